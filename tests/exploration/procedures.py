@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from tests.exploration.seam import ModelClient, connect
+from tests.exploration.seam import ModelClient, connect, running
 from tests.exploration.server import TOPIC, id_of
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.fence import plan_fence
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 
-__all__ = ["Aborted", "diagnose", "diagnose_and_abort", "fence", "is_to_abort"]
+__all__ = ["Procedure", "abort_of", "diagnose", "fence_of", "fence_plans", "is_to_abort", "plans"]
+
+Procedure = Callable[[ModelClient], Any]
 
 SOON = 1e-6  # the shortest recheck
 
@@ -30,18 +32,9 @@ class NoAudit:
         pass
 
 
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """Findings, and what came of the first one to abort: null if there is none, else the error's text or ``done``."""
-
-    rows: list[Row]
-    outcome: str | None = None
-
-
 def is_to_abort(row: Row) -> bool:
     """Whether the remedy of a finding is an abort marker."""
-    action = row.get("action")
-    return row["verdict"] == "hanging" if action is None else action == "abort"
+    return bool(row["action"] == "abort")
 
 
 def diagnose(client: ModelClient) -> list[Row]:
@@ -49,32 +42,51 @@ def diagnose(client: ModelClient) -> list[Row]:
     return connect(client).finding_rows(topics=[TOPIC], recheck_after=SOON)
 
 
-def diagnose_and_abort(client: ModelClient) -> Aborted:
-    """Findings, and the abort marker of the first one that is to be aborted."""
-    cluster = connect(client)
-    try:
-        rows = cluster.finding_rows(topics=[TOPIC], recheck_after=SOON)
-    except ToolkitError as error:
-        return Aborted([], f"{type(error).__name__}: {error.what}")
-    target = next((row for row in rows if is_to_abort(row)), None)
-    if target is None:
-        return Aborted(rows)
-    try:
-        plan = plan_abort(cluster, target)
-        plan.execute(confirm=plan.target, audit=NoAudit(), recheck_after=SOON)  # type: ignore[arg-type]
-    except ToolkitError as error:
-        return Aborted(rows, f"{type(error).__name__}: {error.what}")
-    return Aborted(rows, "done")
+def plans(client: ModelClient) -> list[Any]:
+    """The plans of all actions on partitions that the findings of a state offer."""
+    with running(client):
+        cluster = connect(client)
+        return [plan_abort(cluster, row) for row in diagnose(client) if is_to_abort(row)]
 
 
-def fence(client: ModelClient) -> str:
-    """Fence the first id if that is safe."""
-    cluster = connect(client)
-    try:
-        plan = plan_fence(cluster, id_of(client.world, 0))
-        if plan.refusal:
-            return f"refused: {plan.verdict}"
-        plan.execute(confirm=plan.target, audit=NoAudit())  # type: ignore[arg-type]
-    except ToolkitError as error:
-        return f"{type(error).__name__}: {error.what}"
-    return "done"
+def abort_of(plan: Any) -> Procedure:
+    """Execute a plan that was made in the first state: what came of it."""
+
+    def execute(client: ModelClient) -> str:
+        now = replace(plan, cluster=connect(client))
+        try:
+            now.execute(confirm=now.target, audit=NoAudit(), recheck_after=SOON)
+        except ToolkitError as error:
+            return f"{type(error).__name__}: {error.what}"
+        return "done"
+
+    return execute
+
+
+def fence_of(plan: Any) -> Procedure:
+    """Fence an id by a plan that was made in the first state."""
+
+    def execute(client: ModelClient) -> str:
+        now = replace(plan, cluster=connect(client))
+        try:
+            now.execute(confirm=now.target, audit=NoAudit())
+        except ToolkitError as error:
+            return f"{type(error).__name__}: {error.what}"
+        return "done"
+
+    return execute
+
+
+def fence_plans(client: ModelClient) -> list[Any]:
+    """The plans of all fences that are safe in a state."""
+    found = []
+    with running(client):
+        cluster = connect(client)
+        for id_ in range(client.world.ids):
+            try:
+                plan = plan_fence(cluster, id_of(client.world, id_))
+            except ToolkitError:
+                continue
+            if plan.refusal is None:
+                found.append(plan)
+    return found

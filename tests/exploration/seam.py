@@ -40,7 +40,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.logs import partition_log, transaction_log
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 
-__all__ = ["ModelClient", "connect", "controlled", "time_of"]
+__all__ = ["ModelClient", "connect", "controlled", "running", "time_of"]
 
 NOT_COORDINATOR = 16
 

@@ -56,8 +56,8 @@ class World:
     ids: int = 1
     partitions: int = 2
     state_partitions: int = 1
-    timeout_ms: int = 60_000
-    pace_ms: int = 1
+    timeout_ms: int = 600_000
+    pace_ms: int = 10_000
     skew_ms: int = 0
     max_epoch: int = 32_766
     skips_markers: bool = True

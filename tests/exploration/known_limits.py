@@ -1,0 +1,41 @@
+"""What is known not to hold, each with the reason why the protocol does not let our code do better."""
+
+from __future__ import annotations
+
+from tests.exploration.properties import Violation
+from tests.exploration.state import State
+from tests.exploration.world import World
+
+__all__ = ["KNOWN_LIMITS", "is_known"]
+
+KNOWN_LIMITS = {
+    "begun again before the marker": (
+        "Transaction version 1: between the last check and the marker, the producer adds the partition again and writes "
+        "with the same epoch; the marker then ends that transaction too. WriteTxnMarkers has no condition but the epoch."
+    ),
+    "a former leader and stale metadata": (
+        "The metadata and a former leader that has not learned of the election agree on what has ended since. No harm "
+        "follows: the marker goes to the former leader, which cannot commit it."
+    ),
+    "committed in a torn transaction": (
+        "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client writes "
+        "afterwards, and commits, was never committed by the coordinator; nothing but the client knows."
+    ),
+}
+"""Name to reason."""
+
+
+def is_known(world: World, state: State, violation: Violation) -> bool:
+    """Whether it is one of `KNOWN_LIMITS`."""
+    return name_of(world, state, violation) is not None
+
+
+def name_of(world: World, state: State, violation: Violation) -> str | None:
+    """The known limit, if it is one."""
+    if violation.rule.startswith("a marker that is written: ABORT") and violation.how == "live" and world.version == 1:
+        return "begun again before the marker"
+    if violation.how.startswith("nothing is open there") and "stale" in world.rare:
+        return "a former leader and stale metadata"
+    if violation.how.startswith("promised") and "late_end" in world.rare:
+        return "committed in a torn transaction"
+    return None
