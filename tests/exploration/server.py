@@ -290,7 +290,7 @@ def _offset(
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, log = found
         end = log[-1].offset + 1 if log else 0
-        start, stable, times = 0, end, [(record.offset, world.timestamp(record.time, _home(number))) for record in log]
+        start, stable, times = 0, end, [(record.offset, world.timestamp(record.time, world.coordinator_of(number))) for record in log]
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
@@ -380,7 +380,7 @@ def _described(world: World, state: State, broker: int, name: str) -> Any:
     if cache is None:
         return _description(name, LOADING)
     meta = dict(cache).get(-1 if id_ is None else id_)
-    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta, world.timestamp(meta.start, _home(number)))
+    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta, world.timestamp(meta.start, world.coordinator_of(number)))
 
 
 def _description(name: str, error: int, meta: Meta | None = None, start: int = -1) -> tuple[Any, ...]:
@@ -506,7 +506,7 @@ def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
     if not 0 <= offset <= max(end, 0):
         return topic, number, OUT_OF_RANGE, b"", -1, -1
     if topic == STATE_TOPIC:
-        records = state_log_bytes(world, _home(number), log, names(world), TOPIC, offset)
+        records = state_log_bytes(world, world.coordinator_of(number), log, names(world), TOPIC, offset)
     else:
         assert partition is not None
         records = log_bytes(world, _home(number), partition.log, offset, stable if isolation else end)

@@ -44,6 +44,8 @@ class World:
         ``reads_log``: the same, with READ on ``__transaction_state``.
     rare
         How often each rare step may happen; what is not named never does. See `steps`.
+    first_coordinator
+        Broker of the first coordinator.
     after
         Steps that have happened already: what is explored begins behind them.
     instances, transactions, records
@@ -65,6 +67,7 @@ class World:
     rights: str = "open"
     after: tuple[str, ...] = ()
     rare: Mapping[str, int] = field(default_factory=dict)
+    first_coordinator: int = 1
     instances: int = 1
     transactions: int = 2
     records: int = 5
@@ -85,7 +88,7 @@ class World:
     @property
     def _empty(self) -> State:
         partitions = tuple(Partition(leader=1 + number % 2, leader_epoch=3) for number in range(self.partitions))
-        coordinators = tuple(Coordinator(leader=1 + number % 2, epoch=7) for number in range(self.state_partitions))
+        coordinators = tuple(Coordinator(leader=self.coordinator_of(number), epoch=7) for number in range(self.state_partitions))
         known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
         return State(clients=(), coordinators=coordinators, partitions=partitions, known=known)
 
@@ -98,6 +101,10 @@ class World:
     def since_tick(self) -> dt.timedelta:
         """What this machine's clock shows after a tick; everything of a tick happened before."""
         return dt.timedelta(seconds=10 if self.pace_ms < 100 else 300)
+
+    def coordinator_of(self, number: int) -> int:
+        """The first leader of a partition of ``__transaction_state``."""
+        return 1 + (number + self.first_coordinator - 1) % 2
 
     def state_partition(self, id_: int) -> int:
         """The partition of ``__transaction_state`` of an id."""

@@ -68,7 +68,7 @@ WORLDS = (
     World(name="coordinators that move unnoticed", rare={"late": 1, "failover": 1, "stale": 1}, transactions=1),
     World(name="coordinators that lose records", rare={"failover": 1, "lost_state": 1}, transactions=1),
     World(name="leaders that move unnoticed", rare={"move": 1, "stale": 1}, transactions=1),
-    World(name="brokers that do not answer", rare={"late": 1, "silent": 1}, transactions=1),
+    World(name="brokers that do not answer", rare={"late": 1, "silent": 1}, transactions=1, first_coordinator=2),
     World(name="two-phase commit", rare={"tick": 1, "late": 1}, timeout_ms=TWO_PHASE_COMMIT, transactions=1),
     World(name="long transactions", rare={"tick": 1}, timeout_ms=HOUR_MS, pace_ms=1, transactions=1),
     World(name="an authorizer that allows all", rare={"late": 1}, rights="full", transactions=1),
