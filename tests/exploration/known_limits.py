@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.exploration.properties import Violation
+from tests.exploration.properties import AFTER_THE_LAST_CHECK, Violation
 from tests.exploration.state import State
 from tests.exploration.world import World
 
@@ -16,6 +16,14 @@ KNOWN_LIMITS = {
     "a former leader and stale metadata": (
         "The metadata and a former leader that has not learned of the election agree on what has ended since. No harm "
         "follows: the marker goes to the former leader, which cannot commit it."
+    ),
+    "a dead epoch under a commit": (
+        "A late batch of a dead epoch is open, and the next epoch's transaction with this partition is committed without "
+        "writing here: its marker, which Kafka or `complete` writes, makes the batch visible."
+    ),
+    "two decisions without a marker": (
+        "A commit and an abort that both include the partition lack their markers: which of them wrote the records is "
+        "unknown."
     ),
     "committed in a torn transaction": (
         "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client writes "
@@ -32,10 +40,16 @@ def is_known(world: World, state: State, violation: Violation) -> bool:
 
 def name_of(world: World, state: State, violation: Violation) -> str | None:
     """The known limit, if it is one."""
-    if violation.rule.startswith("a marker that is written: ABORT") and violation.how == "live" and world.version == 1:
+    if violation.rule == AFTER_THE_LAST_CHECK and violation.how in {"live", "committing"} and world.version == 1:
         return "begun again before the marker"
     if violation.how.startswith("nothing is open there") and "stale" in world.rare:
         return "a former leader and stale metadata"
+    if violation.rule == "a finding to complete" and violation.how.startswith("orphan") and "late" in world.rare:
+        return "a dead epoch under a commit"
+    if violation.rule == "orphan is hanging" and "stuck_ending" in violation.how and "late" in world.rare:
+        return "a dead epoch under a commit"
+    if violation.rule in {"committed is stuck_ending", "aborted is hanging"} and "which of these wrote" in violation.how:
+        return "two decisions without a marker"
     if violation.how.startswith("promised") and "late_end" in world.rare:
         return "committed in a torn transaction"
     return None

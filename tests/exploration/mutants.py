@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from tests.exploration import procedures
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
@@ -17,7 +17,6 @@ from toolkit.analysis.diagnosis.evidence import diagnosis_context, outcome_proof
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
 from toolkit.sources.live import observe
-from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.authorization import Visibility
 
 __all__ = ["MUTANTS", "Mutant", "hunt"]
@@ -104,20 +103,8 @@ def _first_look_only(p: pytest.MonkeyPatch) -> None:
     p.setattr(IndexedObservation, "_open_on_leaders", opened)
 
 
-def _last_look_only(p: pytest.MonkeyPatch) -> None:
-    """What the leader shows after the coordinators answered is taken for what was open before."""
-
-    def opened(self: IndexedObservation) -> Iterator[Any]:
-        for producers in self._open_after.values():
-            for row in producers.values():
-                yield self._txn(row)
-
-    p.setattr(IndexedObservation, "_open_on_leaders", opened)
-
-
 def _no_recheck(p: pytest.MonkeyPatch) -> None:
-    findings = Cluster._findings
-    p.setattr(Cluster, "_findings", lambda self, **given: findings(self, **given | {"recheck_after": 0.0}))
+    p.setattr(procedures, "SOON", 0.0)
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:
@@ -131,6 +118,21 @@ def _undecided(p: pytest.MonkeyPatch) -> None:
 
 def _nothing(target: Any, name: str, value: Any) -> Patch:
     return lambda p: p.setattr(target, name, lambda *_, **__: value)
+
+
+MARKER_CAME = ("its marker came meanwhile", "the log has its marker, the producer state has not")
+ENDING = ("Prepare", "ending elsewhere", "a state that this version")
+"""Names of the rules on what is being ended begin so."""
+
+
+def _all(*patches: Patch) -> Patch:
+    """Several guards, of which each alone suffices."""
+
+    def patch(p: pytest.MonkeyPatch) -> None:
+        for each in patches:
+            each(p)
+
+    return patch
 
 
 MUTANTS = (
@@ -152,8 +154,16 @@ MUTANTS = (
         world="late batches",
     ),
     Mutant(guard="a fence may be in progress", patch=_without_rule("a fence may be in progress"), world="late batches and timeouts"),
-    Mutant(guard="PrepareCommit", patch=_without_rule("PrepareCommit", "PrepareCommit for long", "ending elsewhere"), world="late batches"),
-    Mutant(guard="gaps of the coordinators", patch=_without_doubts("broker"), world="brokers that do not answer"),
+    Mutant(
+        guard="PrepareCommit",
+        patch=_without_rule(*(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING))),
+        world="late batches",
+    ),
+    Mutant(
+        guard="gaps of the coordinators, and their log",
+        patch=_all(_without_doubts("broker"), _undecided),
+        world="brokers that do not answer",
+    ),
     Mutant(
         guard="load probe",
         patch=_nothing(observe, "loading_coordinators", []),
@@ -169,18 +179,30 @@ MUTANTS = (
         patch=_without_rule("prepared", "live", "long", "overdue", "prepared elsewhere"),
         world="two-phase commit",
     ),
-    Mutant(guard="second look at the leader", patch=_first_look_only, world="late batches", how="races"),
-    Mutant(guard="first look at the leader", patch=_last_look_only, world="late batches", how="races"),
-    Mutant(guard="fresh check before the marker", patch=_no_preflight, world="a late batch", how="actions", steps=2),
     Mutant(
-        guard="the coordinator is asked once more",
-        patch=_nothing(abort.AbortPlan, "_check_owner", None),
+        guard="second look at the leader, the recheck, and the marker in the log",
+        patch=_all(_first_look_only, _no_recheck, _without_rule(*MARKER_CAME)),
+        world="an abort that is being written",
+        how="races",
+        steps=2,
+        limit=1,
+    ),
+    Mutant(
+        guard="fresh checks before the marker",
+        patch=_all(
+            _no_preflight,
+            _nothing(abort.AbortPlan, "_check_owner", None),
+            _nothing(abort.AbortPlan, "_check_state", None),
+        ),
         world="a partition that was never added",
         how="actions",
         steps=2,
+        limit=1,
+    ),
+    Mutant(
+        guard="doubled ids",
+        patch=_all(_nothing(observe, "_duplicate_ids", []), _without_rule("several coordinators")),
+        world="coordinators that move unnoticed",
     ),
 )
 """Each has to be caught."""
-
-SINGLE_LOOKS: Mapping[str, Patch] = {"first": _first_look_only, "last": _last_look_only}
-NO_RECHECK = _no_recheck

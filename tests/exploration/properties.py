@@ -13,9 +13,10 @@ from tests.exploration.truth import Fate, abort_harm, commit_harm, current_metas
 from tests.exploration.world import World
 from toolkit.schema import Row
 
-__all__ = ["Violation", "judge_findings", "judge_writes"]
+__all__ = ["AFTER_THE_LAST_CHECK", "Violation", "judge_findings", "judge_writes"]
 
 CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
+AFTER_THE_LAST_CHECK = "a marker that is written, right at the last request before it"
 OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
 
 
@@ -82,13 +83,15 @@ def _missed(world: World, state: State, rows: list[Row]) -> Iterator[Violation]:
 
 def judge_writes(done: Run) -> Iterator[Violation]:
     """Whether what was written was right in the state in which it was written."""
-    for kind, fields, before, _ in done.client.writes:
+    written = [index for index, point in enumerate(done.points) if point.key[0] == "WriteTxnMarkers"]
+    for (kind, fields, before, _), index in zip(done.client.writes, written, strict=False):
         if kind != "WriteTxnMarkers":
             continue
-        harm = (commit_harm if fields["commit"] else abort_harm)(before, fields["partition"], fields["pid"])
-        if harm:
+        find_harm = commit_harm if fields["commit"] else abort_harm
+        if harm := find_harm(before, fields["partition"], fields["pid"]):
             word = "COMMIT" if fields["commit"] else "ABORT"
-            yield Violation(f"a marker that is written: {word}", harm)
+            is_late = index > 0 and not find_harm(done.points[index - 1].state, fields["partition"], fields["pid"])
+            yield Violation(AFTER_THE_LAST_CHECK if is_late else f"a marker that is written: {word}", harm)
 
 
 def _names(fate: Iterable[Fate]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.exploration.world import World
 
-__all__ = ["BEHIND", "SMALL", "WORLDS", "world_of"]
+__all__ = ["BEHIND", "RACES", "SMALL", "WORLDS", "world_of"]
 
 BEGIN = ("a new instance of id 0", "client 0 p0 added", "client 0 p0 produced")
 COMMITTED = (*BEGIN, "client 0 commits", "id 0 COMMIT marker p0 is written", "id 0 completes")
@@ -117,6 +117,15 @@ def _behind() -> Iterator[World]:
             yield World(name=name_2, after=version_2(steps), rare=rare | more, instances=2, **bounds)
 
 
+RACES = (
+    World(name="a live transaction", after=BEGIN),
+    World(name="a commit that is being written", after=(*BEGIN, "client 0 commits")),
+    World(name="an abort that is being written", after=(*BEGIN, "client 0 aborts")),
+    World(name="a fence that is being written", after=(*BEGIN, "a new instance of id 0 fences"), instances=2),
+    World(name="a coordinator that moves", after=BEGIN, rare={"failover": 1, "stale": 1}),
+    World(name="a live transaction, version 2", after=version_2(BEGIN), version=2),
+    World(name="a commit that is being written, version 2", after=(*version_2(BEGIN), "client 0 commits"), version=2),
+)
 BEHIND = tuple(_behind())
 SMALL = tuple(replace(world, records=2) for world in WORLDS)
 """The same with fewer records."""
@@ -124,4 +133,4 @@ SMALL = tuple(replace(world, records=2) for world in WORLDS)
 
 def world_of(name: str) -> World:
     """The world of this name."""
-    return next(world for world in (*WORLDS, *BEHIND) if world.name == name)
+    return next(world for world in (*WORLDS, *BEHIND, *RACES) if world.name == name)
