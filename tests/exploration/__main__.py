@@ -10,7 +10,7 @@ from tests.exploration.campaign import Report, explore_actions, explore_races, e
 from tests.exploration.known_limits import KNOWN_LIMITS
 from tests.exploration.mutants import MUTANTS, hunt
 from tests.exploration.seam import controlled
-from tests.exploration.worlds import BEHIND, RACES, SMALL, WORLDS, world_of
+from tests.exploration.worlds import BEHIND, RACES, SMALL, STAGED, WORLDS, world_of
 
 
 def main() -> None:
@@ -29,7 +29,9 @@ def main() -> None:
         return [world for world in worlds if (arguments.world or "") in world.name]  # type: ignore[attr-defined]
 
     with controlled():
-        found = [_shown(explore_states(each, limit=arguments.states)) for each in chosen((*SMALL, *WORLDS, *BEHIND))]  # type: ignore[arg-type]
+        found = [
+            _shown(explore_states(each, limit=arguments.states)) for each in chosen((*SMALL, *WORLDS, *BEHIND, *STAGED))
+        ]  # type: ignore[arg-type]
         total = merged(found, "states")
         races = [
             _shown(explore_races(each, steps=arguments.depth, limit=1, of_each=arguments.runs))  # type: ignore[arg-type]
@@ -48,13 +50,17 @@ def main() -> None:
         for mutant in MUTANTS if arguments.mutants else ():
             report = hunt(mutant)
             word = "caught" if report.violations else "SURVIVED"
-            print(f"mutant {mutant.guard!r}: {word} after {report.states} states, {report.runs} runs, {report.seconds:.1f} s")
+            print(
+                f"mutant {mutant.guard!r}: {word} after {report.states} states, {report.runs} runs, {report.seconds:.1f} s"
+            )
         for name, why in KNOWN_LIMITS.items():
             print(f"known limit: {name}. {why}")
 
 
 def _shown(report: Report) -> Report:
-    verdicts = ", ".join(f"{'/'.join(str(part) for part in key)} {count}" for key, count in report.verdicts.most_common())
+    verdicts = ", ".join(
+        f"{'/'.join(str(part) for part in key)} {count}" for key, count in report.verdicts.most_common()
+    )
     print(f"{report.name}: {report.states} states, {report.runs} runs, {report.seconds:.1f} s: {verdicts}", flush=True)
     for word, found in (("WRONG", report.violations), ("known", report.known)):
         for violation, trace in found.items():

@@ -158,8 +158,12 @@ def _explore(
         seen.add(key)
         report.states += 1
         for procedure in procedures(state):
-            for done in schedules(world, state, procedure, steps=steps, limit=of_each):
+            runs = schedules(world, state, procedure, steps=steps, limit=of_each)
+            while (found := _next(runs)) is not None:
+                done, names = found
                 report.runs += 1
+                for name in names:
+                    report.witnesses.setdefault(f"rule: {name}", trace_of(trace.of(state), done.plan))
                 if isinstance(done.result, str):
                     report.verdicts[(done.result.partition(":")[0],)] += 1
                 report.add(world, state, judged(done, state), lambda d=done, s=state: trace_of(trace.of(s), d.plan))  # type: ignore[misc]
@@ -168,3 +172,10 @@ def _explore(
                     return report
     report.seconds = time.process_time() - begun
     return report
+
+
+def _next(runs: Iterator[Run]) -> tuple[Run, list[str]] | None:
+    """The next run, and the rules that decided in it."""
+    with rules_recorded() as names:
+        done = next(runs, None)
+    return None if done is None else (done, names)

@@ -30,9 +30,7 @@ def coordinator_of(world: World, state: State, id_: int) -> Coordinator:
 
 def put_coordinator(state: State, number: int, coordinator: Coordinator) -> State:
     """The state with this coordinator."""
-    return state._replace(
-        coordinators=(*state.coordinators[:number], coordinator, *state.coordinators[number + 1 :])
-    )
+    return state._replace(coordinators=(*state.coordinators[:number], coordinator, *state.coordinators[number + 1 :]))
 
 
 def put_meta(world: World, state: State, id_: int, meta: Meta | None) -> State:
@@ -68,7 +66,9 @@ def _get(world: World, state: State, id_: int) -> tuple[str, Meta | None]:
     return "", coordinator.meta(id_)
 
 
-def init_producer_id(world: World, state: State, id_: int, *, expected: tuple[int, int] | None = None) -> tuple[str, State]:
+def init_producer_id(
+    world: World, state: State, id_: int, *, expected: tuple[int, int] | None = None
+) -> tuple[str, State]:
     """TransactionCoordinator.handleInitProducerId; a fence is only begun (`log_fence` goes on)."""
     error, meta = _get(world, state, id_)
     if error:
@@ -120,9 +120,7 @@ def add_partition(world: World, state: State, id_: int, pid: int, epoch: int, pa
         more = meta._replace(partitions=tuple(sorted((*meta.partitions, partition))))
         return "", write_meta(world, state, id_, more), meta.ctxn
     ctxn = len(state.truths)
-    begun = meta._replace(
-        state="Ongoing", partitions=(partition,), start=-1, client_version=world.version, ctxn=ctxn
-    )
+    begun = meta._replace(state="Ongoing", partitions=(partition,), start=-1, client_version=world.version, ctxn=ctxn)
     state = state._replace(truths=(*state.truths, Truth(id_, pid, epoch)))
     return "", write_meta(world, state, id_, begun), ctxn
 

@@ -1,11 +1,12 @@
 """Breadth first: the states of a world, and every schedule of its steps between our requests, up to bounds.
 
 A schedule is repeated from its start, since our code cannot be resumed in the middle. Steps that the next request
-cannot see are left for later: so of all schedules that differ in nothing that our code sees, one is run. 
+cannot see are left for later: so of all schedules that differ in nothing that our code sees, one is run.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -78,13 +79,15 @@ def run(world: World, state: State, procedure: Procedure, plan: Plan = {}) -> Ru
     return Run(plan, points, result, client)
 
 
-def schedules(world: World, state: State, procedure: Procedure, *, steps: int, limit: int | None = None) -> Iterator[Run]:
-    """Every run from a state with at most this many steps in between."""
+def schedules(
+    world: World, state: State, procedure: Procedure, *, steps: int, limit: int | None = None
+) -> Iterator[Run]:
+    """Every run from a state with at most this many steps in between, those with the fewest insertions first."""
     visited: set[tuple[State, int, int]] = set()
-    stack: list[tuple[Plan, int, int]] = [({}, 0, 0)]
+    queue: deque[tuple[Plan, int, int]] = deque([({}, 0, 0)])
     count = 0
-    while stack:
-        plan, used, first = stack.pop()
+    while queue:
+        plan, used, first = queue.popleft()
         done = run(world, state, procedure, plan)
         yield done
         count += 1
@@ -98,7 +101,7 @@ def schedules(world: World, state: State, procedure: Procedure, *, steps: int, l
                 if _seen(world, at, previous) == _seen(world, at, after) or (after, point, at.seen) in visited:
                     continue
                 visited.add((after, point, at.seen))
-                stack.append(({**plan, point: (labels, after)}, used + len(labels), point + 1))
+                queue.append(({**plan, point: (labels, after)}, used + len(labels), point + 1))
 
 
 def _seen(world: World, point: Point, state: State) -> Any:

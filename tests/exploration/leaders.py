@@ -28,9 +28,7 @@ def last_stable_offset(partition: Partition) -> int:
     return min([*first, partition.high_watermark])
 
 
-def append_data(
-    state: State, number: int, *, pid: int, epoch: int, sequence: int, ctxn: int
-) -> tuple[str, State]:
+def append_data(state: State, number: int, *, pid: int, epoch: int, sequence: int, ctxn: int) -> tuple[str, State]:
     """Append a client's batch: the error, or ``""``, and the state after it (ProducerAppendInfo.maybeValidateDataBatch)."""
     partition = state.partitions[number]
     if partition.leader == NOBODY:

@@ -101,4 +101,3 @@ def _value(world: World, broker: int, meta: Meta, topic: str) -> bytes:
     tags += [(2, struct.pack(">h", meta.client_version))] if meta.client_version else []
     tagged = bytes([len(tags)]) + b"".join(bytes([tag, len(data)]) + data for tag, data in tags)
     return b"\0\x01" + head + listed + times + tagged
-

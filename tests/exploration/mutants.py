@@ -137,7 +137,9 @@ def _all(*patches: Patch) -> Patch:
 
 MUTANTS = (
     Mutant(guard="outcome by the coordinators' log", patch=_undecided, world="a lost COMMIT"),
-    Mutant(guard="complete is only for commits", patch=_without_rule("committed without its marker"), world="a lost COMMIT"),
+    Mutant(
+        guard="complete is only for commits", patch=_without_rule("committed without its marker"), world="a lost COMMIT"
+    ),
     Mutant(
         guard="the log reaches back",
         patch=lambda p: p.setattr(outcome_proof._Proof, "_why_complete", lambda self: "it is"),
@@ -153,7 +155,11 @@ MUTANTS = (
         patch=_without_rule("live", "overdue", "long", "live, over committed records", "live, of two epochs"),
         world="late batches",
     ),
-    Mutant(guard="a fence may be in progress", patch=_without_rule("a fence may be in progress"), world="late batches and timeouts"),
+    Mutant(
+        guard="a fence may be in progress",
+        patch=_without_rule("a fence may be in progress"),
+        world="late batches and timeouts",
+    ),
     Mutant(
         guard="PrepareCommit",
         patch=_without_rule(*(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING))),

@@ -27,7 +27,9 @@ class Violation(NamedTuple):
     how: str
 
 
-def judge_findings(world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()) -> Iterator[Violation]:
+def judge_findings(
+    world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()
+) -> Iterator[Violation]:
     """Whether findings are right.
 
     Parameters

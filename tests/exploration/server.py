@@ -149,7 +149,13 @@ def _known(state: State) -> Hashable:
 
 def _logs(state: State) -> Hashable:
     return tuple(
-        (p.leader, p.leader_epoch, p.high_watermark, visible(p.log), p.former and (*p.former[:2], visible(p.former.log)))
+        (
+            p.leader,
+            p.leader_epoch,
+            p.high_watermark,
+            visible(p.log),
+            p.former and (*p.former[:2], visible(p.former.log)),
+        )
         for p in state.partitions
     )
 
@@ -290,7 +296,11 @@ def _offset(
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, log = found
         end = log[-1].offset + 1 if log else 0
-        start, stable, times = 0, end, [(record.offset, world.timestamp(record.time, world.coordinator_of(number))) for record in log]
+        start, stable, times = (
+            0,
+            end,
+            [(record.offset, world.timestamp(record.time, world.coordinator_of(number))) for record in log],
+        )
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
@@ -329,7 +339,9 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
     return DescribeProducersResponse(0, 0, tuple(found))
 
 
-def _led(world: World, state: State, broker: int) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
+def _led(
+    world: World, state: State, broker: int
+) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
     """Partitions of ``__transaction_state`` that a broker leads, or thinks it does, and its cache; null if not loaded."""
     for number, coordinator in enumerate(state.coordinators):
         if coordinator.leader == broker:
@@ -380,7 +392,11 @@ def _described(world: World, state: State, broker: int, name: str) -> Any:
     if cache is None:
         return _description(name, LOADING)
     meta = dict(cache).get(-1 if id_ is None else id_)
-    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta, world.timestamp(meta.start, world.coordinator_of(number)))
+    return (
+        _description(name, NOT_FOUND)
+        if meta is None
+        else _description(name, NONE, meta, world.timestamp(meta.start, world.coordinator_of(number)))
+    )
 
 
 def _description(name: str, error: int, meta: Meta | None = None, start: int = -1) -> tuple[Any, ...]:

@@ -158,7 +158,9 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
 def _newest(before: State, after: State, client: Client, number: int) -> Written:
     """What a client has just written, or the earlier copy of it."""
     sequence, log = client.sequences[number], after.partitions[number].log
-    mine = (r for r in reversed(log) if (r.kind, r.pid, r.epoch, r.sequence) == ("data", client.pid, client.epoch, sequence))
+    mine = (
+        r for r in reversed(log) if (r.kind, r.pid, r.epoch, r.sequence) == ("data", client.pid, client.epoch, sequence)
+    )
     return written(number, next(mine))
 
 
@@ -182,9 +184,7 @@ def _produce(
             return error, state
         error, after = append_data(after, number, pid=pid, epoch=epoch, sequence=sequence, ctxn=ctxn)
         return error, after
-    has_open = any(
-        each.pid == pid and each.epoch == epoch and each.start >= 0 for each in _entries(state, number)
-    )
+    has_open = any(each.pid == pid and each.epoch == epoch and each.start >= 0 for each in _entries(state, number))
     if world.verification and not has_open:
         error, _ = verify_partition(world, state, id_, pid, epoch, number)
         if error:
@@ -400,10 +400,14 @@ def _unclean(world: World, state: State, number: int) -> State:
     """Another replica leads, without the newest record (UnifiedLog.truncateTo)."""
     partition = state.partitions[number]
     *kept, gone = partition.log
-    shorter = _moved(world, partition)._replace(log=tuple(kept), high_watermark=min(partition.high_watermark, len(kept)))
+    shorter = _moved(world, partition)._replace(
+        log=tuple(kept), high_watermark=min(partition.high_watermark, len(kept))
+    )
     state = put_partition(state, number, shorter)
-    if gone.kind != "data" and gone.ctxn != NOBODY and not any(
-        each.ctxn == gone.ctxn and each.kind != "data" for each in kept
+    if (
+        gone.kind != "data"
+        and gone.ctxn != NOBODY
+        and not any(each.ctxn == gone.ctxn and each.kind != "data" for each in kept)
     ):
         truth = state.truths[gone.ctxn]
         truth = truth._replace(marked=tuple(each for each in truth.marked if each != number))

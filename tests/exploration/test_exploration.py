@@ -11,7 +11,7 @@ from tests.exploration.campaign import Report, explore_actions, explore_races, e
 from tests.exploration.mutants import MUTANTS, Mutant, hunt
 from tests.exploration.seam import controlled
 from tests.exploration.world import World
-from tests.exploration.worlds import BEHIND, RACES, SMALL, WORLDS, world_of
+from tests.exploration.worlds import BEHIND, RACES, SMALL, STAGED, WORLDS, world_of
 from tests.tiers import amount
 from toolkit.analysis.diagnosis.decision import DISOWNED_RULES, OWNED_RULES, PARTITION_RULES
 
@@ -41,6 +41,8 @@ UNREACHED = {
 }
 """Rules that no state of the model reaches, and why."""
 
+MEANWHILE = ("a marker that is replicated late", "a dead epoch under a live transaction")
+
 
 @pytest.fixture(autouse=True)
 def _controlled() -> Iterator[None]:
@@ -68,7 +70,8 @@ def explored() -> Report:
     """All worlds, in every state."""
     with controlled():
         small = [states(world, 100, 2_500) for world in SMALL]
-        return merged([*small, *(states(world, 35, 700) for world in (*BEHIND, *RACES))], "all worlds")
+        large = [states(world, 35, 700) for world in (*BEHIND, *STAGED, *RACES)]
+        return merged([*small, *large], "all worlds")
 
 
 def test_no_state_has_a_wrong_finding(explored: Report) -> None:
@@ -83,7 +86,9 @@ def test_each_verdict_is_reached(explored: Report) -> None:
 
 def test_each_rule_is_reached(explored: Report) -> None:
     rules = {rule.name for rule in (*OWNED_RULES, *DISOWNED_RULES, *PARTITION_RULES)}
-    reached = {name.removeprefix("rule: ") for name in explored.witnesses if name.startswith("rule: ")}
+    races = (explore_races(world_of(name), steps=2, limit=1, of_each=250) for name in MEANWHILE)
+    witnesses = merged([explored, *races], "with races").witnesses
+    reached = {name.removeprefix("rule: ") for name in witnesses if name.startswith("rule: ")}
     assert rules - reached - UNREACHED.keys() == set()
 
 
@@ -103,7 +108,7 @@ def test_nothing_that_happens_between_our_requests_makes_a_wrong_marker(name: st
 
 def test_a_producer_of_version_1_can_begin_again_right_before_the_marker() -> None:
     """A known limit: WriteTxnMarkers has no condition but the epoch, which stays the same."""
-    report = explore_actions(world_of("a partition that was never added"), steps=2, limit=2)
+    report = explore_actions(world_of("a partition that was never added"), steps=2, limit=2, of_each=200)
     check(report)
     (trace,) = report.known.values()
     assert "p1 added" in trace[-1]

@@ -88,7 +88,9 @@ class World:
     @property
     def _empty(self) -> State:
         partitions = tuple(Partition(leader=1 + number % 2, leader_epoch=3) for number in range(self.partitions))
-        coordinators = tuple(Coordinator(leader=self.coordinator_of(number), epoch=7) for number in range(self.state_partitions))
+        coordinators = tuple(
+            Coordinator(leader=self.coordinator_of(number), epoch=7) for number in range(self.state_partitions)
+        )
         known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
         return State(clients=(), coordinators=coordinators, partitions=partitions, known=known)
 

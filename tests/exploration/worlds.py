@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.exploration.world import World
 
-__all__ = ["BEHIND", "RACES", "SMALL", "WORLDS", "world_of"]
+__all__ = ["BEHIND", "RACES", "SMALL", "STAGED", "WORLDS", "world_of"]
 
 BEGIN = ("a new instance of id 0", "client 0 p0 added", "client 0 p0 produced")
 COMMITTED = (*BEGIN, "client 0 commits", "id 0 COMMIT marker p0 is written", "id 0 completes")
@@ -81,7 +81,9 @@ WORLDS = (
     World(name="lost markers, version 2", version=2, rare={"unclean": 1}, transactions=3),
     World(name="rotated producer ids, version 2", version=2, rare={"offline": 1}, max_epoch=0),
     World(name="timeouts, version 2", version=2, rare={"tick": 1, "offline": 1}, transactions=1),
-    World(name="coordinators that move, version 2", version=2, rare={"failover": 1, "stale": 1, "late": 1}, transactions=1),
+    World(
+        name="coordinators that move, version 2", version=2, rare={"failover": 1, "stale": 1, "late": 1}, transactions=1
+    ),
 )
 
 INCIDENTS = {
@@ -117,12 +119,44 @@ def _behind() -> Iterator[World]:
             yield World(name=name_2, after=version_2(steps), rare=rare | more, instances=2, **bounds)
 
 
+MOVED = ("a new instance of id 0", *(f"coordinator 0 {step}" for step in ("moves", "loads", "has loaded")))
+STAGED = (
+    World(
+        name="two coordinators",
+        after=(*MOVED, "client 0 p0 added", "client 0 p0 produced"),
+        rare={"failover": 1, "stale": 1},
+    ),
+    World(
+        name="a former coordinator alone",
+        after=(
+            *MOVED,
+            "a new instance of id 0",
+            "client 1 p0 added",
+            "client 1 p0 produced",
+            "broker 2 does not answer",
+        ),
+        rare={"failover": 1, "stale": 1, "silent": 1},
+        instances=2,
+    ),
+    World(
+        name="a newer epoch behind a lost COMMIT",
+        after=(*LOST_COMMIT, "a new instance of id 0", "client 1 p1 added", "client 1 p0 produced"),
+        rare={"unclean": 1, "stray": 1},
+        instances=2,
+    ),
+)
 RACES = (
     World(name="a live transaction", after=BEGIN),
     World(name="a commit that is being written", after=(*BEGIN, "client 0 commits")),
     World(name="an abort that is being written", after=(*BEGIN, "client 0 aborts")),
     World(name="a fence that is being written", after=(*BEGIN, "a new instance of id 0 fences"), instances=2),
     World(name="a coordinator that moves", after=BEGIN, rare={"failover": 1, "stale": 1}),
+    World(name="a marker that is replicated late", after=(*BEGIN, "client 0 commits"), rare={"lag": 1}),
+    World(
+        name="a dead epoch under a live transaction",
+        after=(*LATE, "client 0 raises its epoch", "client 0 p0 added"),
+        rare={"late": 1},
+    ),
     World(name="a live transaction, version 2", after=version_2(BEGIN), version=2),
     World(name="a commit that is being written, version 2", after=(*version_2(BEGIN), "client 0 commits"), version=2),
 )
@@ -133,4 +167,4 @@ SMALL = tuple(replace(world, records=2) for world in WORLDS)
 
 def world_of(name: str) -> World:
     """The world of this name."""
-    return next(world for world in (*WORLDS, *BEHIND, *RACES) if world.name == name)
+    return next(world for world in (*WORLDS, *BEHIND, *STAGED, *RACES) if world.name == name)
