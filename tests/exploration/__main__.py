@@ -10,6 +10,7 @@ from tests.exploration.campaign import Report, explore_actions, explore_races, e
 from tests.exploration.known_limits import KNOWN_LIMITS
 from tests.exploration.mutants import MUTANTS, hunt
 from tests.exploration.seam import controlled
+from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, RACES, SMALL, STAGED, WORLDS, world_of
 
 
@@ -25,21 +26,21 @@ def main() -> None:
     arguments = parser.parse_args()
     gc.disable()  # a million tuples that live as long as the process
 
-    def chosen(worlds: Sequence[object]) -> list[object]:
-        return [world for world in worlds if (arguments.world or "") in world.name]  # type: ignore[attr-defined]
+    def chosen(worlds: Sequence[World]) -> list[World]:
+        return [world for world in worlds if (arguments.world or "") in world.name]
 
     with controlled():
         found = [
             _shown(explore_states(each, limit=arguments.states)) for each in chosen((*SMALL, *WORLDS, *BEHIND, *STAGED))
-        ]  # type: ignore[arg-type]
+        ]
         total = merged(found, "states")
         races = [
-            _shown(explore_races(each, steps=arguments.depth, limit=1, of_each=arguments.runs))  # type: ignore[arg-type]
+            _shown(explore_races(each, steps=arguments.depth, limit=1, of_each=arguments.runs))
             for each in chosen(RACES)
         ]
         names = ("a late batch", "a partition that was never added", "a lost ABORT")
         actions = [
-            _shown(explore_actions(each, steps=arguments.depth + 1, limit=5, of_each=arguments.runs))  # type: ignore[arg-type]
+            _shown(explore_actions(each, steps=arguments.depth + 1, limit=5, of_each=arguments.runs))
             for each in chosen([world_of(name) for name in names])
         ]
         for report in (total, merged(races, "races"), merged(actions, "actions")):
@@ -50,9 +51,8 @@ def main() -> None:
         for mutant in MUTANTS if arguments.mutants else ():
             report = hunt(mutant)
             word = "caught" if report.violations else "SURVIVED"
-            print(
-                f"mutant {mutant.guard!r}: {word} after {report.states} states, {report.runs} runs, {report.seconds:.1f} s"
-            )
+            cost = f"{report.states} states, {report.runs} runs, {report.seconds:.1f} s"
+            print(f"mutant {mutant.guard!r}: {word} after {cost}")
         for name, why in KNOWN_LIMITS.items():
             print(f"known limit: {name}. {why}")
 

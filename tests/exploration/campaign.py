@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from tests.exploration.explore import Run, reached, run, schedules, trace_of
+from tests.exploration.explore import Run, Trace, reached, run, schedules, trace_of
 from tests.exploration.known_limits import is_known
-from tests.exploration.procedures import Procedure, abort_of, diagnose, is_to_abort, plans
-from tests.exploration.properties import Violation, judge_findings, judge_writes
+from tests.exploration.procedures import Procedure, abort_of, diagnose, fence_of, fence_plans, plans
+from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
 from tests.exploration.seam import ModelClient
 from tests.exploration.server import everything
 from tests.exploration.state import State
@@ -20,7 +21,7 @@ from tests.exploration.world import World
 from toolkit.analysis.diagnosis import diagnose as diagnose_module
 from toolkit.schema import Row
 
-__all__ = ["Report", "explore_actions", "explore_races", "explore_states", "merged", "rules_recorded"]
+__all__ = ["Report", "explore_actions", "explore_fences", "explore_races", "explore_states", "merged", "rules_recorded"]
 
 
 @dataclass(kw_only=True)
@@ -78,18 +79,18 @@ def merged(reports: Iterable[Report], name: str) -> Report:
 def rules_recorded() -> Iterator[list[str]]:
     """The names of the rules that decide, in order."""
     names: list[str] = []
-    decide = diagnose_module.decide
+    decide: Any = vars(diagnose_module)["decide"]
 
     def recording(evidence: Any) -> Any:
         decision = decide(evidence)
         names.append(decision.rule)
         return decision
 
-    diagnose_module.decide = recording
+    setattr(diagnose_module, "decide", recording)  # noqa: B010
     try:
         yield names
     finally:
-        diagnose_module.decide = decide
+        setattr(diagnose_module, "decide", decide)  # noqa: B010
 
 
 def explore_states(world: World, *, limit: int | None = None, first_only: bool = False) -> Report:
@@ -106,7 +107,7 @@ def explore_states(world: World, *, limit: int | None = None, first_only: bool =
                 report.witnesses.setdefault(name, trace.of(state))
         for row in found[key]:
             report.verdicts[row["verdict"], row["outcome"], row["action"]] += 1
-        report.add(world, state, judge_findings(world, state, found[key]), lambda s=state: trace.of(s))  # type: ignore[misc]
+        report.add(world, state, judge_findings(world, state, found[key]), partial(trace.of, state))
         if first_only and report.violations:
             break
     report.runs, report.seconds = len(found), time.process_time() - begun
@@ -123,6 +124,20 @@ def explore_races(
         yield from judge_findings(world, state, done.result, done.states)
 
     return _explore(world, steps, limit, first_only, of_each, lambda state: [diagnose], judged)
+
+
+def explore_fences(
+    world: World, *, steps: int, limit: int, first_only: bool = False, of_each: int | None = None
+) -> Report:
+    """Plan every fence that is safe, and execute it while so many steps of the model happen."""
+
+    def judged(done: Run, state: State) -> Iterator[Violation]:
+        yield from judge_fences(done, state)
+
+    def procedures(state: State) -> list[Procedure]:
+        return [fence_of(plan) for plan in fence_plans(ModelClient(world, state))]
+
+    return _explore(world, steps, limit, first_only, of_each, procedures, judged)
 
 
 def explore_actions(
@@ -166,12 +181,16 @@ def _explore(
                     report.witnesses.setdefault(f"rule: {name}", trace_of(trace.of(state), done.plan))
                 if isinstance(done.result, str):
                     report.verdicts[(done.result.partition(":")[0],)] += 1
-                report.add(world, state, judged(done, state), lambda d=done, s=state: trace_of(trace.of(s), d.plan))  # type: ignore[misc]
+                report.add(world, state, judged(done, state), partial(_steps_of, trace, state, done))
                 if first_only and report.violations:
                     report.seconds = time.process_time() - begun
                     return report
     report.seconds = time.process_time() - begun
     return report
+
+
+def _steps_of(trace: Trace, state: State, done: Run) -> list[str]:
+    return trace_of(trace.of(state), done.plan)
 
 
 def _next(runs: Iterator[Run]) -> tuple[Run, list[str]] | None:

@@ -92,7 +92,7 @@ def init_producer_id(
 
 
 def begin_fence(world: World, state: State, id_: int, meta: Meta) -> State:
-    """TransactionMetadata.prepareFenceProducerEpoch, as DescribeTransactions shows it: Ongoing with the raised epoch."""
+    """TransactionMetadata.prepareFenceProducerEpoch: DescribeTransactions shows Ongoing with the raised epoch."""
     return put_meta(world, state, id_, meta._replace(epoch=meta.epoch + 1, last_epoch=-1, fencing=True))
 
 
@@ -139,7 +139,7 @@ def verify_partition(world: World, state: State, id_: int, pid: int, epoch: int,
     return ("", meta.ctxn) if partition in meta.partitions else ("TRANSACTION_ABORTABLE", NOBODY)
 
 
-def end_transaction(
+def end_transaction(  # noqa: C901
     world: World, state: State, id_: int, pid: int, epoch: int, *, commit: bool
 ) -> tuple[str, State, int, int]:
     """TransactionCoordinator.endTransaction for a client: the error, the state, and its producer id and epoch."""

@@ -29,7 +29,7 @@ def last_stable_offset(partition: Partition) -> int:
 
 
 def append_data(state: State, number: int, *, pid: int, epoch: int, sequence: int, ctxn: int) -> tuple[str, State]:
-    """Append a client's batch: the error, or ``""``, and the state after it (ProducerAppendInfo.maybeValidateDataBatch)."""
+    """Append a client's batch: the error, or ``""``, and the state after it (ProducerAppendInfo)."""
     partition = state.partitions[number]
     if partition.leader == NOBODY:
         return "NOT_LEADER_OR_FOLLOWER", state

@@ -13,10 +13,18 @@ from tests.exploration.truth import Fate, abort_harm, commit_harm, current_metas
 from tests.exploration.world import World
 from toolkit.schema import Row
 
-__all__ = ["AFTER_THE_LAST_CHECK", "Violation", "judge_findings", "judge_writes"]
+__all__ = [
+    "AFTER_THE_LAST_CHECK",
+    "FENCE_AFTER_THE_LAST_CHECK",
+    "Violation",
+    "judge_fences",
+    "judge_findings",
+    "judge_writes",
+]
 
 CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
 AFTER_THE_LAST_CHECK = "a marker that is written, right at the last request before it"
+FENCE_AFTER_THE_LAST_CHECK = "a fence that is sent, right at the last request before it"
 OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
 
 
@@ -49,7 +57,7 @@ def judge_findings(
             harms = [_harm(each, *key, commit=False) for each in states]
             if all(harms):
                 yield Violation("a finding to abort", f"{harms[-1]}: {_short(row)}")
-        if row.get("action") == "complete" or row.get("outcome") == "commit" and row.get("action") is not None:
+        if row.get("action") == "complete" or (row.get("outcome") == "commit" and row.get("action") is not None):
             harms = [_harm(each, *key, commit=True) for each in states]
             if all(harms):
                 yield Violation("a finding to complete", f"{harms[-1]}: {_short(row)}")
@@ -73,9 +81,11 @@ def _missed(world: World, state: State, rows: list[Row]) -> Iterator[Violation]:
         row = found.get((number, pid))
         if row is None:
             yield Violation("every open transaction has a finding", f"{_names(fate)}: none")
-        elif fate & OWNED or any(meta.pid == pid and number in meta.partitions for _, meta in current_metas(state)):
-            continue
-        elif row["verdict"] == "unknown" and (compacted or len(fate) > 1 or world.pace_ms < CLOCKS_DIFFER_MS):
+        elif (
+            fate & OWNED
+            or any(meta.pid == pid and number in meta.partitions for _, meta in current_metas(state))
+            or (row["verdict"] == "unknown" and (compacted or len(fate) > 1 or world.pace_ms < CLOCKS_DIFFER_MS))
+        ):
             continue
         else:
             wanted = "stuck_ending" if fate == {Fate.COMMITTED} else "hanging"
@@ -94,6 +104,25 @@ def judge_writes(done: Run) -> Iterator[Violation]:
             word = "COMMIT" if fields["commit"] else "ABORT"
             is_late = index > 0 and not find_harm(done.points[index - 1].state, fields["partition"], fields["pid"])
             yield Violation(AFTER_THE_LAST_CHECK if is_late else f"a marker that is written: {word}", harm)
+
+
+def judge_fences(done: Run, planned: State) -> Iterator[Violation]:
+    """Whether a fence ended the transaction that was planned, or none."""
+    sent = [index for index, point in enumerate(done.points) if point.key[0] == "InitProducerId"]
+    for (kind, fields, before, after), index in zip(done.client.writes, sent, strict=False):
+        if kind != "InitProducerId":
+            continue
+        ended = _ongoing(before, fields["id"])
+        if ended is None or before == after or ended == _ongoing(planned, fields["id"]):
+            continue
+        is_late = index > 0 and _ongoing(done.points[index - 1].state, fields["id"]) != ended
+        yield Violation(FENCE_AFTER_THE_LAST_CHECK if is_late else "a fence", "another transaction than was planned")
+
+
+def _ongoing(state: State, id_: int) -> int | None:
+    """The transaction that is open under an id."""
+    meta = dict(current_metas(state)).get(id_)
+    return meta.ctxn if meta is not None and meta.state == "Ongoing" else None
 
 
 def _names(fate: Iterable[Fate]) -> str:

@@ -16,10 +16,8 @@ from tests.exploration.coordinator import coordinator_of, init_producer_id
 from tests.exploration.leaders import append_marker
 from tests.exploration.server import (
     BROKERS,
-    TOPIC,
     Key,
     content_of,
-    id_of,
     init_producer_id_response,
     key_of,
     message_of,

@@ -6,7 +6,7 @@ An answer is first a tuple, its content: two states in which a request has the s
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from kafka.protocol import admin, consumer, metadata, producer
@@ -63,7 +63,7 @@ CONFIGS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def id_of(world: World, id_: int) -> str:
     """The name of an id, which hashes to its partition of ``__transaction_state``."""
     count, number = world.state_partitions, 0
@@ -342,7 +342,7 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
 def _led(
     world: World, state: State, broker: int
 ) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
-    """Partitions of ``__transaction_state`` that a broker leads, or thinks it does, and its cache; null if not loaded."""
+    """Partitions of ``__transaction_state`` that a broker leads, or thinks it does; its cache, null if not loaded."""
     for number, coordinator in enumerate(state.coordinators):
         if coordinator.leader == broker:
             yield number, coordinator, coordinator.cache if coordinator.phase == "loaded" else None

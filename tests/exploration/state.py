@@ -187,6 +187,12 @@ class State(NamedTuple):
     lost: frozenset[Written] = frozenset()  # Kafka itself has decided otherwise than it told the client
 
     @property
+    def leaders(self) -> tuple[tuple[int, int], ...]:
+        """Leader and its epoch of every partition, those of ``__transaction_state`` last."""
+        of_data = [(each.leader, each.leader_epoch) for each in self.partitions]
+        return (*of_data, *((each.leader, each.epoch) for each in self.coordinators))
+
+    @property
     def now(self) -> int:
         """The time of the next batch. Batches between two records of a coordinator have the same."""
         return self.tick * TICK_MS + self.clock

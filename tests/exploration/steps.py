@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 from tests.exploration.coordinator import (
     add_partition,
@@ -51,13 +52,9 @@ def successors(world: World, state: State) -> Iterator[Step]:
         _brokers(world, state),
     ):
         if "stale" not in world.rare:
-            after = after._replace(known=_known(after))
+            after = after._replace(known=after.leaders)
         if after != state:
             yield label, after
-
-
-def _known(state: State) -> tuple[tuple[int, int], ...]:
-    return tuple((each[0], each[1]) for each in (*state.partitions, *state.coordinators))
 
 
 def _may(world: World, state: State, kind: str) -> bool:
@@ -117,7 +114,7 @@ def _bump(world: World, state: State, index: int, name: str) -> Iterator[Step]:
         yield f"{name} raises its epoch", _put_client(after, index, fresh)
 
 
-def _writes(world: World, state: State, index: int, number: int, name: str) -> Iterator[Step]:
+def _writes(world: World, state: State, index: int, number: int, name: str) -> Iterator[Step]:  # noqa: C901
     client = state.clients[index]
     if len(state.partitions[number].log) >= world.records:
         return
@@ -299,7 +296,7 @@ def _markers(world: World, state: State, id_: int, meta: Meta, number: int) -> I
         if world.skips_markers:
             yield f"{word} is skipped", put_meta(world, state, id_, done)
         return
-    fields = {"pid": meta.pid, "epoch": meta.epoch, "commit": commit}
+    fields: dict[str, Any] = {"pid": meta.pid, "epoch": meta.epoch, "commit": commit}
     fields |= {"coordinator_epoch": coordinator.epoch, "ctxn": meta.ctxn}
     error, after = append_marker(state, number, **fields)
     if error:
@@ -421,8 +418,8 @@ def _unclean(world: World, state: State, number: int) -> State:
 def _brokers(world: World, state: State) -> Iterator[Step]:
     if _may(world, state, "tick"):
         yield "time passes", _spend(state._replace(tick=state.tick + 1, clock=0), "tick")
-    if "stale" in world.rare and state.known != _known(state):
-        yield "brokers learn who leads", state._replace(known=_known(state))
+    if "stale" in world.rare and state.known != state.leaders:
+        yield "brokers learn who leads", state._replace(known=state.leaders)
     for broker in (1, 2):
         if broker in state.silent:
             yield f"broker {broker} answers again", state._replace(silent=())

@@ -74,7 +74,7 @@ def abort_harm(state: State, number: int, pid: int) -> str:
     found = fates(state, number, pid)
     for fate in (Fate.COMMITTED, Fate.COMMITTING, Fate.LIVE, Fate.ABORTING):
         if fate in found.values():
-            return fate.value
+            return str(fate.value)
     if any(written(number, record) in state.promised - state.lost for record in found):
         return "promised"
     return ""
@@ -92,7 +92,7 @@ def is_quiet(world: World, state: State) -> bool:
         return False
     if any(p.leader == NOBODY or p.former or p.high_watermark < len(p.log) for p in state.partitions):
         return False
-    if state.known != tuple((each[0], each[1]) for each in (*state.partitions, *state.coordinators)):
+    if state.known != state.leaders:
         return False
     return not any(
         meta.fencing or (meta.state.startswith("Prepare") and not meta.given_up) for _, meta in current_metas(state)

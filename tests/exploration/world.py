@@ -91,8 +91,8 @@ class World:
         coordinators = tuple(
             Coordinator(leader=self.coordinator_of(number), epoch=7) for number in range(self.state_partitions)
         )
-        known = tuple((each[0], each[1]) for each in (*partitions, *coordinators))
-        return State(clients=(), coordinators=coordinators, partitions=partitions, known=known)
+        state = State(clients=(), coordinators=coordinators, partitions=partitions)
+        return state._replace(known=state.leaders)
 
     def timestamp(self, time: int, broker: int = 1) -> int:
         """A time of the model in milliseconds since 1970, by the clock of a broker."""

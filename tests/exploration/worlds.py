@@ -151,6 +151,7 @@ RACES = (
     World(name="an abort that is being written", after=(*BEGIN, "client 0 aborts")),
     World(name="a fence that is being written", after=(*BEGIN, "a new instance of id 0 fences"), instances=2),
     World(name="a coordinator that moves", after=BEGIN, rare={"failover": 1, "stale": 1}),
+    World(name="an overdue transaction", after=(*BEGIN, "time passes"), rare={"tick": 1}),
     World(name="a marker that is replicated late", after=(*BEGIN, "client 0 commits"), rare={"lag": 1}),
     World(
         name="a dead epoch under a live transaction",
