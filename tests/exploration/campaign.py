@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.exploration.explore import Run, Trace, reached, run, schedules, trace_of
 from tests.exploration.known_limits import is_known
-from tests.exploration.procedures import Procedure, abort_of, diagnose, fence_of, fence_plans, plans
+from tests.exploration.procedures import Procedure, diagnose, fence_of, fence_plans, marker_of, plans
 from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
 from tests.exploration.seam import ModelClient
 from tests.exploration.server import everything
@@ -150,7 +150,7 @@ def explore_actions(
 
     def procedures(state: State) -> list[Procedure]:
         client = ModelClient(world, state)
-        return [abort_of(plan) for plan in plans(client)]
+        return [marker_of(plan) for plan in plans(client)]
 
     return _explore(world, steps, limit, first_only, of_each, procedures, judged)
 

@@ -108,7 +108,7 @@ def _no_recheck(p: pytest.MonkeyPatch) -> None:
 
 
 def _no_preflight(p: pytest.MonkeyPatch) -> None:
-    p.setattr(abort.AbortPlan, "preflight", lambda self, **_: self.finding)
+    p.setattr(abort.AbortPlan, "_preflight", lambda self, *_: self.basis)
 
 
 def _undecided(p: pytest.MonkeyPatch) -> None:
@@ -197,8 +197,7 @@ MUTANTS = (
         guard="fresh checks before the marker",
         patch=_all(
             _no_preflight,
-            _nothing(abort.AbortPlan, "_check_owner", None),
-            _nothing(abort.AbortPlan, "_check_state", None),
+            _nothing(abort.AbortPlan, "_check_again", None),
         ),
         world="a partition that was never added",
         how="actions",

@@ -9,15 +9,17 @@ from typing import Any
 
 from tests.exploration.seam import ModelClient, connect, running
 from tests.exploration.server import TOPIC, id_of
-from toolkit.actions.abort import plan_abort
+from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 
-__all__ = ["Procedure", "abort_of", "diagnose", "fence_of", "fence_plans", "is_to_abort", "plans"]
+__all__ = ["Procedure", "diagnose", "fence_of", "fence_plans", "is_to_abort", "marker_of", "plans"]
 
 Procedure = Callable[[ModelClient], Any]
 
+PLANNERS: dict[str, Callable[..., Any]] = {"abort": plan_abort, "complete": plan_complete}
 SOON = 1e-6  # the shortest recheck
 
 
@@ -27,6 +29,10 @@ class NoAudit:
     @contextmanager
     def recording(self, **intent: object) -> Iterator[dict[str, Any]]:
         yield {}
+
+    @contextmanager
+    def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+        yield
 
     def refused(self, error: Exception, **intent: object) -> None:
         pass
@@ -46,16 +52,19 @@ def plans(client: ModelClient) -> list[Any]:
     """The plans of all actions on partitions that the findings of a state offer."""
     with running(client):
         cluster = connect(client)
-        return [plan_abort(cluster, row) for row in diagnose(client) if is_to_abort(row)]
+        rows = [row for row in diagnose(client) if row["action"] in PLANNERS]
+        return [PLANNERS[row["action"]](cluster, row) for row in rows]
 
 
-def abort_of(plan: Any) -> Procedure:
+def marker_of(plan: Any) -> Procedure:
     """Execute a plan that was made in the first state: what came of it."""
+
+    more = {"save": False} if isinstance(plan, AbortPlan) else {}  # files are no part of the model
 
     def execute(client: ModelClient) -> str:
         now = replace(plan, cluster=connect(client))
         try:
-            now.execute(confirm=now.target, audit=NoAudit(), recheck_after=SOON)
+            now.execute(confirm=now.target, audit=NoAudit(), recheck_after=SOON, **more)
         except ToolkitError as error:
             return f"{type(error).__name__}: {error.what}"
         return "done"

@@ -219,6 +219,7 @@ KEYS: dict[str, Callable[[Any], Key]] = {
     "DescribeAcls": lambda r: (r.resource_type_filter,),
     "DescribeConfigs": lambda r: (tuple((each.resource_type, each.resource_name) for each in r.resources),),
     "ListGroups": lambda r: (),
+    "DescribeGroups": lambda r: (tuple(r.groups),),
     "Fetch": _fetched,
 }
 
@@ -494,6 +495,16 @@ def _configs(content: Any) -> Any:
     return admin.DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
+def _described_groups(content: Any) -> Any:
+    """Groups are no part of the model, and nothing hides them."""
+    kind = admin.DescribeGroupsResponse.DescribedGroup
+    groups = [
+        kind(error_code=NONE, group_id=name, group_state="Dead", protocol_type="", protocol_data="", members=[])
+        for name in content
+    ]
+    return admin.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+
+
 def _groups(content: Any) -> Any:
     return admin.ListGroupsResponse(throttle_time_ms=0, error_code=NONE, groups=[])
 
@@ -556,6 +567,7 @@ CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "DescribeAcls": _describe_acls,
     "DescribeConfigs": _describe_configs,
     "ListGroups": lambda world, state, broker, key: (),
+    "DescribeGroups": lambda world, state, broker, key: key[0],
     "Fetch": _fetch,
 }
 MESSAGES: dict[str, Callable[[Any], Any]] = {
@@ -564,6 +576,7 @@ MESSAGES: dict[str, Callable[[Any], Any]] = {
     "DescribeAcls": _acls,
     "DescribeConfigs": _configs,
     "ListGroups": _groups,
+    "DescribeGroups": _described_groups,
     "Fetch": _batches,
 }
 
