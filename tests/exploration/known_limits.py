@@ -1,0 +1,75 @@
+"""What is known not to hold, each with the reason why the protocol does not let our code do better."""
+
+from __future__ import annotations
+
+from tests.exploration.properties import AFTER_THE_LAST_CHECK, FENCE_AFTER_THE_LAST_CHECK, Violation
+from tests.exploration.state import State
+from tests.exploration.world import World
+
+__all__ = ["KNOWN_LIMITS", "is_known"]
+
+KNOWN_LIMITS = {
+    "begun again before the marker": (
+        "Transaction version 1: between the last check and the marker, the producer adds the partition again "
+        "and writes with the same epoch; the marker then ends that transaction too. WriteTxnMarkers has no "
+        "condition but the epoch."
+    ),
+    "a former leader and stale metadata": (
+        "The metadata and a former leader that has not learned of the election agree on what has ended since. "
+        "No harm follows: the marker goes to the former leader, which cannot commit it."
+    ),
+    "a dead epoch under a commit": (
+        "A late batch of a dead epoch is open, and the next epoch's transaction with this partition is "
+        "committed without writing here: its marker, which Kafka or `complete` writes, makes the batch "
+        "visible."
+    ),
+    "decided while the logs are read": (
+        "The partition's log is read before the coordinators' log: a commit that is decided and written in "
+        "between looks like one without its marker. No harm follows: `complete` checks the leader again "
+        "before it writes."
+    ),
+    "two decisions without a marker": (
+        "A commit and an abort that both include the partition lack their markers: which of them wrote the "
+        "records is unknown."
+    ),
+    "committed in a torn transaction": (
+        "A delayed EndTxn has ended the next transaction too early (transaction version 1). What its client "
+        "writes afterwards, and commits, was never committed by the coordinator; nothing but the client "
+        "knows."
+    ),
+    "begun again before the fence": (
+        "Between the last check and InitProducerId, the producer ends its transaction and begins the next "
+        "one, which the fence aborts: InitProducerId takes no epoch as a condition while a transaction is "
+        "open."
+    ),
+}
+"""Name to reason."""
+
+
+def is_known(world: World, state: State, violation: Violation) -> bool:
+    """Whether it is one of `KNOWN_LIMITS`."""
+    return name_of(world, state, violation) is not None
+
+
+def name_of(world: World, state: State, violation: Violation) -> str | None:
+    """The known limit, if it is one."""
+    if violation.rule == AFTER_THE_LAST_CHECK and violation.how in {"live", "committing"} and world.version == 1:
+        return "begun again before the marker"
+    if violation.how.startswith("nothing is open there") and "stale" in world.rare:
+        return "a former leader and stale metadata"
+    if violation.rule == "a finding to complete" and violation.how.startswith("orphan") and "late" in world.rare:
+        return "a dead epoch under a commit"
+    if violation.rule == FENCE_AFTER_THE_LAST_CHECK:
+        return "begun again before the fence"
+    if violation.rule == "a finding to complete" and violation.how.startswith("nothing is open there: stuck_ending"):
+        return "decided while the logs are read"
+    if violation.rule == "orphan is hanging" and "stuck_ending" in violation.how and "late" in world.rare:
+        return "a dead epoch under a commit"
+    if (
+        violation.rule in {"committed is stuck_ending", "aborted is hanging"}
+        and "which of these wrote" in violation.how
+    ):
+        return "two decisions without a marker"
+    if violation.how.startswith("promised") and "late_end" in world.rare:
+        return "committed in a torn transaction"
+    return None

@@ -1,0 +1,213 @@
+"""Our code with one of its guards switched off: the exploration has to find what the guard is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.exploration import procedures
+from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
+from tests.exploration.worlds import world_of
+from toolkit.actions import abort
+from toolkit.analysis.diagnosis import decision
+from toolkit.analysis.diagnosis.evidence import diagnosis_context, outcome_proof
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
+from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
+from toolkit.sources.live import observe
+from toolkit.sources.live.state.authorization import Visibility
+
+__all__ = ["MUTANTS", "Mutant", "hunt"]
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A guard that is switched off.
+
+    Parameters
+    ----------
+    guard
+        What it guards against.
+    patch
+        Switches it off.
+    world
+        Where its absence shows.
+    how
+        ``states``, ``races`` or ``actions``: how that world is explored.
+    steps, limit, of_each
+        Bounds.
+    """
+
+    guard: str
+    patch: Patch
+    world: str
+    how: str = "states"
+    steps: int = 1
+    limit: int = 3000
+    of_each: int | None = None
+
+
+def hunt(mutant: Mutant) -> Report:
+    """Explore a mutant until a property does not hold."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutant.patch(patch)
+        world = world_of(mutant.world)
+        if mutant.how == "states":
+            return explore_states(world, limit=mutant.limit, first_only=True)
+        explore = explore_races if mutant.how == "races" else explore_actions
+        return explore(world, steps=mutant.steps, limit=mutant.limit, of_each=mutant.of_each, first_only=True)
+
+
+def _without_rule(*names: str) -> Patch:
+    """Without rules of the tables."""
+
+    def patch(p: pytest.MonkeyPatch) -> None:
+        for table in ("OWNED_RULES", "DISOWNED_RULES"):
+            rules = tuple(rule for rule in getattr(decision, table) if rule.name not in names)
+            p.setattr(decision, table, rules)
+
+    known = {rule.name for rule in (*decision.OWNED_RULES, *decision.DISOWNED_RULES)}
+    assert set(names) <= known, set(names) - known
+    return patch
+
+
+def _without_doubts(word: str) -> Patch:
+    """Without the doubts that have a word in them."""
+    doubts = decision._doubts
+
+    def patch(p: pytest.MonkeyPatch) -> None:
+        rules = tuple(
+            replace(rule, applies=lambda e: bool(fewer(e)), needs=fewer) if rule.needs is doubts else rule
+            for rule in decision.DISOWNED_RULES
+        )
+        p.setattr(decision, "DISOWNED_RULES", rules)
+
+    def fewer(e: Any) -> tuple[str, ...]:
+        return tuple(doubt for doubt in doubts(e) if word not in doubt)
+
+    return patch
+
+
+def _first_look_only(p: pytest.MonkeyPatch) -> None:
+    """What the leader showed before the coordinators answered is taken for what is open."""
+
+    def opened(self: IndexedObservation) -> Iterator[Any]:
+        for producers in self._open_before.values():
+            for row in producers.values():
+                yield self._txn(row)
+
+    p.setattr(IndexedObservation, "_open_on_leaders", opened)
+
+
+def _no_recheck(p: pytest.MonkeyPatch) -> None:
+    p.setattr(procedures, "SOON", 0.0)
+
+
+def _no_preflight(p: pytest.MonkeyPatch) -> None:
+    p.setattr(abort.AbortPlan, "_preflight", lambda self, *_: self.basis)
+
+
+def _undecided(p: pytest.MonkeyPatch) -> None:
+    outcome = Outcome(name=UNDECIDED, reason="the log is not asked")
+    p.setattr(diagnosis_context, "find_outcome", lambda *_: outcome)
+
+
+def _nothing(target: Any, name: str, value: Any) -> Patch:
+    return lambda p: p.setattr(target, name, lambda *_, **__: value)
+
+
+MARKER_CAME = ("its marker came meanwhile", "the log has its marker, the producer state has not")
+ENDING = ("Prepare", "ending elsewhere", "a state that this version")
+"""Names of the rules on what is being ended begin so."""
+
+
+def _all(*patches: Patch) -> Patch:
+    """Several guards, of which each alone suffices."""
+
+    def patch(p: pytest.MonkeyPatch) -> None:
+        for each in patches:
+            each(p)
+
+    return patch
+
+
+MUTANTS = (
+    Mutant(guard="outcome by the coordinators' log", patch=_undecided, world="a lost COMMIT"),
+    Mutant(
+        guard="complete is only for commits", patch=_without_rule("committed without its marker"), world="a lost COMMIT"
+    ),
+    Mutant(
+        guard="the log reaches back",
+        patch=lambda p: p.setattr(outcome_proof._Proof, "_why_complete", lambda self: "it is"),
+        world="a lost COMMIT, then compact",
+    ),
+    Mutant(
+        guard="an outcome that is not proven is unknown",
+        patch=_without_rule("outcome not proven"),
+        world="a lost COMMIT, then compact",
+    ),
+    Mutant(
+        guard="records under a live transaction",
+        patch=_without_rule("live", "overdue", "long", "live, over committed records", "live, of two epochs"),
+        world="late batches",
+    ),
+    Mutant(
+        guard="a fence may be in progress",
+        patch=_without_rule("a fence may be in progress"),
+        world="late batches and timeouts",
+    ),
+    Mutant(
+        guard="PrepareCommit",
+        patch=_without_rule(*(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING))),
+        world="late batches",
+    ),
+    Mutant(
+        guard="gaps of the coordinators, and their log",
+        patch=_all(_without_doubts("broker"), _undecided),
+        world="brokers that do not answer",
+    ),
+    Mutant(
+        guard="load probe",
+        patch=_nothing(observe, "loading_coordinators", []),
+        world="coordinators that move",
+    ),
+    Mutant(
+        guard="rights",
+        patch=_nothing(observe, "transactional_ids_are_visible", Visibility(["all"], [])),
+        world="hidden ids, the log is read",
+    ),
+    Mutant(
+        guard="prepared by two-phase commit",
+        patch=_without_rule("prepared", "live", "long", "overdue", "prepared elsewhere"),
+        world="two-phase commit",
+    ),
+    Mutant(
+        guard="second look at the leader, the recheck, and the marker in the log",
+        patch=_all(_first_look_only, _no_recheck, _without_rule(*MARKER_CAME)),
+        world="an abort that is being written",
+        how="races",
+        steps=2,
+        limit=1,
+    ),
+    Mutant(
+        guard="fresh checks before the marker",
+        patch=_all(
+            _no_preflight,
+            _nothing(abort.AbortPlan, "_check_again", None),
+        ),
+        world="a partition that was never added",
+        how="actions",
+        steps=2,
+        limit=1,
+    ),
+    Mutant(
+        guard="doubled ids",
+        patch=_all(_nothing(observe, "_duplicate_ids", []), _without_rule("several coordinators")),
+        world="coordinators that move unnoticed",
+    ),
+)
+"""Each has to be caught."""

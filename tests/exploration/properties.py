@@ -1,0 +1,134 @@
+"""What has to hold for every finding and every action, judged by the ghosts of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tests.exploration.explore import Run
+from tests.exploration.leaders import entry_of
+from tests.exploration.procedures import is_to_abort
+from tests.exploration.state import State
+from tests.exploration.truth import Fate, abort_harm, commit_harm, current_metas, fates, is_quiet, open_transactions
+from tests.exploration.world import World
+from toolkit.schema import Row
+
+__all__ = [
+    "AFTER_THE_LAST_CHECK",
+    "FENCE_AFTER_THE_LAST_CHECK",
+    "Violation",
+    "judge_fences",
+    "judge_findings",
+    "judge_writes",
+]
+
+CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
+AFTER_THE_LAST_CHECK = "a marker that is written, right at the last request before it"
+FENCE_AFTER_THE_LAST_CHECK = "a fence that is sent, right at the last request before it"
+OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
+
+
+class Violation(NamedTuple):
+    """A property that does not hold, and how: the same way of failing has the same one."""
+
+    rule: str
+    how: str
+
+
+def judge_findings(
+    world: World, state: State, rows: Iterable[Row], during: Iterable[State] = ()
+) -> Iterator[Violation]:
+    """Whether findings are right.
+
+    Parameters
+    ----------
+    state
+        In which they were made, if nothing happened meanwhile.
+    during
+        All states in which they were made, if something did: what was right in one of them counts as right.
+    """
+    rows = list(rows)
+    states = list(during) or [state]
+    for row in rows:
+        if row["partition"] is None or row["producer_id"] is None or row["start_offset"] is None:
+            continue
+        key = row["partition"], row["producer_id"], row["start_offset"]
+        if is_to_abort(row):
+            harms = [_harm(each, *key, commit=False) for each in states]
+            if all(harms):
+                yield Violation("a finding to abort", f"{harms[-1]}: {_short(row)}")
+        if row.get("action") == "complete" or (row.get("outcome") == "commit" and row.get("action") is not None):
+            harms = [_harm(each, *key, commit=True) for each in states]
+            if all(harms):
+                yield Violation("a finding to complete", f"{harms[-1]}: {_short(row)}")
+    if not during and is_quiet(world, state) and "hidden" not in world.rights:
+        yield from _missed(world, state, rows)
+
+
+def _harm(state: State, number: int, pid: int, start: int, *, commit: bool) -> str:
+    entry = entry_of(state.partitions[number], pid)
+    if entry is None or entry.start != start:
+        return "nothing is open there"
+    return commit_harm(state, number, pid) if commit else abort_harm(state, number, pid)
+
+
+def _missed(world: World, state: State, rows: list[Row]) -> Iterator[Violation]:
+    """Open transactions that nobody will end, and that have no such verdict."""
+    found = {(row["partition"], row["producer_id"]): row for row in rows if row["start_offset"] is not None}
+    compacted = any(c.log and len(c.log) < c.end for c in state.coordinators)
+    for number, pid in open_transactions(state):
+        fate = set(fates(state, number, pid).values())
+        row = found.get((number, pid))
+        if row is None:
+            yield Violation("every open transaction has a finding", f"{_names(fate)}: none")
+        elif (
+            fate & OWNED
+            or any(meta.pid == pid and number in meta.partitions for _, meta in current_metas(state))
+            or (row["verdict"] == "unknown" and (compacted or len(fate) > 1 or world.pace_ms < CLOCKS_DIFFER_MS))
+        ):
+            continue
+        else:
+            wanted = "stuck_ending" if fate == {Fate.COMMITTED} else "hanging"
+            if row["verdict"] != wanted and len(fate) == 1:
+                yield Violation(f"{_names(fate)} is {wanted}", _short(row))
+
+
+def judge_writes(done: Run) -> Iterator[Violation]:
+    """Whether what was written was right in the state in which it was written."""
+    written = [index for index, point in enumerate(done.points) if point.key[0] == "WriteTxnMarkers"]
+    for (kind, fields, before, _), index in zip(done.client.writes, written, strict=False):
+        if kind != "WriteTxnMarkers":
+            continue
+        find_harm = commit_harm if fields["commit"] else abort_harm
+        if harm := find_harm(before, fields["partition"], fields["pid"]):
+            word = "COMMIT" if fields["commit"] else "ABORT"
+            is_late = index > 0 and not find_harm(done.points[index - 1].state, fields["partition"], fields["pid"])
+            yield Violation(AFTER_THE_LAST_CHECK if is_late else f"a marker that is written: {word}", harm)
+
+
+def judge_fences(done: Run, planned: State) -> Iterator[Violation]:
+    """Whether a fence ended the transaction that was planned, or none."""
+    sent = [index for index, point in enumerate(done.points) if point.key[0] == "InitProducerId"]
+    for (kind, fields, before, after), index in zip(done.client.writes, sent, strict=False):
+        if kind != "InitProducerId":
+            continue
+        ended = _ongoing(before, fields["id"])
+        if ended is None or before == after or ended == _ongoing(planned, fields["id"]):
+            continue
+        is_late = index > 0 and _ongoing(done.points[index - 1].state, fields["id"]) != ended
+        yield Violation(FENCE_AFTER_THE_LAST_CHECK if is_late else "a fence", "another transaction than was planned")
+
+
+def _ongoing(state: State, id_: int) -> int | None:
+    """The transaction that is open under an id."""
+    meta = dict(current_metas(state)).get(id_)
+    return meta.ctxn if meta is not None and meta.state == "Ongoing" else None
+
+
+def _names(fate: Iterable[Fate]) -> str:
+    return " and ".join(sorted(each.value for each in fate))
+
+
+def _short(row: Row) -> str:
+    missing = f" ({row['missing'][0]})" if row["missing"] else ""
+    return f"{row['verdict']}, {row.get('outcome')}, {row['reason'][:70]}{missing[:80]}"

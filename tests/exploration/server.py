@@ -1,0 +1,596 @@
+"""The brokers' side of the client's seam: what a broker answers in a state (KafkaApis).
+
+An answer is first a tuple, its content: two states in which a request has the same content look the same to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, lru_cache
+from typing import Any
+
+from kafka.protocol import admin, consumer, metadata, producer
+
+from tests.exploration.leaders import last_stable_offset
+from tests.exploration.log_bytes import log_bytes, state_log_bytes
+from tests.exploration.state import Coordinator, Meta, Partition, Record, State, producer_entries, visible
+from tests.exploration.world import World
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.formats.protocol.responses import (
+    Broker,
+    DescribeProducersResponse,
+    ListedOffset,
+    ListedTransaction,
+    ListOffsetsResponse,
+    ListTransactionsResponse,
+    MetadataResponse,
+    PartitionMetadata,
+    PartitionProducers,
+    ProducerState,
+    TopicMetadata,
+)
+
+__all__ = [
+    "BROKERS",
+    "TOPIC",
+    "WHOLE_STATE",
+    "Key",
+    "content_of",
+    "everything",
+    "id_of",
+    "init_producer_id_response",
+    "key_of",
+    "message_of",
+    "names",
+    "write_txn_markers_response",
+]
+
+TOPIC = "orders"
+BROKERS = (1, 2)
+Key = tuple[Hashable, ...]
+WHOLE_STATE = {"WriteTxnMarkers", "InitProducerId"}
+"""Requests that change the state: what they do depends on all of it."""
+
+NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, LEADER_NOT_AVAILABLE = 0, 1, 3, 6, 5
+LOADING, NOT_COORDINATOR, TOPIC_DENIED, CLUSTER_DENIED, ID_DENIED = 14, 16, 29, 31, 53
+SECURITY_DISABLED, FENCED_LEADER, UNKNOWN_LEADER, NOT_FOUND = 54, 74, 75, 105
+COORDINATOR_NOT_AVAILABLE = 15
+TRANSACTIONAL_ID, BROKER = 5, 4  # resource types
+DENY, ALLOW = 2, 3
+CONFIGS = {
+    2: ("cleanup.policy", "delete"),
+    BROKER: ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+}
+
+
+@cache
+def id_of(world: World, id_: int) -> str:
+    """The name of an id, which hashes to its partition of ``__transaction_state``."""
+    count, number = world.state_partitions, 0
+    while coordinator_partition(name := f"payments-{id_}-{number}", count) != world.state_partition(id_):
+        number += 1
+    return name
+
+
+def names(world: World) -> tuple[str, ...]:
+    """All names."""
+    return tuple(id_of(world, id_) for id_ in range(world.ids))
+
+
+def key_of(request: Any) -> Key:
+    """What an answer depends on in a request."""
+    api = str(request.name).removesuffix("Request")
+    return (api, *KEYS[api](request))
+
+
+def content_of(world: World, state: State, broker: int | None, key: Key) -> Any:
+    """What a broker answers, as tuples; null if it does not answer."""
+    if broker is None:
+        broker = next(each for each in BROKERS if each not in state.silent)
+    if broker in state.silent:
+        return None
+    return _cached(world, _viewed(state, VIEWS.get(str(key[0]), _constant)), broker, key)
+
+
+def _viewed(state: State, view: Callable[[State], Hashable]) -> Viewed:
+    """The view of a state; those of the last state are kept, since most requests find it unchanged."""
+    if _last.state is not state:
+        _last.state, _last.views = state, {}
+    if view not in _last.views:
+        _last.views[view] = Viewed(view(state), state)
+    return _last.views[view]
+
+
+class _Last:
+    def __init__(self) -> None:
+        self.state: State | None = None
+        self.views: dict[Callable[[State], Hashable], Viewed] = {}
+
+
+_last = _Last()
+
+
+@lru_cache(maxsize=200_000)
+def message_of(api: str, content: Any) -> Any:
+    """The message with this content."""
+    return MESSAGES[api](content) if api in MESSAGES else content
+
+
+class Viewed:
+    """A state that equals every other one of the same view: of the part that an answer depends on."""
+
+    __slots__ = ("hash", "state", "view")
+
+    def __init__(self, view: Hashable, state: State) -> None:
+        self.view, self.state, self.hash = view, state, hash(view)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Viewed) and self.view == other.view
+
+
+@lru_cache(maxsize=500_000)
+def _cached(world: World, viewed: Viewed, broker: int, key: Key) -> Any:
+    return CONTENTS[str(key[0])](world, viewed.state, broker, key[1:])
+
+
+# Views
+
+
+def _constant(state: State) -> Hashable:
+    return ()
+
+
+def _known(state: State) -> Hashable:
+    return state.known
+
+
+def _logs(state: State) -> Hashable:
+    return tuple(
+        (
+            p.leader,
+            p.leader_epoch,
+            p.high_watermark,
+            visible(p.log),
+            p.former and (*p.former[:2], visible(p.former.log)),
+        )
+        for p in state.partitions
+    )
+
+
+def _state_logs(state: State) -> Hashable:
+    return tuple((c.leader, c.epoch, c.log, c.end, c.former and c.former[0]) for c in state.coordinators)
+
+
+def _all_logs(state: State) -> Hashable:
+    return _logs(state), _state_logs(state)
+
+
+def _caches(state: State) -> Hashable:
+    return tuple((c.leader, c.phase, c.cache, c.former) for c in state.coordinators)
+
+
+def _leaderships(state: State) -> Hashable:
+    return tuple((c.leader, c.phase) for c in state.coordinators)
+
+
+def everything(state: State) -> Hashable:
+    """All that can be seen of a state."""
+    return _all_logs(state), _caches(state), state.known, state.silent, state.tick
+
+
+VIEWS: dict[str, Callable[[State], Hashable]] = {
+    "Metadata": _known,
+    "ListOffsets": _all_logs,
+    "DescribeProducers": _logs,
+    "ListTransactions": _caches,
+    "DescribeTransactions": _caches,
+    "Fetch": _all_logs,
+    "FindCoordinator": _leaderships,
+}
+
+
+# Keys
+
+
+def _listed(topics: Any) -> Key:
+    return tuple((name, tuple(numbers)) for name, numbers in topics.partitions.items())
+
+
+def _fetched(request: Any) -> Key:
+    (topic,) = request.topics
+    (one,) = topic.partitions
+    return topic.topic, one.partition, one.fetch_offset, one.current_leader_epoch, request.isolation_level
+
+
+def _found(request: Any) -> Key:
+    return request.key_type, tuple(request.coordinator_keys or ())
+
+
+KEYS: dict[str, Callable[[Any], Key]] = {
+    "Metadata": lambda r: (None if r.topics is None else tuple(each.name for each in r.topics),),
+    "ListOffsets": lambda r: (_listed(r.topics), r.timestamp, r.replica_id, r.isolation_level),
+    "DescribeProducers": lambda r: (_listed(r.topics),),
+    "ListTransactions": lambda r: (tuple(r.state_filters), tuple(r.producer_id_filters)),
+    "DescribeTransactions": lambda r: (tuple(r.transactional_ids),),
+    "FindCoordinator": _found,
+    "DescribeAcls": lambda r: (r.resource_type_filter,),
+    "DescribeConfigs": lambda r: (tuple((each.resource_type, each.resource_name) for each in r.resources),),
+    "ListGroups": lambda r: (),
+    "DescribeGroups": lambda r: (tuple(r.groups),),
+    "Fetch": _fetched,
+}
+
+
+# Answers
+
+
+def _metadata(world: World, state: State, broker: int, key: Key) -> Any:
+    wanted: Any = key[0]
+    topics = (TOPIC, STATE_TOPIC) if wanted is None else wanted
+    brokers = tuple(Broker(each, "127.0.0.1", 9092 + each, None) for each in BROKERS)
+    found = tuple(_topic(world, state, name) for name in topics)
+    return MetadataResponse(9, 0, brokers, "model", 1, found, 0)
+
+
+def _topic(world: World, state: State, name: str) -> TopicMetadata:
+    if name == STATE_TOPIC and world.rights in {"hidden", "partly_hidden"}:
+        return TopicMetadata(TOPIC_DENIED, name, True, ())
+    if name not in {TOPIC, STATE_TOPIC}:
+        return TopicMetadata(UNKNOWN_TOPIC, name, False, ())
+    count = len(state.partitions)
+    known = state.known[:count] if name == TOPIC else state.known[count:]
+    partitions = tuple(
+        PartitionMetadata(NONE if leader > 0 else LEADER_NOT_AVAILABLE, number, leader, epoch, BROKERS, BROKERS, ())
+        for number, (leader, epoch) in enumerate(known)
+    )
+    return TopicMetadata(NONE, name, name == STATE_TOPIC, partitions)
+
+
+def _home(number: int) -> int:
+    """The broker whose clock a partition's times are of: its first leader."""
+    return 1 + number % 2
+
+
+def _record_time(world: World, number: int, record: Record) -> int:
+    return world.timestamp(record.time, 1 if record.kind == "data" else _home(number))
+
+
+def _as_leader(state: State, number: int, broker: int) -> Partition | None:
+    """The partition as a broker has it that leads it, or thinks so."""
+    partition = state.partitions[number]
+    if partition.leader == broker:
+        return partition
+    former = partition.former
+    return Partition(*former) if former is not None and former.leader == broker else None
+
+
+def _state_log(state: State, number: int, broker: int) -> tuple[int, Any] | None:
+    """Leader epoch and log of a partition of ``__transaction_state`` as a broker has it that thinks it leads it."""
+    coordinator = state.coordinators[number]
+    if coordinator.leader == broker:
+        return coordinator.epoch, coordinator.log
+    if coordinator.former is not None and coordinator.former[0] == broker:
+        return coordinator.epoch - 1, tuple(r for r in coordinator.log if r.leader_epoch < coordinator.epoch)
+    return None
+
+
+def _list_offsets(world: World, state: State, broker: int, key: Key) -> Any:
+    listed: Any
+    listed, timestamp, replica_id, isolation = key
+    found = tuple(
+        _offset(world, state, broker, topic, number, timestamp, replica_id, isolation)
+        for topic, numbers in listed
+        for number in numbers
+    )
+    return ListOffsetsResponse(7, 0, found)
+
+
+def _offset(
+    world: World, state: State, broker: int, topic: str, number: int, timestamp: Any, replica_id: Any, isolation: Any
+) -> ListedOffset:
+    if topic == STATE_TOPIC:
+        found = _state_log(state, number, broker)
+        if found is None:
+            return ListedOffset(topic, number, NOT_LEADER, -1, -1)
+        epoch, log = found
+        end = log[-1].offset + 1 if log else 0
+        start, stable, times = (
+            0,
+            end,
+            [(record.offset, world.timestamp(record.time, world.coordinator_of(number))) for record in log],
+        )
+    else:
+        partition = _as_leader(state, number, broker)
+        if partition is None:
+            return ListedOffset(topic, number, NOT_LEADER, -1, -1)
+        epoch, end = partition.leader_epoch, partition.high_watermark
+        start, stable = 0, last_stable_offset(partition)
+        times = [(offset, _record_time(world, number, record)) for offset, record in enumerate(partition.log)]
+        if replica_id == -2:
+            end = len(partition.log)
+    if timestamp == -2:
+        return ListedOffset(topic, number, NONE, -1, start, epoch)
+    if timestamp == -1:
+        return ListedOffset(topic, number, NONE, -1, stable if isolation else end, epoch)
+    after = [(offset, time) for offset, time in times if time >= timestamp and offset < end]
+    offset, time = min(after, default=(-1, -1))
+    return ListedOffset(topic, number, NONE, time, offset, epoch if after else -1)
+
+
+def _describe_producers(world: World, state: State, broker: int, key: Key) -> Any:
+    """From any replica: Partition.activeProducerState does not check that it leads."""
+    listed: Any = key[0]
+    found = []
+    for topic, numbers in listed:
+        for number in numbers:
+            if topic == STATE_TOPIC:
+                found.append(PartitionProducers(topic, number, NONE, None, ()))
+                continue
+            partition = _as_leader(state, number, broker) or state.partitions[number]
+            producers = tuple(
+                ProducerState(
+                    e.pid, e.epoch, e.last_sequence, world.timestamp(e.last_time), e.coordinator_epoch, e.start
+                )
+                for e in producer_entries(partition.log)
+            )
+            found.append(PartitionProducers(topic, number, NONE, None, producers))
+    return DescribeProducersResponse(0, 0, tuple(found))
+
+
+def _led(
+    world: World, state: State, broker: int
+) -> Iterator[tuple[int, Coordinator, tuple[tuple[int, Meta], ...] | None]]:
+    """Partitions of ``__transaction_state`` that a broker leads, or thinks it does; its cache, null if not loaded."""
+    for number, coordinator in enumerate(state.coordinators):
+        if coordinator.leader == broker:
+            yield number, coordinator, coordinator.cache if coordinator.phase == "loaded" else None
+        elif coordinator.former is not None and coordinator.former[0] == broker:
+            yield number, coordinator, coordinator.former[1]
+
+
+def _list_transactions(world: World, state: State, broker: int, key: Key) -> Any:
+    """TransactionStateManager.listTransactionStates; KafkaApis filters by rights."""
+    states: Any
+    producer_ids: Any
+    states, producer_ids = key
+    led = list(_led(world, state, broker))
+    if any(cache is None and coordinator.phase == "loading" for _, coordinator, cache in led):
+        return ListTransactionsResponse(2, 0, LOADING, (), ())
+    found = tuple(
+        ListedTransaction(id_of(world, id_), meta.pid, meta.state)
+        for _, _, cache in led
+        for id_, meta in cache or ()
+        if not _is_denied(world, id_)
+        if (not states or meta.state in states) and (not producer_ids or meta.pid in producer_ids)
+    )
+    return ListTransactionsResponse(2, 0, NONE, (), found)
+
+
+def _is_denied(world: World, id_: int) -> bool:
+    return world.rights in {"hidden", "reads_log"} or (world.rights == "partly_hidden" and id_ == 0)
+
+
+def _describe_transactions(world: World, state: State, broker: int, key: Key) -> Any:
+    """TransactionCoordinator.handleDescribeTransactions."""
+    wanted: Any = key[0]
+    return tuple(_described(world, state, broker, name) for name in wanted)
+
+
+def _described(world: World, state: State, broker: int, name: str) -> Any:
+    id_ = names(world).index(name) if name in names(world) else None
+    if id_ is None and world.rights in {"hidden", "reads_log"}:
+        return _description(name, ID_DENIED)
+    if id_ is not None and _is_denied(world, id_):
+        return _description(name, ID_DENIED)
+    number = coordinator_partition(name, world.state_partitions)
+    led = {n: (coordinator, cache) for n, coordinator, cache in _led(world, state, broker)}
+    if number not in led or (led[number][1] is None and led[number][0].phase == "elected"):
+        return _description(name, NOT_COORDINATOR)
+    cache = led[number][1]
+    if cache is None:
+        return _description(name, LOADING)
+    meta = dict(cache).get(-1 if id_ is None else id_)
+    return (
+        _description(name, NOT_FOUND)
+        if meta is None
+        else _description(name, NONE, meta, world.timestamp(meta.start, world.coordinator_of(number)))
+    )
+
+
+def _description(name: str, error: int, meta: Meta | None = None, start: int = -1) -> tuple[Any, ...]:
+    if meta is None:
+        return error, name, "", 0, 0, 0, 0, ()
+    start = start if meta.start >= 0 else -1
+    return error, name, meta.state, meta.timeout_ms, start, meta.pid, meta.epoch, meta.partitions
+
+
+def _descriptions(content: Any) -> Any:
+    kind = admin.DescribeTransactionsResponse.TransactionState
+    states = [
+        kind(
+            error_code=error,
+            transactional_id=name,
+            transaction_state=state,
+            transaction_timeout_ms=timeout,
+            transaction_start_time_ms=start,
+            producer_id=pid,
+            producer_epoch=epoch,
+            topics=[kind.TopicData(topic=TOPIC, partitions=list(partitions))] if partitions else [],
+        )
+        for error, name, state, timeout, start, pid, epoch, partitions in content
+    ]
+    return admin.DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
+
+
+def _find_coordinator(world: World, state: State, broker: int, key: Key) -> Any:
+    wanted: Any = key[1]
+    found = []
+    for name in wanted:
+        leader = state.coordinators[coordinator_partition(name, world.state_partitions)].leader
+        error = NONE if leader > 0 else COORDINATOR_NOT_AVAILABLE
+        found.append((name, leader, ID_DENIED if world.rights in {"hidden", "reads_log"} else error))
+    return tuple(found)
+
+
+def _coordinators(content: Any) -> Any:
+    kind = metadata.FindCoordinatorResponse.Coordinator
+    found = [
+        kind(key=name, node_id=leader, host="127.0.0.1", port=9092, error_code=error, error_message=None)
+        for name, leader, error in content
+    ]
+    return metadata.FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
+
+
+def _describe_acls(world: World, state: State, broker: int, key: Key) -> Any:
+    acls: tuple[tuple[Any, ...], ...] = ()
+    error = {"open": SECURITY_DISABLED, "full": NONE, "partly_hidden": NONE}.get(world.rights, CLUSTER_DENIED)
+    if error == NONE:
+        acls = ((key[0], "*", ALLOW),)
+    if world.rights == "partly_hidden" and key[0] == TRANSACTIONAL_ID:
+        acls += ((key[0], id_of(world, 0), DENY),)
+    return error, acls
+
+
+def _acls(content: Any) -> Any:
+    error, acls = content
+    kind = admin.DescribeAclsResponse.DescribeAclsResource
+    resources = [
+        kind(
+            resource_type=type_,
+            resource_name=name,
+            pattern_type=3,
+            acls=[kind.AclDescription(principal="User:tool", host="*", operation=8, permission_type=permission)],
+        )
+        for type_, name, permission in acls
+    ]
+    return admin.DescribeAclsResponse(throttle_time_ms=0, error_code=error, error_message=None, resources=resources)
+
+
+def _describe_configs(world: World, state: State, broker: int, key: Key) -> Any:
+    wanted: Any = key[0]
+    hidden = world.rights in {"hidden", "reads_log"}
+    return tuple((type_, name, CLUSTER_DENIED if type_ == BROKER and hidden else NONE) for type_, name in wanted)
+
+
+def _configs(content: Any) -> Any:
+    kind = admin.DescribeConfigsResponse.DescribeConfigsResult
+    results = []
+    for type_, name, error in content:
+        config, value = CONFIGS[type_]
+        entry = kind.DescribeConfigsResourceResult(
+            name=config, value=value, read_only=True, config_source=4, is_default=False, is_sensitive=False, synonyms=[]
+        )
+        results.append(
+            kind(
+                error_code=error,
+                error_message=None,
+                resource_type=type_,
+                resource_name=name,
+                configs=[] if error else [entry],
+            )
+        )
+    return admin.DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+
+def _described_groups(content: Any) -> Any:
+    """Groups are no part of the model, and nothing hides them."""
+    kind = admin.DescribeGroupsResponse.DescribedGroup
+    groups = [
+        kind(error_code=NONE, group_id=name, group_state="Dead", protocol_type="", protocol_data="", members=[])
+        for name in content
+    ]
+    return admin.DescribeGroupsResponse(throttle_time_ms=0, groups=groups)
+
+
+def _groups(content: Any) -> Any:
+    return admin.ListGroupsResponse(throttle_time_ms=0, error_code=NONE, groups=[])
+
+
+def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
+    topic: Any
+    number: Any
+    offset: Any
+    epoch: Any
+    topic, number, offset, epoch, isolation = key
+    if topic == STATE_TOPIC:
+        found = _state_log(state, number, broker)
+        if world.rights == "hidden":
+            return topic, number, TOPIC_DENIED, b"", -1, -1
+        if found is None:
+            return topic, number, NOT_LEADER, b"", -1, -1
+        leader_epoch, log = found
+        end = stable = log[-1].offset + 1 if log else 0
+    else:
+        partition = _as_leader(state, number, broker)
+        if partition is None:
+            return topic, number, NOT_LEADER, b"", -1, -1
+        leader_epoch, end, stable = partition.leader_epoch, partition.high_watermark, last_stable_offset(partition)
+    if epoch >= 0 and epoch != leader_epoch:
+        return topic, number, FENCED_LEADER if epoch < leader_epoch else UNKNOWN_LEADER, b"", -1, -1
+    if not 0 <= offset <= max(end, 0):
+        return topic, number, OUT_OF_RANGE, b"", -1, -1
+    if topic == STATE_TOPIC:
+        records = state_log_bytes(world, world.coordinator_of(number), log, names(world), TOPIC, offset)
+    else:
+        assert partition is not None
+        records = log_bytes(world, _home(number), partition.log, offset, stable if isolation else end)
+    return topic, number, NONE, records, end, stable
+
+
+def _batches(content: Any) -> Any:
+    topic, number, error, records, high_watermark, last_stable_offset = content
+    kind = consumer.FetchResponse.FetchableTopicResponse
+    part = kind.PartitionData(
+        partition_index=number,
+        error_code=error,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=0,
+        aborted_transactions=[],
+        records=records,
+    )
+    return consumer.FetchResponse(
+        throttle_time_ms=0, error_code=NONE, session_id=0, responses=[kind(topic=topic, partitions=[part])]
+    )
+
+
+CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
+    "Metadata": _metadata,
+    "ListOffsets": _list_offsets,
+    "DescribeProducers": _describe_producers,
+    "ListTransactions": _list_transactions,
+    "DescribeTransactions": _describe_transactions,
+    "FindCoordinator": _find_coordinator,
+    "DescribeAcls": _describe_acls,
+    "DescribeConfigs": _describe_configs,
+    "ListGroups": lambda world, state, broker, key: (),
+    "DescribeGroups": lambda world, state, broker, key: key[0],
+    "Fetch": _fetch,
+}
+MESSAGES: dict[str, Callable[[Any], Any]] = {
+    "DescribeTransactions": _descriptions,
+    "FindCoordinator": _coordinators,
+    "DescribeAcls": _acls,
+    "DescribeConfigs": _configs,
+    "ListGroups": _groups,
+    "DescribeGroups": _described_groups,
+    "Fetch": _batches,
+}
+
+
+def write_txn_markers_response(pid: int, topic: str, number: int, error: int) -> Any:
+    """WriteTxnMarkers of one producer and partition."""
+    kind = producer.WriteTxnMarkersResponse.WritableTxnMarkerResult
+    in_topic = kind.WritableTxnMarkerTopicResult
+    part = in_topic.WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
+    return producer.WriteTxnMarkersResponse(
+        markers=[kind(producer_id=pid, topics=[in_topic(name=topic, partitions=[part])])]
+    )
+
+
+def init_producer_id_response(error: int, pid: int, epoch: int) -> Any:
+    """InitProducerId."""
+    return producer.InitProducerIdResponse(throttle_time_ms=0, error_code=error, producer_id=pid, producer_epoch=epoch)

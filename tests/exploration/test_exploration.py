@@ -1,0 +1,133 @@
+"""Every state of small worlds, and our requests interleaved with their steps: no wrong verdict, no wrong marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.exploration.campaign import Report, explore_actions, explore_fences, explore_races, explore_states, merged
+from tests.exploration.mutants import MUTANTS, Mutant, hunt
+from tests.exploration.seam import controlled
+from tests.exploration.world import World
+from tests.exploration.worlds import BEHIND, RACES, SMALL, STAGED, WORLDS, world_of
+from tests.tiers import amount
+from toolkit.analysis.diagnosis.decision import DISOWNED_RULES, OWNED_RULES, PARTITION_RULES
+
+VERDICTS = {
+    "clear",
+    "ending",
+    "hanging",
+    "long",
+    "ongoing",
+    "overdue",
+    "prepared",
+    "stuck_ending",
+    "unknown",
+    "unreplicated",
+}  # ended: only recordings see that
+UNREACHED = {
+    "on the coordinators' topic": "no producer of the model writes there",
+    "prepared elsewhere": "no world prepares two transactions",
+    "a state that this version does not know": "the model knows no others",
+    "recorded otherwise": "only recordings have it",
+    "the log has another producer's batch": "the model's producer state follows from its log",
+    "the log has its marker, the producer state has not": "the same",
+    "it has ended": "only recordings see that",
+    "not described": "no right hides one id alone from DescribeTransactions",
+    "PrepareEpochFence": "a coordinator never logs or shows it",
+    "PrepareEpochFence for long": "the same",
+}
+"""Rules that no state of the model reaches, and why."""
+
+MEANWHILE = ("a marker that is replicated late", "a dead epoch under a live transaction")
+
+
+@pytest.fixture(autouse=True)
+def _controlled() -> Iterator[None]:
+    with controlled():
+        yield
+
+
+def check(report: Report) -> None:
+    """Nothing is violated but known limits."""
+    assert not report.violations, "\n".join(
+        f"{violation.rule}: {violation.how}\n    " + "\n    ".join(trace)
+        for violation, trace in report.violations.items()
+    )
+
+
+def states(world: World, first: int, full: int) -> Report:
+    """Explore the states of a world, so many by tier."""
+    report = explore_states(world, limit=int(amount(first, full=full)))
+    check(report)
+    return report
+
+
+@pytest.fixture(scope="module")
+def explored() -> Report:
+    """All worlds, in every state."""
+    with controlled():
+        small = [states(world, 100, 2_500) for world in SMALL]
+        large = [states(world, 35, 700) for world in (*BEHIND, *STAGED, *RACES)]
+        return merged([*small, *large], "all worlds")
+
+
+def test_no_state_has_a_wrong_finding(explored: Report) -> None:
+    assert explored.states > 6_000
+    assert explored.runs > 4_500
+
+
+def test_each_verdict_is_reached(explored: Report) -> None:
+    reached = {name.removeprefix("verdict: ") for name in explored.witnesses if name.startswith("verdict: ")}
+    assert reached == VERDICTS
+
+
+def test_each_rule_is_reached(explored: Report) -> None:
+    rules = {rule.name for rule in (*OWNED_RULES, *DISOWNED_RULES)} | {rule.name for rule in PARTITION_RULES}
+    races = (explore_races(world_of(name), steps=2, limit=1, of_each=250) for name in MEANWHILE)
+    witnesses = merged([explored, *races], "with races").witnesses
+    reached = {name.removeprefix("rule: ") for name in witnesses if name.startswith("rule: ")}
+    assert rules - reached - UNREACHED.keys() == set()
+
+
+@pytest.mark.parametrize("world", RACES, ids=lambda world: world.name)
+def test_nothing_that_happens_between_our_requests_makes_a_wrong_finding(world: World) -> None:
+    check(explore_races(world, steps=int(amount(1, full=2)), limit=1, of_each=int(amount(200, full=3_000))))
+
+
+ABORTED = ("a late batch", "a partition that was never added", "a lost ABORT")
+
+
+@pytest.mark.parametrize("name", ABORTED)
+def test_nothing_that_happens_between_our_requests_makes_a_wrong_marker(name: str) -> None:
+    limit, of_each = int(amount(2, full=20)), int(amount(150, full=1_500))
+    check(explore_actions(world_of(name), steps=2, limit=limit, of_each=of_each))
+
+
+def test_a_fence_ends_what_was_planned() -> None:
+    """A known limit is found: a producer that goes on right before InitProducerId."""
+    report = explore_fences(world_of("an overdue transaction"), steps=int(amount(3, full=5)), limit=1, of_each=400)
+    check(report)
+    assert report.verdicts["done",]
+
+
+def test_a_producer_of_version_1_can_begin_again_right_before_the_marker() -> None:
+    """A known limit: WriteTxnMarkers has no condition but the epoch, which stays the same."""
+    report = explore_actions(world_of("a partition that was never added"), steps=2, limit=2, of_each=200)
+    check(report)
+    (trace,) = report.known.values()
+    assert "p1 added" in trace[-1]
+    assert trace[-1].endswith("p1 produced")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_larger_worlds(world: World) -> None:
+    check(explore_states(replace(world, records=4), limit=int(amount(0, full=3_000))))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
+def test_without_a_guard_something_is_wrong(mutant: Mutant) -> None:
+    assert hunt(mutant).violations
