@@ -38,7 +38,7 @@ def main() -> None:
             _shown(explore_races(each, steps=arguments.depth, limit=1, of_each=arguments.runs))
             for each in chosen(RACES)
         ]
-        names = ("a late batch", "a partition that was never added", "a lost ABORT")
+        names = ("a late batch", "a partition that was never added", "a lost ABORT", "a lost COMMIT")
         actions = [
             _shown(explore_actions(each, steps=arguments.depth + 1, limit=5, of_each=arguments.runs))
             for each in chosen([world_of(name) for name in names])

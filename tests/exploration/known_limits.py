@@ -59,7 +59,7 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
         return "a former leader and stale metadata"
     if violation.rule == "a finding to complete" and violation.how.startswith("orphan") and "late" in world.rare:
         return "a dead epoch under a commit"
-    if violation.rule == FENCE_AFTER_THE_LAST_CHECK:
+    if violation.rule in {FENCE_AFTER_THE_LAST_CHECK, "a fence"}:  # the second until the owner is read last
         return "begun again before the fence"
     if violation.rule == "a finding to complete" and violation.how.startswith("nothing is open there: stuck_ending"):
         return "decided while the logs are read"

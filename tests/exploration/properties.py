@@ -24,7 +24,7 @@ __all__ = [
 
 CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
 AFTER_THE_LAST_CHECK = "a marker that is written, right at the last request before it"
-FENCE_AFTER_THE_LAST_CHECK = "a fence that is sent, right at the last request before it"
+FENCE_AFTER_THE_LAST_CHECK = "a fence that is sent, after the last check"
 OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
 
 
@@ -115,7 +115,8 @@ def judge_fences(done: Run, planned: State) -> Iterator[Violation]:
         ended = _ongoing(before, fields["id"])
         if ended is None or before == after or ended == _ongoing(planned, fields["id"]):
             continue
-        is_late = index > 0 and _ongoing(done.points[index - 1].state, fields["id"]) != ended
+        checks = [point.state for point in done.points[:index] if point.key[0] == "DescribeTransactions"]
+        is_late = bool(checks) and _ongoing(checks[-1], fields["id"]) != ended
         yield Violation(FENCE_AFTER_THE_LAST_CHECK if is_late else "a fence", "another transaction than was planned")
 
 

@@ -27,6 +27,7 @@ from tests.exploration.server import (
 from tests.exploration.state import NOBODY, TICK_MS, State
 from tests.exploration.world import EPOCH, World
 from tests.sources.recorded_apis import RECORDED_APIS
+from toolkit.actions.complete import CompletePlan
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -239,6 +240,7 @@ def controlled() -> Iterator[None]:
                 if shim is not None:
                     put(module, name, shim)
     put(partition_log, "ThreadPoolExecutor", _Executor)
+    put(CompletePlan, "_delivery", lambda *_: None)  # after the marker, a real consumer reads: no broker is here
     if hasattr(transaction_log, "_consume"):
         put(transaction_log, "_consume", _consume)
     try:

@@ -97,10 +97,10 @@ def test_nothing_that_happens_between_our_requests_makes_a_wrong_finding(world: 
     check(explore_races(world, steps=int(amount(1, full=2)), limit=1, of_each=int(amount(200, full=3_000))))
 
 
-ABORTED = ("a late batch", "a partition that was never added", "a lost ABORT")
+WRITTEN = ("a late batch", "a partition that was never added", "a lost ABORT", "a lost COMMIT")
 
 
-@pytest.mark.parametrize("name", ABORTED)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_nothing_that_happens_between_our_requests_makes_a_wrong_marker(name: str) -> None:
     limit, of_each = int(amount(2, full=20)), int(amount(150, full=1_500))
     check(explore_actions(world_of(name), steps=2, limit=limit, of_each=of_each))
