@@ -18,16 +18,6 @@ KNOWN_LIMITS = {
         "The metadata and a former leader that has not learned of the election agree on what has ended since. "
         "No harm follows: the marker goes to the former leader, which cannot commit it."
     ),
-    "a dead epoch under a commit": (
-        "A late batch of a dead epoch is open, and the next epoch's transaction with this partition is "
-        "committed without writing here: its marker, which Kafka or `complete` writes, makes the batch "
-        "visible."
-    ),
-    "decided while the logs are read": (
-        "The partition's log is read before the coordinators' log: a commit that is decided and written in "
-        "between looks like one without its marker. No harm follows: `complete` checks the leader again "
-        "before it writes."
-    ),
     "two decisions without a marker": (
         "A commit and an abort that both include the partition lack their markers: which of them wrote the "
         "records is unknown."
@@ -57,14 +47,8 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
         return "begun again before the marker"
     if violation.how.startswith("nothing is open there") and "stale" in world.rare:
         return "a former leader and stale metadata"
-    if violation.rule == "a finding to complete" and violation.how.startswith("orphan") and "late" in world.rare:
-        return "a dead epoch under a commit"
-    if violation.rule in {FENCE_AFTER_THE_LAST_CHECK, "a fence"}:  # the second until the owner is read last
+    if violation.rule == FENCE_AFTER_THE_LAST_CHECK:
         return "begun again before the fence"
-    if violation.rule == "a finding to complete" and violation.how.startswith("nothing is open there: stuck_ending"):
-        return "decided while the logs are read"
-    if violation.rule == "orphan is hanging" and "stuck_ending" in violation.how and "late" in world.rare:
-        return "a dead epoch under a commit"
     if (
         violation.rule in {"committed is stuck_ending", "aborted is hanging"}
         and "which of these wrote" in violation.how

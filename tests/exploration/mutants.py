@@ -120,7 +120,16 @@ def _nothing(target: Any, name: str, value: Any) -> Patch:
     return lambda p: p.setattr(target, name, lambda *_, **__: value)
 
 
-MARKER_CAME = ("its marker came meanwhile", "the log has its marker, the producer state has not")
+DECIDED_MEANWHILE = (
+    "it has ended meanwhile",
+    "its commit is decided and the marker on the way",
+    "its abort is decided and the marker on the way",
+)
+MARKER_CAME = (
+    "its marker came meanwhile",
+    "the log has its marker, the producer state has not",
+    *DECIDED_MEANWHILE,
+)
 ENDING = ("Prepare", "ending elsewhere", "a state that this version")
 """Names of the rules on what is being ended begin so."""
 
@@ -162,7 +171,9 @@ MUTANTS = (
     ),
     Mutant(
         guard="PrepareCommit",
-        patch=_without_rule(*(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING))),
+        patch=_without_rule(
+            *(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING)), *DECIDED_MEANWHILE
+        ),
         world="late batches",
     ),
     Mutant(

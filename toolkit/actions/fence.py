@@ -147,16 +147,9 @@ class FencePlan:
         ActionRefused
             If the id is not as it was, or may not be fenced.
         """
-        fresh = _owner(self.cluster, self.transactional_id)
-        for name in ("producer_id", "producer_epoch", "state", "start_time"):
-            if fresh[name] != self.owner[name]:
-                raise ActionRefused(
-                    f"{self.transactional_id!r} changed since it was planned: its {name} is {fresh[name]}, and was "
-                    f"{self.owner[name]}.",
-                    means=f"It is in use. {NOTHING_SENT}",
-                    do="Run kafka-txn describe, and plan again.",
-                )
-        verdict = _verdict(self.cluster, fresh, self.max_transaction_timeout_ms)
+        has_committed = _has_committed(self.cluster, self.owner)
+        fresh = self._unchanged_owner()
+        verdict = "committed" if has_committed else _age_verdict(fresh, self.max_transaction_timeout_ms)
         by_choice = override == verdict and verdict in OVERRIDABLE
         if by_choice or (override is None and verdict in SAFE):
             return fresh
@@ -166,6 +159,19 @@ class FencePlan:
             means=NOTHING_SENT,
             do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
+
+    def _unchanged_owner(self) -> Row:
+        """The owner, read once more; refuse one that is not as it was when this was planned."""
+        fresh = _owner(self.cluster, self.transactional_id)
+        for name in ("producer_id", "producer_epoch", "state", "start_time"):
+            if fresh[name] != self.owner[name]:
+                raise ActionRefused(
+                    f"{self.transactional_id!r} changed since it was planned: its {name} is {fresh[name]}, and was "
+                    f"{self.owner[name]}.",
+                    means=f"It is in use. {NOTHING_SENT}",
+                    do="Run kafka-txn describe, and plan again.",
+                )
+        return fresh
 
     def execute(
         self,
@@ -209,6 +215,7 @@ class FencePlan:
         source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
         with trail.recording(**about, **source, request=request) as outcome, progress.stated():
+            self._unchanged_owner()  # the check and the audit line have taken a while
             outcome["response"] = response = self._send(progress)
             code = response.partition(":")[0]
             if code != "NONE":
@@ -364,17 +371,20 @@ def _owner(cluster: Cluster, transactional_id: str) -> Row:
 
 
 def _verdict(cluster: Cluster, owner: Row, max_transaction_timeout_ms: int) -> str:
-    """``committed`` if committed records lie under the open transaction, else by state and age."""
-    if owner["state"] == "Ongoing" and owner["producer_id"] is not None and (places := _places(owner)):
-        from toolkit.sources.live.logs.producer_outcomes import producer_outcomes  # imports numpy and Arrow
+    return "committed" if _has_committed(cluster, owner) else _age_verdict(owner, max_transaction_timeout_ms)
 
-        try:
-            outcomes = producer_outcomes(cluster, owner["producer_id"], places)
-        except NotFound:  # a topic of it is deleted, or hidden
-            outcomes = {}
-        if any(outcome.name == COMMIT for outcome in outcomes.values()):
-            return "committed"
-    return _age_verdict(owner, max_transaction_timeout_ms)
+
+def _has_committed(cluster: Cluster, owner: Row) -> bool:
+    """Whether committed records of an earlier transaction lie under the open one."""
+    if owner["state"] != "Ongoing" or owner["producer_id"] is None or not (places := _places(owner)):
+        return False
+    from toolkit.sources.live.logs.producer_outcomes import producer_outcomes  # imports numpy and Arrow
+
+    try:
+        outcomes = producer_outcomes(cluster, owner["producer_id"], places)
+    except NotFound:  # a topic of it is deleted, or hidden
+        return False
+    return any(outcome.name == COMMIT for outcome in outcomes.values())
 
 
 def _age_verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
