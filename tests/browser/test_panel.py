@@ -11,9 +11,9 @@ import nbformat
 import pytest
 
 from tests.actions.test_abort import read_committed
+from tests.brokers import on_cluster
 from tests.browser.opened import browser, open_panel
 from tests.browser.test_notebook_4 import STEP_TIMEOUT_MS, needs_browser
-from tests.brokers import on_cluster
 from tests.notebooks.books import write
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, REPLICATED
