@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 MISSING_PACKAGES = [name for name in ("playwright", "jupyterlab", "voila") if importlib.util.find_spec(name) is None]
 STEP_TIMEOUT_MS = 30_000  # for a step of the panel on a busy machine
 
-pytestmark = [
+needs_browser = [
     pytest.mark.lab,
     pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=f"no {CHROMIUM}: apt-get install chromium"),
     pytest.mark.skipif(bool(MISSING_PACKAGES), reason=f"not installed: {', '.join(MISSING_PACKAGES)}"),
 ]
+pytestmark = needs_browser
 
 
 @pytest.mark.full

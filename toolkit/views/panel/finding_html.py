@@ -39,7 +39,8 @@ def answer_html(finding: Finding) -> str:
     section = answer(finding.row())
     first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, finding)]
     head = f'<h3><span class="badge {tone(finding)}">{line(finding.verdict)}</span> {line(section.title)}</h3>'
-    return card(tone(finding), head, paragraph(section.lead, kind="lead"), facts(first))
+    remedy = f"<p><b>Remedy</b> {line(finding.remedy)}</p>" if finding.action == "complete" else ""
+    return card(tone(finding), head, paragraph(section.lead, kind="lead"), facts(first), remedy)
 
 
 def evidence_html(finding: Finding) -> str:

@@ -66,9 +66,11 @@ def _visible(plan: CompletePlan) -> Iterator[str]:
     if impact.unread:
         yield f"The number of records is unknown. {impact.unread}"
     elif plan.outcome == "commit":
-        yield f"{counted(impact.records or 0, 'record', 'records')} of it: visible to read_committed consumers."
+        yield f"{counted(impact.records or 0, 'record', 'records')} of it: then visible to read_committed consumers."
     else:
         yield f"{counted(impact.records or 0, 'record', 'records')} of it: never read by any read_committed consumer."
+    if not impact.unread:
+        yield f"{counted(impact.records_released or 0, 'record', 'records')} behind it: can then be read."
     for committed in impact.offset_commits[:MAX_COMMITS]:
         yield (
             f"Group {printable(committed.group_id)} continues at {committed.offset} on {printable(committed.topic)}-"

@@ -116,6 +116,7 @@ def _up_to(end: HoldEnd | None) -> str:
 def _waited(row: Row, verb: str) -> str:
     if row["records_held"] is None:
         return ""
+    verb = "waits" if verb == "wait" and row["records_held"] == 1 else verb
     return f" {counted(row['records_held'], 'record', 'records')} {verb} behind it."
 
 

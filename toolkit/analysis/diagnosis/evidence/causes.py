@@ -28,6 +28,7 @@ FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
 DECIDED = {COMMITTED, ABORTED}
+SKIPPED = "a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,9 +215,10 @@ def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
     evidence = _first_batch(context)
     for code, why in (_compacted(context), _led_by_another(context), _refused(context)):
         if why:
-            return CauseIndicator(text=f"{text}; {why}", names=(code,), evidence=evidence)
-    text += "; a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
-    return CauseIndicator(text=text, names=("marker-skipped",), evidence=evidence)
+            # A partition without a leader has another leader epoch afterwards, too.
+            names = (code, "marker-skipped") if code == "marker-lost" else (code,)
+            return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
+    return CauseIndicator(text=f"{text}; {SKIPPED}", names=("marker-skipped",), evidence=evidence)
 
 
 def _compacted(context: DiagnosisContext) -> tuple[str, str]:
@@ -234,9 +236,13 @@ def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
     now = int(epochs[0]) if len(epochs) else context.txn.leader.leader_epoch or -1
     if now <= opened_in:
         return "marker-lost", ""
+    changed = f"(leader epoch {opened_in}, then {now})"
+    if len(context.txn.leader.replicas or ()) == 1:  # there is no other that could lead
+        return "marker-skipped", f"its only replica was offline {changed}, and {SKIPPED}"
     return (
         "marker-lost",
-        f"another leader took over (leader epoch {opened_in}, then {now}), perhaps without the last records",
+        f"another leader took over {changed}, perhaps without the last records, or the partition had no leader for a "
+        f"while, and {SKIPPED}",
     )
 
 
