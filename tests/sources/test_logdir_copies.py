@@ -55,6 +55,13 @@ def busy() -> Iterator[Kafka]:
 
 
 @pytest.fixture
+def uncompacted() -> Iterator[Kafka]:
+    """A broker whose logs lack nothing: without all records of its coordinator an outcome is unknown."""
+    with Kafka("4.3.1", properties={**PROPERTIES, "log.cleaner.enable": "false"}) as kafka:
+        yield kafka
+
+
+@pytest.fixture
 def cluster(busy: Kafka) -> Iterator[Cluster]:
     with Cluster(busy.bootstrap_servers) as cluster:
         yield cluster
@@ -175,15 +182,16 @@ def test_copies_in_any_order_under_load_have_no_false_hanging(busy: Kafka, clust
     assert {"ongoing", "unknown"} & verdicts
 
 
-def test_a_hanging_transaction_is_proven_from_a_live_directory(busy: Kafka, cluster: Cluster) -> None:
-    staged = INCIDENTS["late_message"](busy)
-    write_committed(cluster.client, staged.topic, staged.partition)
-    mine = coordinator_partition(staged.transactional_id, 50)
-    other = next(name for number in range(10_000) if coordinator_partition(name := f"other-{number}", 50) == mine)
-    TxnProducer(cluster.client, other).init()
+def test_a_hanging_transaction_is_proven_from_a_live_directory(uncompacted: Kafka) -> None:
+    staged = INCIDENTS["late_message"](uncompacted)
+    with Cluster(uncompacted.bootstrap_servers) as cluster:
+        write_committed(cluster.client, staged.topic, staged.partition)
+        mine = coordinator_partition(staged.transactional_id, 50)
+        other = next(name for number in range(10_000) if coordinator_partition(name := f"other-{number}", 50) == mine)
+        TxnProducer(cluster.client, other).init()
     row: Row = {}
     deadline = time.monotonic() + PATIENCE_S
     while row.get("verdict") != "hanging":  # until the checkpoints have caught up
         assert time.monotonic() < deadline, row["missing"]
-        row = finding(LogDir(busy.log_dirs[1]), staged.topic, staged.producer_id)
+        row = finding(LogDir(uncompacted.log_dirs[1]), staged.topic, staged.producer_id)
     assert (row["start_offset"], row["missing"]) == (staged.start_offset, [])
