@@ -15,6 +15,7 @@ from tests.brokers import on_cluster
 from tests.browser.opened import browser, open_panel
 from tests.browser.test_notebook_4 import STEP_TIMEOUT_MS, needs_browser
 from tests.notebooks.books import write
+from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, REPLICATED
 
@@ -94,3 +95,25 @@ def test_a_commit_whose_marker_was_skipped_is_completed(lab: Kafka, tmp_path: Pa
         expect(panel.get_by_text("A read_committed consumer received 1 record of 1.")).to_be_visible()
         expect(panel.get_by_role("alert")).to_be_hidden()
     assert read_committed(lab, staged.topic, staged.partition) == received + 1
+
+
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", EVERYDAY, id="4.3.1")], indirect=True)
+def test_an_abort_that_waits_for_another_is_cancelled(lab: Kafka, tmp_path: Path) -> None:
+    """A kernel handles a click on Cancel only if the click before it has returned."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=STEP_TIMEOUT_MS)
+    staged = INCIDENTS["never_added"](lab)
+    with panel_on(lab, [staged.topic], tmp_path / "panel") as panel:
+        panel.get_by_role("button", name=f"HANGING · {staged.topic}-0 at offset {staged.start_offset}").click()
+        panel.get_by_role("button", name="Dry run").click()
+        expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible()
+        cancel = panel.get_by_role("button", name="Cancel")
+        expect(cancel).to_be_hidden()
+        with Audit(tmp_path / "panel" / "audit.jsonl").exclusive():
+            panel.get_by_role("textbox").fill(f"{staged.topic}-0@{staged.start_offset}")
+            panel.get_by_role("button", name="Write the abort marker").click()
+            cancel.click()
+            expect(panel.get_by_role("alert")).to_contain_text("The action was cancelled.")
+        expect(panel.get_by_role("alert")).to_contain_text("Nothing was written.")
+        expect(cancel).to_be_hidden()

@@ -19,6 +19,7 @@ from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed, UsageE
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import until
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -60,6 +61,17 @@ def checked(panel: AbortPanel, staged: StagedIncident) -> None:
     assert panel.step == "checked", panel.error
 
 
+def write_marker(panel: AbortPanel) -> None:
+    """Click, and wait for the end."""
+    button(panel, "Write the abort marker").click()
+    for thread in executing():
+        thread.join()
+
+
+def executing() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "kafka-txn-panel"]
+
+
 def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
     one, other = INCIDENTS["late_message"](kafka), INCIDENTS["never_added"](kafka)
     with INCIDENTS["open_young"](kafka) as healthy:
@@ -87,7 +99,7 @@ def test_an_abort_moves_the_lso_and_selects_the_next_finding(kafka: Kafka, clust
         assert plan.preflight(recheck_after=0.1)["verdict"] == "hanging"
 
         panel.confirmation.value = plan.target
-        button(panel, "Write the abort marker").click()
+        write_marker(panel)
         assert (panel.step, panel.error, panel.ended) == ("done", None, plan)
         assert panel.result
         after = panel.result.last_stable_offset_after
@@ -112,7 +124,7 @@ def test_after_a_wrong_confirmation_a_right_one_is_accepted(kafka: Kafka, cluste
     panel = panel_on(cluster, trail, staged)
     checked(panel, staged)
     panel.confirmation.value = "orders-0@1"
-    button(panel, "Write the abort marker").click()
+    write_marker(panel)
     assert isinstance(panel.error, ActionRefused)
     assert f"Refused The confirmation 'orders-0@1' does not name '{staged.topic}-0@" in panel_text(panel)
     assert "Nothing was written." in panel.error.means
@@ -121,6 +133,27 @@ def test_after_a_wrong_confirmation_a_right_one_is_accepted(kafka: Kafka, cluste
     panel.execute(f"{staged.topic}-0@{staged.start_offset}")
     assert panel.step == "done"
     assert "Means Nothing was written." not in panel_text(panel)
+
+
+def test_an_abort_is_cancelled_while_it_waits(kafka: Kafka, cluster: Cluster, trail: Audit) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    checked(panel, staged)
+    assert not is_visible(panel, panel.buttons["cancel"])
+    panel.confirmation.value = f"{staged.topic}-0@{staged.start_offset}"
+    with trail.exclusive():  # another abort has the audit trail
+        button(panel, "Write the abort marker").click()
+        until(lambda: (not panel.typed and is_visible(panel, panel.buttons["cancel"])) or None, awaited="the button")
+        button(panel, "Cancel").click()
+        for thread in executing():
+            thread.join()
+    assert isinstance(panel.error, ActionRefused)
+    assert "The action was cancelled. Means Nothing was written." in panel_text(panel)
+    assert not is_visible(panel, panel.buttons["cancel"])
+    assert (finding_of(panel, staged).verdict, panel.step, panel.result) == ("hanging", "chosen", None)
+    checked(panel, staged)
+    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+    assert panel.step == "done", "an earlier cancel does not count"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.live import Finding
 from toolkit.views.panel.choices import is_same, next_actionable
 from toolkit.views.panel.finding_html import FENCED
-from toolkit.views.panel.layout import PanelLayout
+from toolkit.views.panel.layout import WORK, PanelLayout
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ __all__ = ["AbortPanel"]
 
 SETTLE = 0.2  # seconds; the second click of a double click is handled right after the first step
 MAX_SAMPLES = 500
-WORK: Mapping[str, str] = {
-    "refresh": "Reading the cluster; doubtful partitions are checked twice",
-    "choose": "Reading the log around it",
-    "dry_run": "Checking again what was decided; nothing is written",
-    "execute": "Checking once more, writing the marker, and watching the LSO",
-    "next": "Reading the log around it",
-}
-"""Text while a step is running."""
-
 log = logging.getLogger(__name__)
 
 
@@ -108,10 +99,13 @@ class AbortPanel(PanelLayout):
         self.recheck_after = recheck_after
         self._samples: dict[tuple[str, int], deque[Row]] = {}
         self._at_work = threading.Lock()  # JupyterLab runs callbacks on another thread than cells
+        self._cancel = threading.Event()
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
-        for name, button in self.buttons.items():
-            button.on_click(partial(self._clicked, name))
+        for name in ("refresh", "dry_run", "next"):
+            self.buttons[name].on_click(partial(self._clicked, name))
+        self.buttons["execute"].on_click(self._clicked_execute)
+        self.buttons["cancel"].on_click(self.cancel)
         self.refresh()
 
     def __repr__(self) -> str:
@@ -141,6 +135,11 @@ class AbortPanel(PanelLayout):
             self.typed = confirm
         self._begin("execute")
 
+    def cancel(self, _: object = None) -> None:
+        """Cancel the marker while it waits; the error that follows says whether it was written."""
+        self._cancel.set()
+        self.buttons["cancel"].disabled = True
+
     def next(self) -> None:
         """Choose the next hanging finding."""
         self._begin("next")
@@ -156,6 +155,10 @@ class AbortPanel(PanelLayout):
         if (button != name or time.monotonic() - ended > SETTLE) and self._attempt(name, getattr(self, f"_{name}")):
             self._last = name, time.monotonic()
 
+    def _clicked_execute(self, _: object) -> None:
+        """Run it on a thread of its own: a kernel handles no click on Cancel before this one returns."""
+        threading.Thread(target=self._clicked, args=("execute", None), name="kafka-txn-panel").start()
+
     def _choose(self, finding: Finding) -> None:
         self._attempt("choose", partial(self._select, finding))
 
@@ -166,6 +169,7 @@ class AbortPanel(PanelLayout):
         """Run a step and show its result; false if another one is running."""
         if not self._at_work.acquire(blocking=False):
             return False
+        self._cancel.clear()
         try:
             self.busy, self.error, self.problems = WORK[name], None, []
             self.draw_problem()
@@ -226,7 +230,9 @@ class AbortPanel(PanelLayout):
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
         self.typed = ""
         try:
-            result = plan.execute(confirm=typed, audit=self.audit, recheck_after=self.recheck_after)
+            result = plan.execute(
+                confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
+            )
         except Exception:
             if typed == plan.target:  # the result of the dry run is obsolete
                 self.plan, self.step = None, "chosen"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -31,9 +31,17 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["STEPS", "PanelLayout"]
+__all__ = ["STEPS", "WORK", "PanelLayout"]
 
 STEPS = ("choose", "chosen", "checked", "done")
+WORK: Mapping[str, str] = {
+    "refresh": "Reading the cluster; doubtful partitions are checked twice",
+    "choose": "Reading the log around it",
+    "dry_run": "Checking again what was decided; nothing is written",
+    "execute": "Checking once more, writing the marker, and watching the LSO",
+    "next": "Reading the log around it",
+}
+"""Text while a step is running."""
 _MARKER = {"abort": "Write the abort marker", "commit": "Write the COMMIT marker"}
 
 
@@ -70,6 +78,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             "refresh": widgets.Button(description="Refresh"),
             "dry_run": widgets.Button(description="Dry run", button_style="primary"),
             "execute": widgets.Button(description="Write the abort marker", button_style="danger"),
+            "cancel": widgets.Button(description="Cancel"),
             "next": widgets.Button(description="Next", button_style="primary"),
         }
         # Sent when the field loses focus: single letters could arrive after the click that follows.
@@ -83,7 +92,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self._figure = FigureFrame()
         top = widgets.HBox([self._areas["head"], self.buttons["refresh"]])
         confirm = self._areas["confirm"], self.confirmation
-        self._steps = widgets.HBox([self.buttons["dry_run"], *confirm, self.buttons["execute"]])
+        self._steps = widgets.HBox([self.buttons["dry_run"], *confirm, self.buttons["execute"], self.buttons["cancel"]])
         for box, name in ((top, "top"), (self._choices, "choices"), (self._steps, "row")):
             box.add_class(name)
         areas = self._areas
@@ -134,6 +143,9 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self._set_html("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
         self._set_html("status", text)
         idle = not self.busy
+        is_executing = self.busy == WORK["execute"]
+        self.buttons["cancel"].disabled = not is_executing
+        _show(self.buttons["cancel"], is_executing)
         for button in (*self._choices.children, self.buttons["refresh"], self.buttons["dry_run"], self.buttons["next"]):
             button.disabled = not idle
         for control in (self.confirmation, self.buttons["execute"]):
