@@ -254,7 +254,7 @@ def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, clu
     owner = skipped.producers["next"]
     owner.add(*tp)
     with pytest.raises(ActionRefused, match="is Ongoing on it now"):
-        plan._check_again(before, fresh)  # the guards right before the marker
+        plan.check_again(before, fresh, plan._is_in_use)  # the guards right before the marker
     with pytest.raises(ActionRefused, match="cannot be completed"):
         plan.execute(confirm=plan.target, recheck_after=0)
     owner.end(commit=True)

@@ -208,7 +208,7 @@ MUTANTS = (
         guard="fresh checks before the marker",
         patch=_all(
             _no_preflight,
-            _nothing(abort.AbortPlan, "_check_again", None),
+            _nothing(abort.AbortPlan, "check_again", None),
         ),
         world="a partition that was never added",
         how="actions",

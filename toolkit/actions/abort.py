@@ -20,16 +20,17 @@ from toolkit.actions.abort_impact import AbortImpact, abort_impact
 from toolkit.actions.audit import Audit
 from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.marker_plan import (
-    NOTHING_WRITTEN,
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
     check_columns,
     finding_of,
     leader_view,
+    no_longer_open,
     partition_view,
+    state_of,
 )
-from toolkit.actions.refusals import abort_refusal, check_abort, check_saving
+from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_saving
 from toolkit.errors import ActionRefused
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class AbortPlan(MarkerPlan):
                     leader=leader,
                     trail=trail,
                     progress=progress,
-                    guards=partial(self._check_again, before, fresh, override),
+                    guards=partial(self.check_again, before, fresh, self._is_in_use, gaps_allowed=override is not None),
                     outcome=outcome,
                 )
                 done = self.verify(since=fresh, check=progress.check_cancelled)
@@ -227,12 +228,6 @@ class AbortPlan(MarkerPlan):
         check_abort(fresh, override, target=self.target)
         self.check_state(fresh.broker_id)
         return fresh
-
-    def _check_again(self, before: Partition, fresh: Finding, override: str | None) -> None:
-        """The guards: coordinators, then the leader, and last its producer state."""
-        self.check_coordinators(self._is_in_use, gaps_allowed=override is not None)
-        self.check_leader(before)
-        self.check_state(fresh.broker_id)
 
     def _is_in_use(self, txn: Transaction) -> bool:
         alive = txn.state == "Ongoing" and txn.producer_epoch == self.producer_epoch
@@ -313,13 +308,9 @@ def plan_abort(cluster: Cluster, finding: AnyFinding | Finding) -> AbortPlan:
         )
     partition = partition_view(cluster, found.topic, found.partition)
     producers = leader_view(cluster, found.topic, found.partition, partition.leader)
-    mine = [each for each in producers if each.current_txn_start_offset == found.start_offset]
-    state = next((each for each in mine if each.producer_id == found.producer_id), None)
+    state = state_of(found, producers)
     if state is None or found.producer_id is None or found.producer_epoch is None:
-        raise ActionRefused(
-            f"Producer {found.producer_id} has no transaction open at {name}@{found.start_offset} any more.",
-            means=f"It ended since it was found. {NOTHING_WRITTEN}",
-        )
+        raise no_longer_open(found.producer_id, f"{name}@{found.start_offset}")
     return AbortPlan(
         cluster=cluster,
         topic=found.topic,

@@ -21,16 +21,17 @@ from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, com
 from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.delivery import Delivery, delivered, group_offsets
 from toolkit.actions.marker_plan import (
-    NOTHING_WRITTEN,
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
     check_columns,
     finding_of,
     leader_view,
+    no_longer_open,
     partition_view,
+    state_of,
 )
-from toolkit.actions.refusals import check_complete, complete_refusal
+from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, complete_refusal
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from toolkit.actions.marker import Marker
     from toolkit.schema import Row
     from toolkit.schema.coerce import Finding as AnyFinding
-    from toolkit.schema.live import Finding, Partition, Producer, Transaction
+    from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
 __all__ = ["CompletePlan", "CompleteResult", "plan_complete"]
@@ -174,7 +175,7 @@ class CompletePlan(MarkerPlan):
                 leader=leader,
                 trail=trail,
                 progress=progress,
-                guards=partial(self._check_again, before, fresh),
+                guards=partial(self.check_again, before, fresh, self._is_in_use),
                 outcome=outcome,
             )
             done = self.verify(since=fresh, check=progress.check_cancelled)
@@ -253,12 +254,6 @@ class CompletePlan(MarkerPlan):
         check_epochs(self.cluster, self.read_partition(), self.basis, self._last)
         return fresh
 
-    def _check_again(self, before: Partition, fresh: Finding) -> None:
-        """The guards: coordinators, then the leader, and last its producer state."""
-        self.check_coordinators(self._is_in_use)
-        self.check_leader(before)
-        self.check_state(fresh.broker_id)
-
     def _is_in_use(self, txn: Transaction) -> bool:
         """A transaction whose own marker may follow, and may say something else.
 
@@ -299,12 +294,9 @@ def plan_complete(cluster: Cluster, finding: AnyFinding | Finding) -> CompletePl
         )
     partition = partition_view(cluster, found.topic, found.partition)
     producers = leader_view(cluster, found.topic, found.partition, partition.leader)
-    state = _state_of(found, producers)
+    state = state_of(found, producers)
     if state is None or found.producer_id is None or found.producer_epoch is None:
-        raise ActionRefused(
-            f"Producer {found.producer_id} has no transaction open at {name}@{found.start_offset} any more.",
-            means=f"It ended since it was found. {NOTHING_WRITTEN}",
-        )
+        raise no_longer_open(found.producer_id, f"{name}@{found.start_offset}")
     last = LastBatch(found.producer_epoch, state.last_sequence)
     check_epochs(cluster, partition, found, last)
     return CompletePlan(
@@ -320,11 +312,6 @@ def plan_complete(cluster: Cluster, finding: AnyFinding | Finding) -> CompletePl
         basis=found,
         impact=complete_impact(cluster.client, found, partition=partition, producers=producers, last=last),
     )
-
-
-def _state_of(found: Finding, producers: Sequence[Producer]) -> Producer | None:
-    mine = (found.producer_id, found.start_offset)
-    return next((each for each in producers if (each.producer_id, each.current_txn_start_offset) == mine), None)
 
 
 def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: LastBatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.marker import Marker
 from toolkit.actions.progress import Progress
+from toolkit.actions.refusals import NOTHING_WRITTEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 __all__ = [
-    "NOTHING_WRITTEN",
     "RECHECK_AFTER",
     "LsoMove",
     "MarkerPlan",
@@ -33,11 +33,12 @@ __all__ = [
     "check_columns",
     "finding_of",
     "leader_view",
+    "no_longer_open",
     "partition_view",
+    "state_of",
 ]
 
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
-NOTHING_WRITTEN = "Nothing was written."
 POLL_S = 0.05
 
 
@@ -135,10 +136,7 @@ class MarkerPlan:
                 if fresh.producer_epoch != self.producer_epoch:
                     raise self.changed(f"its epoch is {fresh.producer_epoch}, not {self.producer_epoch}")
                 return fresh
-        raise ActionRefused(
-            f"Producer {self.producer_id} has no transaction open at {self.target} any more.",
-            means=f"It ended since it was found. {NOTHING_WRITTEN}",
-        )
+        raise no_longer_open(self.producer_id, self.target)
 
     def changed(self, how: str) -> ActionRefused:
         """The refusal of what is not as it was planned."""
@@ -157,6 +155,27 @@ class MarkerPlan:
             If it cannot be read.
         """
         return partition_view(self.cluster, self.topic, self.partition)
+
+    def check_again(
+        self,
+        before: Partition,
+        fresh: Finding,
+        is_in_use: Callable[[Transaction], bool],
+        *,
+        gaps_allowed: bool = False,
+    ) -> None:
+        """The guards right before the marker: coordinators, then the leader, and last its producer state.
+
+        Parameters
+        ----------
+        before, fresh
+            The partition and the finding of the fresh check.
+        is_in_use, gaps_allowed
+            As for `check_coordinators`.
+        """
+        self.check_coordinators(is_in_use, gaps_allowed=gaps_allowed)
+        self.check_leader(before)
+        self.check_state(fresh.broker_id)
 
     def check_leader(self, before: Partition) -> None:
         """Refuse if the partition was led by another broker, or in another epoch, before the check.
@@ -307,6 +326,20 @@ def check_columns(fresh: Finding) -> dict[str, Any]:
 def finding_of(finding: AnyFinding | Finding) -> Finding:
     """A typed finding of a row, a row of a frame, or a finding."""
     return finding if isinstance(finding, Finding) else Finding.of(finding_row(finding))
+
+
+def no_longer_open(producer_id: int | None, target: str) -> ActionRefused:
+    """The refusal of a transaction that ended since it was found."""
+    return ActionRefused(
+        f"Producer {producer_id} has no transaction open at {target} any more.",
+        means=f"It ended since it was found. {NOTHING_WRITTEN}",
+    )
+
+
+def state_of(found: Finding, producers: Sequence[Producer]) -> Producer | None:
+    """The producer state of a finding's transaction, null once it has ended."""
+    mine = (found.producer_id, found.start_offset)
+    return next((each for each in producers if (each.producer_id, each.current_txn_start_offset) == mine), None)
 
 
 def leader_view(cluster: Cluster, topic: str, partition: int, leader: int | None = None) -> list[Producer]:

@@ -11,7 +11,11 @@ import typer
 from toolkit.errors import ActionRefused, NotFound
 
 if TYPE_CHECKING:
+    from toolkit.actions.abort import AbortResult
+    from toolkit.actions.abort_impact import AbortImpact
     from toolkit.actions.audit import Audit
+    from toolkit.actions.complete import CompleteResult
+    from toolkit.actions.complete_impact import CompleteImpact
     from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
 
@@ -81,15 +85,12 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
         raise
 
 
-def lso_texts(
-    *, last_stable_offset: int, next_stable_offset: int, next_producer_id: int | None, next_start_offset: int | None
-) -> Iterator[str]:
+def lso_texts(impact: AbortImpact | CompleteImpact) -> Iterator[str]:
     """Where the LSO goes, and who holds it then."""
-    moves = f"from {last_stable_offset} to {next_stable_offset}"
-    stays = f"stays at {last_stable_offset}"
-    yield f"the LSO {stays if next_stable_offset == last_stable_offset else f'goes {moves}'}"
-    if next_start_offset is not None:
-        yield f"then held by producer {next_producer_id}, from offset {next_start_offset} on"
+    now, then = impact.last_stable_offset, impact.next_stable_offset
+    yield f"the LSO stays at {now}" if then == now else f"the LSO goes from {now} to {then}"
+    if impact.next_start_offset is not None:
+        yield f"then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
 
 
 def resume_texts(finding: Finding) -> Iterator[str]:
@@ -106,14 +107,12 @@ def groups_text(groups: Sequence[str] | None) -> str:
     return "not known" if groups is None else ", ".join(groups) or "none"
 
 
-def moved_texts(
-    name: str, *, before: int | None, after: int | None, next_start_offset: int | None, high_watermark: int | None
-) -> list[str]:
+def moved_texts(name: str, done: AbortResult | CompleteResult) -> list[str]:
     """How the LSO moved, and what is open now."""
-    moved = f"{name}: the LSO moved from {before} to {after}"
-    if next_start_offset is not None:
-        return [f"{moved}.", f"The next transaction open on it starts at offset {next_start_offset}."]
-    return [f"{moved}, and nothing else is open on it. The high watermark is {high_watermark}."]
+    moved = f"{name}: the LSO moved from {done.last_stable_offset_before} to {done.last_stable_offset_after}"
+    if done.next_start_offset is not None:
+        return [f"{moved}.", f"The next transaction open on it starts at offset {done.next_start_offset}."]
+    return [f"{moved}, and nothing else is open on it. The high watermark is {done.high_watermark}."]
 
 
 def bytes_text(size: int | None) -> str:

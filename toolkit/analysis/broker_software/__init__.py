@@ -1,1 +1,1 @@
-"""Which software a broker runs, told by what it answers."""
+"""Which software a broker runs, by what it answers."""

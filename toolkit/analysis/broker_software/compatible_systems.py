@@ -81,7 +81,7 @@ SYSTEMS: Sequence[CompatibleSystem] = (
         remedy="Ask StreamNative's support.",
     ),
 )
-"""Known systems, the one that is told apart best first."""
+"""Known systems, the one that is recognized best first."""
 
 UNKNOWN_SYSTEM = CompatibleSystem(
     name="software that this version of kafka-txn does not know",

@@ -133,23 +133,12 @@ def _consequences(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
         yield f"its records ({bytes_text(impact.bytes_dropped)} in the log) are saved first: {plan.records_path(audit)}"
     else:
         yield "its records are not saved"
-    yield from lso_texts(
-        last_stable_offset=impact.last_stable_offset,
-        next_stable_offset=impact.next_stable_offset,
-        next_producer_id=impact.next_producer_id,
-        next_start_offset=impact.next_start_offset,
-    )
+    yield from lso_texts(impact)
     yield f"groups that continue: {groups_text(impact.groups)}"
     yield from resume_texts(plan.basis)
 
 
 def _done(plan: AbortPlan, done: AbortResult) -> Iterator[str]:
-    yield from moved_texts(
-        f"{plan.topic}-{plan.partition}",
-        before=done.last_stable_offset_before,
-        after=done.last_stable_offset_after,
-        next_start_offset=done.next_start_offset,
-        high_watermark=done.high_watermark,
-    )
+    yield from moved_texts(f"{plan.topic}-{plan.partition}", done)
     if done.records_file is not None:
         yield f"Records saved: {done.records_saved}, in {done.records_file}."

@@ -99,24 +99,13 @@ def _consequences(plan: CompletePlan) -> Iterator[str]:
         )
     if len(impact.offset_commits) > MAX_LINES:
         yield f"and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
-    yield from lso_texts(
-        last_stable_offset=impact.last_stable_offset,
-        next_stable_offset=impact.next_stable_offset,
-        next_producer_id=impact.next_producer_id,
-        next_start_offset=impact.next_start_offset,
-    )
+    yield from lso_texts(impact)
     yield f"groups that continue: {groups_text(impact.groups)}"
     yield from resume_texts(plan.basis)
 
 
 def _done(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
-    yield from moved_texts(
-        f"{plan.topic}-{plan.partition}",
-        before=done.last_stable_offset_before,
-        after=done.last_stable_offset_after,
-        next_start_offset=done.next_start_offset,
-        high_watermark=done.high_watermark,
-    )
+    yield from moved_texts(f"{plan.topic}-{plan.partition}", done)
     if done.records_checked is None:
         yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
     else:
