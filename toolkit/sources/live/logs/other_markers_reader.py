@@ -23,7 +23,8 @@ from toolkit.sources.live.state.partition_offsets import partition_rows
 __all__ = ["read_other_markers"]
 
 MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
-MAX_PARTITIONS = 20
+MAX_OF_EACH = 3  # partitions of a producer: one marker of the transaction is enough
+MAX_PARTITIONS = 100
 MAX_OFFSETS = 20_000  # of each, from the time of the open records on
 
 
@@ -57,15 +58,16 @@ def _candidates(
     if len(metadata.partitions) > MAX_SEARCHED:
         named = {topic for context in contexts for event in context.events for topic, _ in event.topic_partitions or ()}
         metadata = read_metadata(client, named | {context.txn.tp[0] for context in contexts})
-    known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
-    by_producer: defaultdict[int, list[DiagnosisContext]] = defaultdict(list)
-    for context in contexts:
-        by_producer[context.txn.producer_id].append(context)
+    by_producer: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     for row in producer_rows(client, metadata.partitions):
-        tp = row["topic"], row["partition"]
-        for context in by_producer.get(row["producer_id"], ()):
-            is_other = tp != context.txn.tp and tp[0] != STATE_TOPIC
-            if is_other and (tp in known or len(known) < MAX_PARTITIONS):
+        if row["topic"] != STATE_TOPIC and row["producer_epoch"] is not None:
+            by_producer[row["producer_id"]].append((row["producer_epoch"], (row["topic"], row["partition"])))
+    known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
+    for context in contexts:
+        # A marker raises the epoch: the lowest of those that are higher have the fewest records after it.
+        written = sorted(each for each in by_producer[context.txn.producer_id] if each[0] > context.txn.epoch)
+        for _, tp in [each for each in written if each[1] != context.txn.tp][:MAX_OF_EACH]:
+            if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(context)
     return known
 
