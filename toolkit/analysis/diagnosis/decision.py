@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
+COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 GET_MISSING = "Do not abort. Get what is missing, and diagnose again."
 
@@ -272,6 +273,17 @@ def _is_overdue(txn: OpenTransaction) -> bool:
     return bool(_timeout(txn)) and txn.age is not None and txn.age > _timeout(txn) + TIMEOUT_GRACE
 
 
+def _begins_earlier(txn: OpenTransaction) -> bool:
+    """Whether its first batch may be of an earlier transaction: it is older than its owner's, which is not that young.
+
+    The clocks are a client's and the coordinator's; a young transaction ends soon, or is looked at again.
+    """
+    begin = None if txn.first_batch is None else txn.first_batch.base_timestamp
+    started = txn.owner.start_time if txn.owner else None
+    is_old = txn.age is not None and txn.age >= COMPARED_AFTER
+    return is_old and begin is not None and started is not None and begin < started
+
+
 def _age(txn: OpenTransaction) -> str:
     if txn.age is not None:
         return f" for {duration(txn.age)}"
@@ -450,6 +462,15 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         name="long",
         applies=lambda e: _is_live(e) and e.txn.age is not None and e.txn.age > e.long_after,
         verdict="long",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        remedy=_wait,
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live, with an older first batch",
+        applies=lambda e: _is_live(e) and _begins_earlier(e.txn),
+        verdict="ongoing",
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
         remedy=_wait,
