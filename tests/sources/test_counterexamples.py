@@ -28,7 +28,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic
 
-pytestmark = [pytest.mark.lab, pytest.mark.longer]
+pytestmark = pytest.mark.lab
 
 STEADY, KILLED = 1, 2  # brokers of "right", and of "left"
 DEAD_EPOCH, TWO_DECISIONS, ADDED_AGAIN, RACE, LATE_RACE = range(5)  # partitions of "left"
