@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
-from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence, ProducerBatches, producer_batches
+from toolkit.analysis.diagnosis.evidence.log_excerpts import (
+    CLOCKS_DIFFER,
+    LogEvidence,
+    ProducerBatches,
+    producer_batches,
+)
 from toolkit.analysis.diagnosis.evidence.other_markers import outcome_by_markers
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
@@ -52,14 +57,19 @@ class DiagnosisContext:
         batches = self.producer_batches
         return batches if batches is not None and len(batches.first_batch) else None
 
+    @property
+    def opened_after(self) -> dt.datetime | None:
+        """A broker's time before the open records, less the tolerated difference of clocks; null if none was read."""
+        earlier = None if self.producer_batches is None else self.producer_batches.brokers_time_before
+        return None if earlier is None else earlier - CLOCKS_DIFFER
+
     @cached_property
     def outcome(self) -> Outcome:
         """What was decided about its records."""
         outcome = find_outcome(self.txn, self.producer_batches, self.coordinators)
         if outcome.name != UNKNOWN or self.log is None:
             return outcome
-        epoch = self.epoch if self.opening else self.txn.first_epoch
-        return outcome_by_markers(self.txn, epoch, self.log.other_markers) or outcome
+        return outcome_by_markers(self.txn, self.producer_batches, self.log.other_markers) or outcome
 
     @cached_property
     def epoch(self) -> int:

@@ -71,6 +71,13 @@ class Excerpt:
     broker_id: int | None = None
     error: str | None = None
 
+    def is_contiguous(self, start: int, stop: int) -> bool:
+        """Whether it has all batches of ``start <= offset < stop``: the cleaner has removed none."""
+        between = self.headers[(self.headers["last_offset"] >= start) & (self.headers["base_offset"] < stop)]
+        begins = [*between["base_offset"], stop]
+        ends = [start - 1, *between["last_offset"]]
+        return all(begin <= end + 1 for begin, end in zip(begins, ends, strict=True))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogEvidence:
@@ -142,13 +149,10 @@ class ProducerBatches:
     def has_gaps(self) -> bool:
         """Whether the cleaner has removed batches between its last marker before the start offset, or the beginning of
         the excerpt, and the start offset; a later marker may be among them."""
-        headers, first = self.excerpt.headers, self.excerpt.start
+        first = self.excerpt.start
         if len(self.markers_before):
             first = int(self.markers_before["last_offset"][-1]) + 1
-        between = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < self.start)]
-        begins = [*between["base_offset"], self.start]
-        ends = [first - 1, *between["last_offset"]]
-        return any(begin > end + 1 for begin, end in zip(begins, ends, strict=True))
+        return not self.excerpt.is_contiguous(first, self.start)
 
     @property
     def foreign_opening(self) -> Headers:

@@ -13,7 +13,7 @@ from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.diagnosis.decision import is_disowned
 from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
@@ -256,7 +256,4 @@ def _opened_after(evidence: OpenEvidence, excerpt: Excerpt | None) -> dt.datetim
     """A broker's time before the open records; null if the excerpt has none."""
     if excerpt is None or evidence.txn.start is None:
         return None
-    context = DiagnosisContext(evidence.txn, LogEvidence(excerpts={evidence.txn.tp: excerpt}))
-    batches = context.producer_batches
-    earlier = None if batches is None else batches.brokers_time_before
-    return None if earlier is None else earlier - CLOCKS_DIFFER
+    return DiagnosisContext(evidence.txn, LogEvidence(excerpts={evidence.txn.tp: excerpt})).opened_after
