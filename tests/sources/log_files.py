@@ -66,14 +66,16 @@ def write_snapshot(folder: Path, offset: int, open_at: Mapping[int, int | None])
     (folder / f"{offset:020}.snapshot").write_bytes(struct.pack(">hI", 1, crc32c(covered)) + covered)
 
 
-def data(offset: int, producer_id: int, at: dt.datetime, *, epoch: int = 0, records: int = 1) -> bytes:
+def data(
+    offset: int, producer_id: int, at: dt.datetime, *, epoch: int = 0, sequence: int = 0, records: int = 1
+) -> bytes:
     """A transactional batch."""
     return write_batch(
         [(b"key", b"value")] * records,
         timestamp=at,
         producer_id=producer_id,
         producer_epoch=epoch,
-        base_sequence=0,
+        base_sequence=sequence,
         is_transactional=True,
         base_offset=offset,
     )

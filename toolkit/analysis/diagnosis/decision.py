@@ -45,12 +45,14 @@ __all__ = [
     "decide",
     "is_disowned",
     "needs_log",
+    "needs_outcome",
     "needs_recheck",
 ]
 
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
+OUTCOME_NOT_PROVEN = "outcome not proven"
 GET_MISSING = "Do not abort. Get what is missing, and diagnose again."
 
 
@@ -163,6 +165,11 @@ def needs_log(evidence: OpenEvidence) -> bool:
     """Whether the logs have to be read: to decide, or to explain what holds the LSO for long."""
     rule = _first_rule(evidence)
     return evidence.txn.start is not None and (rule is None or rule.is_explained)
+
+
+def needs_outcome(evidence: OpenEvidence) -> bool:
+    """Whether no coordinator will end the transaction, and only the proof of its outcome is missing."""
+    return decide(evidence).rule == OUTCOME_NOT_PROVEN
 
 
 def needs_recheck(evidence: OpenEvidence) -> bool:
@@ -690,7 +697,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         action="complete",
     ),
     OpenRule(
-        name="outcome not proven",
+        name=OUTCOME_NOT_PROVEN,
         applies=lambda e: e.outcome.name == UNKNOWN,
         verdict="unknown",
         outcome=UNKNOWN,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +50,19 @@ class FileScope(NamedTuple):
     roots: Collection[LogDirRoot]
     written_at: dt.datetime | None
 
+    @property
+    def cluster_gaps(self) -> list[str]:
+        """What is missing to prove that the files are of one cluster: producer ids start at 0 in every cluster."""
+        by_cluster: dict[str | None, list[str]] = {}
+        for root in sorted(self.roots, key=attrgetter("path")):
+            by_cluster.setdefault(root.cluster_id, []).append(str(root.path))
+        if len(by_cluster) > 1:
+            paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_cluster.items())
+            return [f"files of one cluster, by their meta.properties: {paths_by_id}"]
+        if len(paths := by_cluster.get(None, [])) > 1:
+            return [f"the meta.properties of {', '.join(paths[:3])}, to show that they belong to one cluster"]
+        return []
+
 
 class Contents:
     """The logs as listed now, and their states, each read on first use.
@@ -74,6 +88,10 @@ class Contents:
         """Files and folders that no table, or not every table, reads, with the reason."""
         unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
         return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
+
+    def complete(self) -> Contents:
+        """All logs at the paths, also where these are some of them."""
+        return self
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None

@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.decision import is_disowned
+from toolkit.analysis.diagnosis.decision import is_disowned, needs_outcome
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
@@ -37,6 +36,7 @@ from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.consistency import check_consistency
 from toolkit.sources.logdir.state.given_producer_ids import first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.state.log_window import BACK, FORWARD, ReadLimit
+from toolkit.sources.logdir.state.replica_markers import read_replica_markers
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 
 __all__ = ["FileObservation", "explained_findings", "observe_files"]
@@ -48,6 +48,7 @@ FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains 
 class FileObservation(NamedTuple):
     """An observation, the replicas of each partition (the one with most of the log first), and the coordinators."""
 
+    contents: Contents
     observation: Observation
     replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
     side: CoordinatorState
@@ -103,7 +104,7 @@ def observe_files(
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
     observation = _with_doubts(contents, observation, replicas, side, consistent_copy=consistent_copy)
-    return FileObservation(observation, replicas, side)
+    return FileObservation(contents, observation, replicas, side)
 
 
 def _with_doubts(
@@ -161,15 +162,7 @@ def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
 
 
 def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
-    gaps = list(side.gaps)
-    by_cluster: dict[str | None, list[str]] = {}  # producer ids start at 0 in every cluster
-    for root in sorted(scope.roots, key=attrgetter("path")):
-        by_cluster.setdefault(root.cluster_id, []).append(str(root.path))
-    if len(by_cluster) > 1:
-        paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_cluster.items())
-        gaps.append(f"files of one cluster, by their meta.properties: {paths_by_id}")
-    elif len(paths := by_cluster.get(None, [])) > 1:
-        gaps.append(f"the meta.properties of {', '.join(paths[:3])}, to show that they belong to one cluster")
+    gaps = [*side.gaps, *scope.cluster_gaps]
     if any(partition.read.state.log.is_text for partition in side.partitions.values()):
         gaps.append(f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation")
     ids = sum(len(partition.newest) for partition in side.partitions.values())
@@ -217,6 +210,12 @@ def explained_findings(
     log = LogEvidence(excerpts=dict(_excerpts(observed, to_read)), coordinators=_coordinators(observed.side, to_read))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
     facts = {key: log_facts(context) for key, context in contexts.items()}
+    if unproven := [contexts[each.key] for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
+        producers = observed.observation.producers
+        markers = read_replica_markers(observed.contents, observed.replicas, producers, unproven)
+        log = replace(log, other_markers=markers)
+        contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
+        facts = {key: log_facts(context) for key, context in contexts.items()}
     return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 

@@ -59,7 +59,9 @@ class Subset(LogDir):
 
     def _contents(self) -> Contents:
         texts = [log for path in self._scoped_layout.texts for log in self._in_text(path)]
-        return _SubsetContents(self._scoped_layout, texts, topic_partitions=self._topic_partitions, scope=self._scope)
+        return _SubsetContents(
+            self._scoped_layout, texts, paths=self.paths, topic_partitions=self._topic_partitions, scope=self._scope
+        )
 
 
 class _SubsetContents(Contents):
@@ -70,11 +72,16 @@ class _SubsetContents(Contents):
         layout: LogDirLayout,
         texts: Sequence[ReplicaLog],
         *,
+        paths: Sequence[str | os.PathLike[str]],
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None,
     ) -> None:
         super().__init__(layout, texts)
+        self._paths = paths
         self._topic_partitions, self._scope = topic_partitions, scope
+
+    def complete(self) -> Contents:
+        return found_in(self._paths)
 
     def replica_logs(
         self, topics: Sequence[str] | None = None, partitions: Partitions | None = None

@@ -24,6 +24,7 @@ from toolkit.sources.logdir.files.replica_files import (
     changes,
     in_pieces,
     list_files,
+    offset_before,
     read_bytes,
     read_parts,
 )
@@ -59,6 +60,15 @@ class FolderLog:
         broker_id = replica.root.broker_id
         self._transaction_log = partial(transaction_log, txn_state_partition=replica.partition, broker_id=broker_id)
         self._offsets_log = partial(offsets_log, group_partition=replica.partition, broker_id=broker_id)
+
+    @property
+    def newest_size(self) -> int:
+        """Bytes of its newest segment."""
+        return sum(self.listing.stamps[segment.path.name].size for segment in self.listing.segments[-1:])
+
+    def offset_before(self, time_ms: int) -> int:
+        """An offset before which no record has this time or a newer one."""
+        return offset_before(self.listing, time_ms)
 
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
         return read_parts(self.listing, start=start, crc=crc)

@@ -14,7 +14,7 @@ import numpy as np
 from toolkit.errors import DecodeError
 from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES
 from toolkit.formats.files.file_names import parse_file_name
-from toolkit.formats.files.index_files import read_offset_index
+from toolkit.formats.files.index_files import read_offset_index, read_time_index
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
 from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
@@ -30,6 +30,7 @@ __all__ = [
     "followed",
     "in_pieces",
     "list_files",
+    "offset_before",
     "position_before",
     "read_bytes",
     "read_parts",
@@ -72,8 +73,8 @@ class ReplicaFiles:
     ----------
     segments, snapshots, txn_indexes
         In order of their offsets.
-    offset_indexes
-        Offset indexes by base offset.
+    offset_indexes, time_indexes
+        Offset indexes and time indexes, by base offset.
     checkpoints
         ``leader-epoch-checkpoint`` and ``partition.metadata``.
     left_out
@@ -88,6 +89,7 @@ class ReplicaFiles:
     snapshots: Sequence[LogFile] = ()
     txn_indexes: Sequence[LogFile] = ()
     offset_indexes: Mapping[int, Path] = field(default_factory=dict)
+    time_indexes: Mapping[int, Path] = field(default_factory=dict)
     checkpoints: Sequence[Path] = ()
     left_out: Sequence[SkippedFile] = ()
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def list_files(replica: Replica) -> ReplicaFiles:
         snapshots=sorted(by_kind.get(("snapshot", None), ())),
         txn_indexes=sorted(by_kind.get(("txnindex", None), ())),
         offset_indexes=dict(by_kind.get(("index", None), ())),
+        time_indexes=dict(by_kind.get(("timeindex", None), ())),
         checkpoints=checkpoints,
         left_out=sorted(left_out),
         stamps=stamps,
@@ -306,6 +309,22 @@ def position_before(listing: ReplicaFiles, segment: LogFile, offset: int) -> int
     except (OSError, DecodeError):
         return 0
     return position if segment.offset <= header.base_offset <= offset else 0
+
+
+def offset_before(listing: ReplicaFiles, time_ms: int) -> int:
+    """An offset before which no record has this time or a newer one, by the time indexes; 0 without a usable entry."""
+    found = 0
+    for segment in listing.segments:
+        try:
+            buf = listing.time_indexes[segment.offset].read_bytes()
+        except (KeyError, OSError):
+            return max(found, segment.offset)
+        index = read_time_index(buf, base_offset=segment.offset)
+        older = int(index["timestamp"].searchsorted(time_ms))
+        if older < len(index):
+            return int(index["offset"][older - 1]) if older else max(found, segment.offset)
+        found = int(index["offset"][-1]) if older else found
+    return found
 
 
 def followed(scanned: ScanResult) -> ScanResult:

@@ -163,8 +163,7 @@ def _weight(log: ReplicaLog, options: LogOptions) -> int:
     if options.table in OF_SMALL_FILES:
         return TO_OPEN
     if options.table in OF_THE_END and options.min_held_ms is None and isinstance(log, FolderLog):
-        newest = log.listing.segments[-1:]
-        return TO_OPEN + sum(log.listing.stamps[segment.path.name].size for segment in newest)
+        return TO_OPEN + log.newest_size
     return TO_OPEN + log.size
 
 

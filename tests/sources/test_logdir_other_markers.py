@@ -1,0 +1,198 @@
+"""In files, too, markers on other partitions prove an outcome where the coordinators' log does not.
+
+Producer 7 of id OWNER, a client of transaction version 2, committed a transaction of epoch 5 on left-0 and right-0; the
+marker on left-0 is missing. It committed two more on right-0, and of its records the cleaner has left the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sources.log_files import (
+    HIGH_WATERMARK,
+    STATE_TOPIC,
+    after,
+    data,
+    ids_of,
+    marker,
+    state_record,
+    write_checkpoint,
+    write_log,
+    write_root,
+    write_state_topic,
+)
+from toolkit import LogDir
+from toolkit.schema import FINDINGS, Row
+
+K = 33
+(OWNER,) = ids_of(K, 1)
+LEFT, RIGHT = ("left", 0), ("right", 0)
+
+
+class SkippedMarker:
+    """The files, to be spoiled before they are written."""
+
+    def __init__(self, path: Path) -> None:
+        self.root = write_root(path / "data")
+        self.right_root = self.root
+        self.state = "CompleteCommit"
+        self.logs = {
+            LEFT: [data(0, 7, after(), epoch=5), data(1, 8, after(minutes=1)), marker(2, 8, after(minutes=1))],
+            RIGHT: [
+                data(0, 7, after(), epoch=5),
+                marker(1, 7, after(seconds=1), epoch=6),
+                data(2, 7, after(seconds=2), epoch=6),
+                marker(3, 7, after(seconds=3), epoch=7),
+                data(4, 7, after(seconds=4), epoch=7),
+                marker(5, 7, after(seconds=5), epoch=8),
+            ],
+        }
+        self.replicated = {LEFT: 3, RIGHT: 6, (STATE_TOPIC, K): 21}
+
+    def finding(self) -> Row:
+        """The finding on producer 7; only its partition is selected."""
+        last = state_record(20, OWNER, 7, self.state, after(minutes=3), epoch=8)
+        write_state_topic(self.root, {K: [last]})
+        for tp, batches in self.logs.items():
+            write_log(self.root if tp == LEFT else self.right_root, "-".join(map(str, tp)), batches)
+        for root in {self.root, self.right_root}:
+            write_checkpoint(root, HIGH_WATERMARK, self.replicated)
+        rows = LogDir(self.root.parent, consistent_copy=True).finding_rows(partitions=[LEFT])
+        FINDINGS.arrow(rows)
+        (row,) = (row for row in rows if row["producer_id"] == 7)
+        return row
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> SkippedMarker:
+    return SkippedMarker(tmp_path)
+
+
+def test_a_commit_marker_elsewhere_proves_the_commit(files: SkippedMarker) -> None:
+    row = files.finding()
+    assert (row["verdict"], row["outcome"], row["action"]) == ("stuck_ending", "commit", "complete"), row["missing"]
+    assert "(epoch 5) is at offset 1 of right-0" in row["reason"]
+    (entry,) = (entry for entry in row["evidence"] if entry["name"] == "marker_elsewhere")
+    assert entry["value"].startswith("offsets 1..1: COMMIT, epoch 6")
+
+
+def test_an_abort_marker_elsewhere_proves_the_abort_if_a_commit_shows_version_2(files: SkippedMarker) -> None:
+    files.logs[RIGHT][1] = marker(1, 7, after(seconds=1), epoch=6, commit=False)
+    row = files.finding()
+    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "abort", "abort"), row["missing"]
+
+
+def test_a_replica_that_lags_hides_nothing(files: SkippedMarker) -> None:
+    """The replica with most of the log is read."""
+    lagging = write_root(files.root.parent / "lagging", broker_id=2)
+    write_log(lagging, "right-0", files.logs[RIGHT][:1])
+    write_checkpoint(lagging, HIGH_WATERMARK, {RIGHT: 1})
+    assert files.finding()["outcome"] == "commit"
+
+
+def the_log_elsewhere_is_missing(files: SkippedMarker) -> None:
+    del files.logs[RIGHT]
+
+
+def no_commit_has_raised_the_epoch(files: SkippedMarker) -> None:
+    """With version 1, a new instance aborts what the last one left open, with the next epoch."""
+    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
+
+
+def the_commit_has_the_epoch_of_its_data(files: SkippedMarker) -> None:
+    """With version 1, the epoch of the open records is that of many transactions."""
+    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
+    files.logs[RIGHT] += [data(2, 7, after(), epoch=6), marker(3, 7, after(seconds=1), epoch=6)]
+
+
+def data_of_the_next_epoch_is_cleaned_away(files: SkippedMarker) -> None:
+    """With version 1, a COMMIT of the next instance whose data was at offsets 1 and 2."""
+    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(3, 7, after(seconds=1), epoch=6)]
+
+
+def the_commit_is_of_a_transaction_without_data_there(files: SkippedMarker) -> None:
+    """With version 1, a next instance that has added the partition and not written to it."""
+    files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=5)]
+    files.logs[RIGHT] += [marker(2, 7, after(seconds=9), epoch=6)]
+
+
+def the_marker_may_be_a_deposed_leaders(files: SkippedMarker) -> None:
+    files.replicated[RIGHT] = 1
+
+
+def nobody_knows_what_is_replicated_there(files: SkippedMarker) -> None:
+    del files.replicated[RIGHT]
+
+
+def the_marker_has_a_wrong_checksum(files: SkippedMarker) -> None:
+    files.logs[RIGHT][1] = files.logs[RIGHT][1][:-1] + b"\x7f"
+
+
+def the_log_elsewhere_is_of_another_cluster(files: SkippedMarker) -> None:
+    """Producer ids count from 0 in every cluster."""
+    files.right_root = write_root(files.root.parent / "other", broker_id=2, cluster_id="nuYagfUjSV-QqeIjFMsFWQ")
+
+
+def the_records_are_newer_than_the_marker(files: SkippedMarker) -> None:
+    """A late batch of a transaction that did not include the partition."""
+    files.logs[LEFT] = [marker(0, 8, after(minutes=1)), data(1, 7, after(), epoch=5), marker(2, 8, after(minutes=2))]
+
+
+def the_records_are_of_the_next_transaction(files: SkippedMarker) -> None:
+    """A late batch after that commit, on a partition that has its marker."""
+    files.logs[LEFT] = [*files.logs[RIGHT][:2], data(2, 7, after(seconds=2), epoch=8)]
+
+
+def the_records_are_not_the_first_of_their_epoch(files: SkippedMarker) -> None:
+    """A client that went from version 1 to 2 within an epoch."""
+    files.logs[LEFT][0] = data(0, 7, after(), epoch=5, sequence=3)
+
+
+def markers_contradict_each_other(files: SkippedMarker) -> None:
+    files.logs["right", 1] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
+    files.replicated["right", 1] = 2
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        the_log_elsewhere_is_missing,
+        no_commit_has_raised_the_epoch,
+        the_commit_has_the_epoch_of_its_data,
+        data_of_the_next_epoch_is_cleaned_away,
+        the_commit_is_of_a_transaction_without_data_there,
+        the_marker_may_be_a_deposed_leaders,
+        nobody_knows_what_is_replicated_there,
+        the_marker_has_a_wrong_checksum,
+        the_log_elsewhere_is_of_another_cluster,
+        the_records_are_newer_than_the_marker,
+        the_records_are_of_the_next_transaction,
+        the_records_are_not_the_first_of_their_epoch,
+        markers_contradict_each_other,
+    ],
+)
+def test_without_that_marker_the_outcome_is_unknown(
+    files: SkippedMarker, spoil: Callable[[SkippedMarker], None]
+) -> None:
+    spoil(files)
+    row = files.finding()
+    assert (row["verdict"], row["outcome"], row["action"]) == ("unknown", "unknown", None), row["reason"]
+
+
+def test_a_coordinator_that_may_still_write_the_marker_comes_first(files: SkippedMarker) -> None:
+    """While the id is in PrepareCommit, the marker is not missing."""
+    files.state = "PrepareCommit"
+    assert files.finding()["action"] is None
+
+
+def test_without_the_coordinators_log_nothing_is_proven(files: SkippedMarker) -> None:
+    """The marker may be on its way."""
+    files.finding()
+    for folder in files.root.glob(f"{STATE_TOPIC}-*"):
+        folder.rename(files.root.parent.parent / folder.name)
+    (row,) = (row for row in LogDir(files.root, consistent_copy=True).finding_rows() if row["producer_id"] == 7)
+    assert (row["verdict"], row["action"]) == ("unknown", None)
+    assert row["missing"] == [f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"]
