@@ -8,13 +8,17 @@ open transaction of case n, and the producer goes on in partition n of `RIGHT`.
 from __future__ import annotations
 
 import contextlib
+import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.sources.log_files import HIGH_WATERMARK
 from toolkit.errors import NotFound
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
@@ -32,7 +36,19 @@ from toolkit.lab.queries import (
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["LEFT", "RIGHT", "Case", "Expected", "Loss", "Origin", "OutcomeCluster", "Sequel", "StagedCase", "cases"]
+__all__ = [
+    "ALWAYS_UP",
+    "LEFT",
+    "RIGHT",
+    "Case",
+    "Expected",
+    "Loss",
+    "Origin",
+    "OutcomeCluster",
+    "Sequel",
+    "StagedCase",
+    "cases",
+]
 
 LEFT, RIGHT = "left", "right"
 LEADER, FOLLOWER = 2, 3  # of LEFT; ALWAYS_UP has RIGHT, and coordinates every id
@@ -145,7 +161,7 @@ class StagedCase:
 
 
 def cases(*, transaction_versions: Sequence[int] = (1,)) -> list[Case]:
-    """All cases; producers of transaction version 2 leave none open but those whose marker is missing."""
+    """All cases; of transaction version 2 also a late batch, which a real client would not leave open."""
     missing = [
         Case(origin=Origin.MARKER_MISSING, sequel=sequel, commit=commit, transaction_version=version)
         for commit in (True, False)
@@ -159,6 +175,11 @@ def cases(*, transaction_versions: Sequence[int] = (1,)) -> list[Case]:
         for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.OPEN)
     ]
     undecided = [
+        Case(origin=Origin.LATE_BATCH, sequel=Sequel.NOTHING, commit=True, transaction_version=version)
+        for version in transaction_versions
+        if version == 2
+    ]
+    undecided += [
         Case(origin=origin, sequel=sequel, commit=commit)
         for origin, commit in (
             (Origin.LATE_BATCH, True),
@@ -238,6 +259,18 @@ class OutcomeCluster:
         finally:
             consumer.close()
         return received
+
+    def copy_logs(self, path: Path) -> Path:
+        """A copy of all log directories, once their checkpoints have every high watermark; nobody writes meanwhile."""
+        since = time.time()
+        for broker_id, log_dir in self.kafka.log_dirs.items():
+            checkpoint = log_dir / HIGH_WATERMARK
+            until(
+                lambda file=checkpoint: True if file.exists() and file.stat().st_mtime > since else None,  # type: ignore[misc]
+                awaited=str(checkpoint),
+            )
+            shutil.copytree(log_dir, path / str(broker_id), copy_function=shutil.copy2)
+        return path
 
     def expire_ids(self) -> list[StagedCase]:
         """Let the coordinator forget every id without an open transaction; those cases."""
@@ -385,7 +418,9 @@ def _leave_open(producer: TxnProducer, case: Case, number: int) -> int:
     if case.origin is Origin.LATE_BATCH:
         _open(producer, number)
         producer.end(commit=bool(case.commit))
+    producer.transaction_version = 1  # a batch of version 2 would begin a transaction
     start = producer.send(LEFT, number)
+    producer.transaction_version = case.transaction_version
     if case.origin is Origin.SUPERSEDED:
         producer.init()
     return start

@@ -6,12 +6,14 @@ Markers are skipped or lost by the brokers themselves; nothing is mocked. See `t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.outcomes import LEFT, Case, Expected, Loss, Origin, OutcomeCluster, Sequel, StagedCase, cases
+from tests.outcomes import ALWAYS_UP, LEFT, Case, Expected, Loss, Origin, OutcomeCluster, Sequel, StagedCase, cases
+from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
-from toolkit import Cluster
+from toolkit import Cluster, LogDir
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.complete import plan_complete
 from toolkit.errors import ActionRefused
@@ -32,8 +34,11 @@ FEW = [
     Case(origin=Origin.SUPERSEDED, sequel=Sequel.NEW_INSTANCE),
 ]
 FEW_OF_VERSION_2 = [
-    Case(origin=Origin.MARKER_MISSING, commit=True, sequel=sequel, transaction_version=2)
-    for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.NEW_INSTANCE_OPEN)
+    *(
+        Case(origin=Origin.MARKER_MISSING, commit=True, sequel=sequel, transaction_version=2)
+        for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.NEW_INSTANCE_OPEN)
+    ),
+    Case(origin=Origin.LATE_BATCH, commit=True, sequel=Sequel.NOTHING, transaction_version=2),
 ]
 
 UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
@@ -62,7 +67,7 @@ def cases_of(version: str) -> Sequence[Case]:
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("version", "loss"), CLUSTERS)
-def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
+def test_what_was_committed_is_never_aborted(version: str, loss: Loss, tmp_path: Path) -> None:
     """Whatever the producer did afterwards: verdict, outcome and action are right, and so is the preflight of abort."""
     with OutcomeCluster.start(version, loss, cases_of(version)) as staged:
         assert staged.still_open() == staged.staged, "every case has its transaction open"
@@ -71,6 +76,7 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss) -> None:
             assert {columns_of(row) for row in rows_of(cluster, staged.staged, log_evidence=False)} == {UNKNOWN}
             check_preflights(cluster, few(staged.staged))
             check_without_older_records(cluster, staged.staged)
+        check_files(staged, tmp_path)
         if version != "2.8.2":  # its brokers do not tell which ids are left
             idle = staged.expire_ids()
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
@@ -93,11 +99,24 @@ def check_without_older_records(cluster: Cluster, staged: Sequence[StagedCase]) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_evidence, "MAX_RECORDS", 1)
         rows = rows_of(cluster, staged)
+    check_by_markers(rows, staged)
+
+
+def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:
     for each, row in zip(staged, rows, strict=True):
         has_commit = each.case.commit or each.case.sequel is Sequel.THREE_COMMITS
-        is_proven = each.case.transaction_version == 2 and has_commit
+        is_missing = each.case.origin is Origin.MARKER_MISSING
+        is_proven = each.case.transaction_version == 2 and has_commit and is_missing
         allowed = {each.case.expected} if is_proven else {each.case.expected, UNKNOWN}
         assert columns_of(row) in allowed, (str(each.case), row["reason"], row["missing"])
+
+
+def check_files(staged: OutcomeCluster, path: Path) -> None:
+    """A copy of the logs proves what the cluster does, also if the coordinators' log is compacted."""
+    with LogDir(staged.copy_logs(path), consistent_copy=True) as files:
+        check_findings(files, staged.staged)
+    compact_state_topic(path / str(ALWAYS_UP))
+    check_by_markers(rows_of(LogDir(path, consistent_copy=True), staged.staged), staged.staged)
 
 
 def few(staged: Sequence[StagedCase]) -> list[StagedCase]:
@@ -105,9 +124,9 @@ def few(staged: Sequence[StagedCase]) -> list[StagedCase]:
     return [each for each in staged if each.case in {*FEW, *FEW_OF_VERSION_2}]
 
 
-def check_findings(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
+def check_findings(source: Cluster | LogDir, staged: Sequence[StagedCase]) -> None:
     """The findings of all partitions in one query."""
-    rows = rows_of(cluster, staged)
+    rows = rows_of(source, staged)
     found = {str(each.case): columns_of(row) for each, row in zip(staged, rows, strict=True)}
     expected = {str(each.case): each.case.expected for each in staged}
     for each in staged:
@@ -119,11 +138,14 @@ def check_findings(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
             assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action), row["remedy"]
 
 
-def rows_of(cluster: Cluster, staged: Sequence[StagedCase], *, log_evidence: bool = True) -> list[Row]:
+def rows_of(source: Cluster | LogDir, staged: Sequence[StagedCase], *, log_evidence: bool = True) -> list[Row]:
+    found = (
+        source.finding_rows(topics=[LEFT], recheck_after=0.1, log_evidence=log_evidence)
+        if isinstance(source, Cluster)
+        else source.finding_rows(topics=[LEFT], log_evidence=log_evidence)
+    )
     rows: Mapping[tuple[int, int], Row] = {
-        (row["partition"], row["producer_id"]): row
-        for row in cluster.finding_rows(topics=[LEFT], recheck_after=0.1, log_evidence=log_evidence)
-        if row["producer_id"] is not None
+        (row["partition"], row["producer_id"]): row for row in found if row["producer_id"] is not None
     }
     return [rows[each.partition, each.producer_id] for each in staged]
 
