@@ -5,20 +5,25 @@ Markers are skipped or lost by the brokers themselves; nothing is mocked. See `t
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.outcomes import ALWAYS_UP, LEFT, Case, Expected, Loss, Origin, OutcomeCluster, Sequel, StagedCase, cases
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
-from toolkit import Cluster, LogDir
+from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.complete import plan_complete
 from toolkit.errors import ActionRefused
 from toolkit.schema import Row
 from toolkit.sources.live.logs import log_evidence
+from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+from toolkit.sources.recording.sampling.sample import take_sample
+from toolkit.sources.source import Source
 
 FEW = [
     *(
@@ -75,8 +80,8 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss, tmp_path:
             check_findings(cluster, staged.staged)
             assert {columns_of(row) for row in rows_of(cluster, staged.staged, log_evidence=False)} == {UNKNOWN}
             check_preflights(cluster, few(staged.staged))
-            check_without_older_records(cluster, staged.staged)
-        check_files(staged, tmp_path)
+            check_without_older_records(cluster, staged.staged, tmp_path / "recording")
+        check_files(staged, tmp_path / "copy")
         if version != "2.8.2":  # its brokers do not tell which ids are left
             idle = staged.expire_ids()
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
@@ -90,16 +95,34 @@ def test_what_was_committed_is_never_aborted(version: str, loss: Loss, tmp_path:
         check_received(staged, ended)
 
 
-def check_without_older_records(cluster: Cluster, staged: Sequence[StagedCase]) -> None:
+def check_without_older_records(cluster: Cluster, staged: Sequence[StagedCase], path: Path) -> None:
     """Where only the last record of the coordinators' log is read, markers on other partitions prove an outcome.
 
     They do with transaction version 2, if one of them is a COMMIT marker: an abort raises the epoch in both versions.
-    Else the outcome is unknown, or the last record shows the true one.
+    Else the outcome is unknown, or the last record shows the true one. A recording keeps the proof.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_evidence, "MAX_RECORDS", 1)
         rows = rows_of(cluster, staged)
+        record_twice(cluster, path)
     check_by_markers(rows, staged)
+    recorded = rows_of(Recording(path), staged)
+    check_by_markers(recorded, staged)
+    markers, in_recording = (
+        [entry for row in found for entry in row["evidence"] if entry["name"] == "marker_elsewhere"]
+        for found in (rows, recorded)
+    )
+    assert [entry["value"] for entry in in_recording] == [entry["value"] for entry in markers]
+    assert bool(markers) == any(each.case.transaction_version == 2 for each in staged)
+
+
+def record_twice(cluster: Cluster, path: Path) -> None:
+    """Two samples: one alone decides nothing."""
+    due = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    with SampleWriter(path) as writer:
+        before = take_sample(cluster, due=due, interval_ms=1_000, before=None)
+        writer.write(before)
+        writer.write(take_sample(cluster, due=due + dt.timedelta(seconds=1), interval_ms=1_000, before=before))
 
 
 def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:
@@ -124,7 +147,7 @@ def few(staged: Sequence[StagedCase]) -> list[StagedCase]:
     return [each for each in staged if each.case in {*FEW, *FEW_OF_VERSION_2}]
 
 
-def check_findings(source: Cluster | LogDir, staged: Sequence[StagedCase]) -> None:
+def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:
     """The findings of all partitions in one query."""
     rows = rows_of(source, staged)
     found = {str(each.case): columns_of(row) for each, row in zip(staged, rows, strict=True)}
@@ -138,14 +161,13 @@ def check_findings(source: Cluster | LogDir, staged: Sequence[StagedCase]) -> No
             assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action), row["remedy"]
 
 
-def rows_of(source: Cluster | LogDir, staged: Sequence[StagedCase], *, log_evidence: bool = True) -> list[Row]:
-    found = (
-        source.finding_rows(topics=[LEFT], recheck_after=0.1, log_evidence=log_evidence)
-        if isinstance(source, Cluster)
-        else source.finding_rows(topics=[LEFT], log_evidence=log_evidence)
-    )
+def rows_of(source: Source, staged: Sequence[StagedCase], **arguments: Any) -> list[Row]:
+    if isinstance(source, Cluster):
+        arguments["recheck_after"] = 0.1
     rows: Mapping[tuple[int, int], Row] = {
-        (row["partition"], row["producer_id"]): row for row in found if row["producer_id"] is not None
+        (row["partition"], row["producer_id"]): row
+        for row in source.finding_rows(topics=[LEFT], **arguments)
+        if row["producer_id"] is not None
     }
     return [rows[each.partition, each.producer_id] for each in staged]
 
