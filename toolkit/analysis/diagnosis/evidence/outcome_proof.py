@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -308,11 +309,15 @@ class _Proof:
         for record in self._records_of(transaction):
             yield record_entry(record, name="outcome_record")
 
-    def _records_of(self, transaction: PastTransaction) -> Iterator[TransactionLogRecord]:
-        first, last = transaction.first_offset, transaction.last_offset
-        for record in self.history.records:
-            if first is not None and last is not None and first <= (record.offset or 0) <= last:
-                yield record
+    def _records_of(self, transaction: PastTransaction) -> Sequence[TransactionLogRecord]:
+        first, last, offsets = transaction.first_offset, transaction.last_offset, self._offsets
+        if first is None or last is None:
+            return ()
+        return self.history.records[bisect_left(offsets, first) : bisect_right(offsets, last)]
+
+    @cached_property
+    def _offsets(self) -> Sequence[int]:
+        return [record.offset or 0 for record in self.history.records]
 
 
 def _is_commit(transaction: PastTransaction) -> bool:
