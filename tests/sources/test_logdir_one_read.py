@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.sources.log_files import (
     write_state_topic,
 )
 from toolkit import LogDir
+from toolkit.analysis.diagnosis.evidence.other_markers import MAX_OFFSETS
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/io counts what a process reads")
@@ -103,6 +105,30 @@ def test_each_byte_is_read_once(logs: dict[str, Path], name: str, verdict: str, 
     held = of_hung(rows)
     assert held["verdict"] == verdict
     assert held["records_held"] == RECORDS + TRANSACTIONS * BATCHES * RECORDS
+
+
+@pytest.mark.parametrize("topics", [None, ["orders"]])
+def test_a_bounded_range_of_other_logs_is_read_for_markers(tmp_path: Path, topics: list[str] | None) -> None:
+    """Each byte once, and of the log with the marker, which has many offsets more, as many as may be read for it."""
+    root = write_scene(tmp_path / "logs", "hanging")
+    count = 3 * MAX_OFFSETS
+    payments = [data(number, BUSY, after()) for number in range(count)]
+    ended = [marker(count, BUSY, after()), data(count + 1, HUNG, after()), marker(count + 2, HUNG, after(), epoch=1)]
+    folder = write_log(root, "payments-0", [*payments, *ended])
+    index = [struct.pack(">ii", number, number * len(payments[0])) for number in range(50, count, 50)]
+    (folder / f"{0:020}.index").write_bytes(b"".join(index))
+    replicated = {("orders", 0): END, ("payments", 0): count + 3, (STATE_TOPIC, K): 20_001}
+    write_checkpoint(root, HIGH_WATERMARK, replicated)
+    last = state_record(20_000, OWNER, HUNG, "Empty", after(hours=9), epoch=1)
+    write_log(root, f"{STATE_TOPIC}-{K}", [last])
+    files = LogDir(root, consistent_copy=True)
+    read = []
+    for _ in range(2):
+        before = bytes_read()
+        rows = files.finding_rows(topics=topics)
+        read.append(bytes_read() - before)
+    assert of_hung(rows)["outcome"] == "commit"
+    assert min(read) < size_of(root) + AROUND + (MAX_OFFSETS + 1) * len(payments[0])
 
 
 def of_hung(rows: list[Row]) -> Row:

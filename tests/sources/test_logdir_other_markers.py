@@ -6,6 +6,7 @@ marker on left-0 is missing. It committed two more on right-0, and of its record
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
+from toolkit.sources.logdir.files.partition_folder import FolderLog
+from toolkit.sources.logdir.subset import found_in
+from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 K = 33
 (OWNER,) = ids_of(K, 1)
@@ -196,3 +200,24 @@ def test_without_the_coordinators_log_nothing_is_proven(files: SkippedMarker) ->
     (row,) = (row for row in LogDir(files.root, consistent_copy=True).finding_rows() if row["producer_id"] == 7)
     assert (row["verdict"], row["action"]) == ("unknown", None)
     assert row["missing"] == [f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"]
+
+
+def test_time_indexes_tell_where_the_log_is_read_from(tmp_path: Path) -> None:
+    """As of a broker: no record with a newer time than an entry's is at its offset or below."""
+    root = write_root(tmp_path / "data")
+    for base_offset, seconds in ((0, range(10)), (10, range(10, 20)), (20, range(20, 30))):
+        batches = [data(second, 7, after(seconds=second)) for second in seconds]
+        folder = write_log(root, "left-0", batches, base_offset=base_offset)
+        entries = [(milliseconds(after(seconds=second)), second - base_offset) for second in (seconds[4], seconds[9])]
+        index = b"".join(struct.pack(">qi", *entry) for entry in entries)
+        (folder / f"{base_offset:020}.timeindex").write_bytes(index)
+    (log,) = found_in([root]).logs
+    assert isinstance(log, FolderLog)
+    starts = {
+        second: log.offset_before(milliseconds(after(seconds=second))) for second in (0, 4, 5, 10, 14, 15, 29, 40)
+    }
+    assert starts == {0: 0, 4: 0, 5: 4, 10: 10, 14: 10, 15: 14, 29: 24, 40: 29}
+    (folder / f"{20:020}.timeindex").unlink()
+    (log,) = found_in([root]).logs
+    assert isinstance(log, FolderLog)
+    assert log.offset_before(milliseconds(after(seconds=29))) == 20

@@ -210,12 +210,14 @@ def explained_findings(
     log = LogEvidence(excerpts=dict(_excerpts(observed, to_read)), coordinators=_coordinators(observed.side, to_read))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
     facts = {key: log_facts(context) for key, context in contexts.items()}
-    if unproven := [contexts[each.key] for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
+    if unproven := [each for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
         producers = observed.observation.producers
-        markers = read_replica_markers(observed.contents, observed.replicas, producers, unproven)
+        of_unproven = [contexts[each.key] for each in unproven]
+        markers = read_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
         log = replace(log, other_markers=markers)
-        contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-        facts = {key: log_facts(context) for key, context in contexts.items()}
+        for each in unproven:
+            contexts[each.key] = DiagnosisContext(each.txn, log)
+            facts[each.key] = log_facts(contexts[each.key])
     return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
