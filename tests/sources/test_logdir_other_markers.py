@@ -202,7 +202,7 @@ def test_without_the_coordinators_log_nothing_is_proven(files: SkippedMarker) ->
     assert row["missing"] == [f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"]
 
 
-def test_time_indexes_tell_where_the_log_is_read_from(tmp_path: Path) -> None:
+def test_time_indexes_show_the_offset_to_begin_at(tmp_path: Path) -> None:
     """As of a broker: no record with a newer time than an entry's is at its offset or below."""
     root = write_root(tmp_path / "data")
     for base_offset, seconds in ((0, range(10)), (10, range(10, 20)), (20, range(20, 30))):
