@@ -15,7 +15,7 @@ from pathlib import Path
 from unittest import mock
 
 from toolkit import Cluster
-from toolkit.analysis.diagnosis import decision
+from toolkit.analysis.diagnosis.decision import owned_rules
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
@@ -45,8 +45,8 @@ def short_graces() -> Iterator[None]:
     """Two seconds instead of 15 and 60, so that later verdicts can be awaited."""
     soon = dt.timedelta(seconds=2)
     with (
-        mock.patch.object(decision, "TIMEOUT_GRACE", soon),
-        mock.patch.object(decision, "PREPARE_GRACE", soon),
+        mock.patch.object(owned_rules, "TIMEOUT_GRACE", soon),
+        mock.patch.object(owned_rules, "PREPARE_GRACE", soon),
         mock.patch.object(live_observation, "OLD", soon),
     ):
         yield

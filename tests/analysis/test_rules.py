@@ -7,7 +7,7 @@ import pytest
 
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
 from toolkit.schema import Row

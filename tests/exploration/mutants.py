@@ -12,7 +12,7 @@ from tests.exploration import procedures
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
-from toolkit.analysis.diagnosis import decision
+from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
 from toolkit.analysis.diagnosis.evidence import diagnosis_context, outcome_proof
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
@@ -66,25 +66,25 @@ def _without_rule(*names: str) -> Patch:
     """Without rules of the tables."""
 
     def patch(p: pytest.MonkeyPatch) -> None:
-        for table in ("OWNED_RULES", "DISOWNED_RULES"):
-            rules = tuple(rule for rule in getattr(decision, table) if rule.name not in names)
-            p.setattr(decision, table, rules)
+        for module, table in ((owned_rules, "OWNED_RULES"), (disowned_rules, "DISOWNED_RULES")):
+            rules = tuple(rule for rule in getattr(module, table) if rule.name not in names)
+            p.setattr(module, table, rules)
 
-    known = {rule.name for rule in (*decision.OWNED_RULES, *decision.DISOWNED_RULES)}
+    known = {rule.name for rule in (*owned_rules.OWNED_RULES, *disowned_rules.DISOWNED_RULES)}
     assert set(names) <= known, set(names) - known
     return patch
 
 
 def _without_doubts(word: str) -> Patch:
     """Without the doubts that have a word in them."""
-    doubts = decision._doubts
+    doubts = disowned_rules._doubts
 
     def patch(p: pytest.MonkeyPatch) -> None:
         rules = tuple(
             replace(rule, applies=lambda e: bool(fewer(e)), needs=fewer) if rule.needs is doubts else rule
-            for rule in decision.DISOWNED_RULES
+            for rule in disowned_rules.DISOWNED_RULES
         )
-        p.setattr(decision, "DISOWNED_RULES", rules)
+        p.setattr(disowned_rules, "DISOWNED_RULES", rules)
 
     def fewer(e: Any) -> tuple[str, ...]:
         return tuple(doubt for doubt in doubts(e) if word not in doubt)
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         guard="PrepareCommit",
         patch=_without_rule(
-            *(rule.name for rule in decision.OWNED_RULES if rule.name.startswith(ENDING)), *DECIDED_MEANWHILE
+            *(rule.name for rule in owned_rules.OWNED_RULES if rule.name.startswith(ENDING)), *DECIDED_MEANWHILE
         ),
         world="late batches",
     ),

@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from toolkit.analysis.diagnosis.decision import Decision, decide, needs_log, needs_recheck
+from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
+from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import (
     OUTCOME_ENTRY,
     Evidence,

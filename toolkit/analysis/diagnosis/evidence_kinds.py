@@ -1,4 +1,4 @@
-"""The evidence of a decision: all that `toolkit.analysis.diagnosis.decision.decide` reads, gathered before it."""
+"""The evidence of a decision: all that `toolkit.analysis.diagnosis.decision` reads, gathered before it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 
 __all__ = [
+    "GET_MISSING",
     "OUTCOME_ENTRY",
     "EndEvidence",
     "Evidence",
@@ -28,6 +29,8 @@ TransactionKey = tuple[str | None, int | None, int | None, int | None]
 
 OUTCOME_ENTRY = "outcome"
 """Name of the entry of a finding's evidence that has its outcome, as ``abort: the transaction of ... was aborted``."""
+
+GET_MISSING = "Do not abort. Get what is missing, and diagnose again."
 
 NOT_READ = Outcome(
     name=UNKNOWN,
@@ -173,7 +176,7 @@ class GapEvidence:
 
     reason: str
     missing: tuple[str, ...]
-    remedy: str = "Do not abort. Get what is missing, and diagnose again."
+    remedy: str = GET_MISSING
     is_open: bool = True
 
 

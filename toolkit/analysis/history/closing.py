@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TransactionKey
 from toolkit.analysis.diagnosis.evidence_text import at

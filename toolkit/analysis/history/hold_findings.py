@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from toolkit.analysis.diagnosis.decision import Decision, decide
+from toolkit.analysis.diagnosis.decision.decide import decide
+from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
 from toolkit.analysis.history.attribution import NOT_READ, Attribution, attribute

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey, TwoSourceEvidence
 from toolkit.analysis.history.closing import close
@@ -34,8 +34,8 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     -------
     list of Finding
         Where both have a transaction, the log's times and amounts win, if it has them; which verdict it has is decided
-        on both (`toolkit.analysis.diagnosis.decision.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if
-        the transaction is over.
+        on both (`decision.two_source_rules.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the
+        transaction is over.
     """
     recorded: defaultdict[TransactionKey, list[Finding]] = defaultdict(list)
     found: list[Finding] = []

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.decision import is_disowned, needs_outcome
+from toolkit.analysis.diagnosis.decision.decide import needs_outcome
+from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from toolkit import schema
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.observation import Observation

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.producer_id_owners import names_any
-from toolkit.analysis.diagnosis.decision import is_disowned
+from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from toolkit.analysis.diagnosis.decision import decide
+from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.history.sample_findings import sample_findings

@@ -1,0 +1,269 @@
+"""Rules on open transactions that no coordinator will end, as far as the coordinators' answers go."""
+
+from __future__ import annotations
+
+from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
+from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
+from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
+from toolkit.analysis.diagnosis.evidence_text import by_observations, coordinator_says
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+
+__all__ = ["DISOWNED_RULES", "OUTCOME_NOT_PROVEN", "first_disowned_rule"]
+
+OUTCOME_NOT_PROVEN = "outcome not proven"
+
+
+def first_disowned_rule(e: OpenEvidence) -> OpenRule:
+    """The first of these rules that applies; the last one always does."""
+    return next(rule for rule in DISOWNED_RULES if rule.applies(e))
+
+
+def _command(txn: OpenTransaction, action: str) -> str:
+    return f"kafka-txn {action} --topic {txn.tp[0]} --partition {txn.tp[1]} --start-offset {txn.start}"
+
+
+def _abort(e: OpenEvidence) -> str:
+    if e.txn.tp[0] == OFFSETS_TOPIC:
+        return (
+            f"{_command(e.txn, 'abort')} (the offsets in it are dropped: its groups continue from their last committed "
+            "ones)"
+        )
+    return _command(e.txn, "abort")
+
+
+def _abort_before_the_marker(e: OpenEvidence) -> str:
+    return f"Soon, as the new epoch's marker would decide this data too: {_abort(e)}"
+
+
+def _why_disowned(e: OpenEvidence) -> str:
+    """Why no coordinator will end the transaction, without its dot."""
+    txn = e.txn
+    if txn.owner is None:
+        return f"no transactional id has producer {txn.producer_id} any more, so nobody will ever end this transaction"
+    says = coordinator_says(txn.owner)
+    if txn.state != "Ongoing":
+        return f"{says}, so nobody will ever end this transaction"
+    if txn.epoch == txn.owner_epoch or txn.epoch < 0:
+        return f"{says} on other partitions and does not know this one, so this one will never get a marker"
+    if txn.listed:
+        return (
+            f"{says} with epoch {txn.owner_epoch} on this partition, as its log confirms, so epoch {txn.epoch} is "
+            "dead, and the next marker will decide its data"
+        )
+    return (
+        f"{says} with epoch {txn.owner_epoch} elsewhere, so nobody will ever end this transaction of epoch {txn.epoch}"
+    )
+
+
+def _hanging_reason(e: OpenEvidence) -> str:
+    return f"{_why_disowned(e)} ({by_observations(e.observations)})."
+
+
+def _aborted_reason(e: OpenEvidence) -> str:
+    return f"{_why_disowned(e)}: {e.outcome.reason} ({by_observations(e.observations)})."
+
+
+def _not_proven(e: OpenEvidence) -> str:
+    return f"Not proven to be hanging: {_why_disowned(e)}."
+
+
+def _doubts(e: OpenEvidence) -> tuple[str, ...]:
+    """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
+    txn = e.txn
+    doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
+    doubts += txn.observation.doubts.get((*txn.tp, txn.producer_id), ())
+    if txn.leader_moved:
+        doubts.append("a response of the partition's leader: leadership moved during the observation")
+    if txn.leader.error:
+        doubts.append(f"the leader's offsets: {txn.leader.error}")
+    if e.is_single_sample:
+        doubts.append("a second sample: it was seen in one only")
+    earlier = e.earlier()
+    if any(one is None for one in earlier):
+        doubts.append("a second observation: it was open in the last one only")
+    elif any(one and (not is_disowned(one) or one.txn.epoch != txn.epoch) for one in earlier):
+        doubts.append("observations that agree: the coordinator answered differently before")
+    return tuple(doubts)
+
+
+def _is_superseded(e: OpenEvidence) -> bool:
+    return e.txn.state == "Ongoing" and e.txn.epoch < e.txn.owner_epoch
+
+
+def _recorded_otherwise(e: OpenEvidence) -> tuple[str, ...]:
+    """What was missing when it was recorded."""
+    if e.recorded is None or e.recorded.missing:
+        return () if e.recorded is None else e.recorded.missing
+    return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
+
+
+def _wrote_since(e: OpenEvidence) -> bool:
+    """Whether a newer epoch has written into the open transaction since the one whose commit is missing."""
+    if e.log is None:
+        return e.recorded is not None and e.recorded.action is None
+    decided = e.outcome.transaction
+    return decided is not None and decided.producer_epoch is not None and e.txn.epoch > decided.producer_epoch
+
+
+def _is_decided_only(e: OpenEvidence) -> bool:
+    """Whether the log has the decision, and not yet that all markers are written."""
+    return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
+
+
+_DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coordinator will end
+
+DISOWNED_RULES: tuple[OpenRule, ...] = (
+    OpenRule(
+        name="not proven to be disowned",
+        applies=lambda e: bool(_doubts(e)),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=_doubts,
+    ),
+    OpenRule(
+        name="recorded otherwise",
+        applies=lambda e: e.log is None and e.recorded is not None and e.recorded.verdict not in _DISOWNED_VERDICTS,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=_recorded_otherwise,
+    ),
+    OpenRule(
+        name="the log has another producer's batch",
+        applies=lambda e: e.log is not None and e.log.other_producer_id is not None,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f"a log that agrees: the batch at {e.txn.start} is of producer {e.log and e.log.other_producer_id}",
+        ),
+    ),
+    OpenRule(
+        name="the log has its marker, the producer state has not",
+        applies=lambda e: e.log is not None and e.log.marker_contradicts,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"producer state that agrees: there is the {e.log and e.log.marker_after}",),
+    ),
+    OpenRule(
+        name="its marker came meanwhile",
+        applies=lambda e: e.log is not None and e.log.marker_after is not None,
+        verdict="ending",
+        outcome=None,
+        why=lambda e: f"The {e.log and e.log.marker_after} has ended it in the meantime.",
+        remedy=lambda e: "None: it has ended.",
+    ),
+    OpenRule(
+        name="it has ended meanwhile",
+        applies=lambda e: e.log is not None and e.log.has_ended,
+        verdict="ending",
+        outcome=None,
+        why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
+        remedy=lambda e: "None: it has ended.",
+    ),
+    *(
+        OpenRule(
+            name=f"its {outcome} is decided and the marker on the way",
+            applies=lambda e, outcome=outcome: e.outcome.name == outcome and _is_decided_only(e),  # type: ignore[misc]
+            verdict="ending",
+            outcome=outcome,
+            why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
+            remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
+        )
+        for outcome in (COMMIT, ABORT)
+    ),
+    OpenRule(
+        name="committed, and a newer epoch has written since",
+        applies=lambda e: e.outcome.name == COMMIT and _wrote_since(e),
+        verdict="stuck_ending",
+        outcome=COMMIT,
+        why=lambda e: f"{_capital(e.outcome.reason)}; none will be written, and epoch {e.txn.epoch} has written since.",
+        remedy=lambda e: (
+            "Write no marker: an abort discards committed records, and a commit makes later ones visible. Read "
+            f"{e.txn.tp[0]}-{e.txn.tp[1]} from offset {e.txn.start} with read_uncommitted, and keep the records of "
+            f"producer {e.txn.producer_id}."
+        ),
+    ),
+    OpenRule(
+        name="committed without its marker",
+        applies=lambda e: e.outcome.name == COMMIT,
+        verdict="stuck_ending",
+        outcome=COMMIT,
+        why=lambda e: f"{_capital(e.outcome.reason)}, and none will be written.",
+        remedy=lambda e: (
+            f"{_command(e.txn, 'complete')} writes the COMMIT marker that is missing. Never an abort marker: these "
+            "records are committed."
+        ),
+        action="complete",
+    ),
+    OpenRule(
+        name=OUTCOME_NOT_PROVEN,
+        applies=lambda e: e.outcome.name == UNKNOWN,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name="aborted without its marker",
+        applies=lambda e: e.outcome.name == ABORT,
+        verdict="hanging",
+        outcome=ABORT,
+        why=_aborted_reason,
+        remedy=_abort,
+        action="abort",
+    ),
+    OpenRule(
+        name="superseded epoch",
+        applies=_is_superseded,
+        verdict="hanging",
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort_before_the_marker,
+        action="abort",
+        cause="superseded epoch",
+    ),
+    OpenRule(
+        name="not added to the open transaction",
+        applies=lambda e: e.txn.state == "Ongoing",
+        verdict="hanging",
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=lambda e: f"On this partition only: {_abort(e)}",
+        action="abort",
+        cause="written but not added to the transaction",
+    ),
+    OpenRule(
+        name="nothing open under its id",
+        applies=lambda e: e.txn.owner is not None,
+        verdict="hanging",
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort,
+        action="abort",
+    ),
+    OpenRule(
+        name="no owner",
+        applies=lambda e: True,
+        verdict="hanging",
+        outcome=UNDECIDED,
+        why=_hanging_reason,
+        remedy=_abort,
+        action="abort",
+        cause="no owner: the id has expired or moved on to another producer id",
+    ),
+)
+"""Rules on transactions that no coordinator will end, as far as the coordinators' answers go."""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,308 @@
+"""Rules on open transactions that a coordinator owns, or whose coordinator's answer cannot be trusted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+from collections.abc import Iterator
+
+from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
+from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
+from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
+from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
+from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema.durations import duration
+from toolkit.schema.live import Transaction
+
+__all__ = ["OWNED_RULES", "TIMEOUT_GRACE", "first_owned_rule", "is_disowned"]
+
+TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
+COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
+
+
+def first_owned_rule(e: OpenEvidence) -> OpenRule | None:
+    """The first of these rules that applies; null if none does."""
+    return next((rule for rule in OWNED_RULES if rule.applies(e)), None)
+
+
+def is_disowned(evidence: OpenEvidence) -> bool:
+    """Whether the coordinators' answers, as far as they go, show no coordinator that will end the transaction."""
+    return first_owned_rule(evidence) is None
+
+
+def _owner(e: OpenEvidence) -> Transaction:
+    assert e.txn.owner is not None
+    return e.txn.owner
+
+
+def _says(e: OpenEvidence) -> str:
+    return coordinator_says(_owner(e))
+
+
+def _state_since(txn: OpenTransaction) -> dt.timedelta:
+    """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
+    since = txn.owner.last_update_time if txn.owner else None
+    return txn.now - since if since else txn.seen_for
+
+
+def _is_live(e: OpenEvidence) -> bool:
+    return e.txn.state == "Ongoing" and e.txn.epoch == e.txn.owner_epoch and e.txn.listed
+
+
+def _timeout(txn: OpenTransaction) -> dt.timedelta:
+    return dt.timedelta(milliseconds=(txn.owner.timeout_ms if txn.owner else None) or 0)
+
+
+def _is_overdue(txn: OpenTransaction) -> bool:
+    return bool(_timeout(txn)) and txn.age is not None and txn.age > _timeout(txn) + TIMEOUT_GRACE
+
+
+def _begins_earlier(txn: OpenTransaction) -> bool:
+    """Whether its first batch may be of an earlier transaction: it is older than its owner's, which is not that young.
+
+    The clocks are a client's and the coordinator's; a young transaction ends soon, or is looked at again.
+    """
+    begin = None if txn.first_batch is None else txn.first_batch.base_timestamp
+    started = txn.owner.start_time if txn.owner else None
+    is_old = txn.age is not None and txn.age >= COMPARED_AFTER
+    return is_old and begin is not None and started is not None and begin < started
+
+
+def _age(txn: OpenTransaction) -> str:
+    if txn.age is not None:
+        return f" for {duration(txn.age)}"
+    if txn.owner and txn.owner.start_time:
+        return " since a time that this machine's clock has not reached"
+    return ""
+
+
+def _timeout_text(txn: OpenTransaction) -> str:
+    return f" of {duration(_timeout(txn))}" if _timeout(txn) else ""
+
+
+def _wait(e: OpenEvidence) -> str:
+    if e.txn.expires_at is None:
+        return "Wait; it is alive."
+    expires_at = at(e.txn.expires_at)
+    return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
+
+
+def _decided_state(state: str) -> str:
+    return COMMIT if state == "PrepareCommit" else ABORT
+
+
+def _ending_rules() -> Iterator[OpenRule]:
+    """What is decided and not yet written everywhere: a rule for each decision, as the outcome follows from it."""
+    for state in ("PrepareCommit", "PrepareAbort", "PrepareEpochFence"):
+        yield OpenRule(
+            name=f"{state} for long",
+            applies=lambda e, state=state: (  # type: ignore[misc]
+                e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE
+            ),
+            verdict="stuck_ending",
+            outcome=_decided_state(state),
+            why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))} and has not ended it here.",
+            remedy=lambda e: (
+                "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
+                f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
+                "marker again. Never an abort marker: the outcome is decided."
+            ),
+            cause="marker not written by the coordinator",
+            is_explained=True,
+        )
+        yield OpenRule(
+            name=state,
+            applies=lambda e, state=state: e.txn.state == state and e.txn.listed,  # type: ignore[misc]
+            verdict="ending",
+            outcome=_decided_state(state),
+            why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
+            remedy=lambda e: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
+        )
+
+
+OWNED_RULES: tuple[OpenRule, ...] = (
+    OpenRule(
+        name="on the coordinators' topic",
+        applies=lambda e: e.txn.tp[0] == STATE_TOPIC,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
+        remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
+        needs=lambda e: ("an explanation: Kafka itself never writes transactions to this topic",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="several coordinators",
+        applies=lambda e: len(e.txn.owners) > 1,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{len(e.txn.owners)} coordinators report producer {e.txn.producer_id}.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: ("one coordinator that owns the id: " + "; ".join(map(coordinator_says, e.txn.owners)),),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="not described",
+        applies=lambda e: e.txn.owner is not None and bool(e.txn.owner.error),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f'Transactional id "{e.txn.transactional_id}" could not be described.',
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f'the state of "{e.txn.transactional_id}": {_owner(e).error}',),
+        is_explained=True,
+    ),
+    *_ending_rules(),
+    OpenRule(
+        name="ending elsewhere",
+        applies=lambda e: e.txn.state.startswith("Prepare"),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
+        remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
+        needs=lambda e: ("the end of the transaction on its other partitions",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="prepared",
+        applies=lambda e: e.txn.state == "Ongoing" and e.txn.two_phase and e.txn.listed,
+        verdict="prepared",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)} by two-phase commit (no timeout), so it never expires.",
+        remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="prepared elsewhere",
+        applies=lambda e: e.txn.two_phase and e.txn.state == "Ongoing",
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
+        remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
+        needs=lambda e: ("the external coordinator's decision on this transaction",),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="stale coordinator",
+        applies=lambda e: e.txn.owner_epoch >= 0 and e.txn.epoch > e.txn.owner_epoch,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)} with epoch {e.txn.owner_epoch}, older than the partition's {e.txn.epoch}.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            "a coordinator that knows the partition's epoch (this one is stale or lost its newest records)",
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live, over committed records",
+        applies=lambda e: _is_live(e) and e.log is not None and e.outcome.name == COMMIT,
+        verdict="ongoing",
+        outcome=COMMIT,
+        why=lambda e: (
+            f"{_says(e)}{_age(e.txn)}, and its first records here are of an earlier transaction: {e.outcome.reason}."
+        ),
+        remedy=lambda e: (
+            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
+            "marker: an abort discards them."
+        ),
+        cause="committed records in a live transaction",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live, of two epochs",
+        applies=lambda e: _is_live(e) and e.txn.is_mixed,
+        verdict="ongoing",
+        outcome=UNDECIDED,
+        why=lambda e: (
+            f"{_says(e)} with epoch {e.txn.epoch}, but the first batch has the dead epoch "
+            f"{e.txn.first_epoch}: its commit would make those records visible."
+        ),
+        remedy=lambda e: (
+            f'Have its client abort, or fence "{e.txn.transactional_id}", so that the coordinator aborts all '
+            "of it. Never an abort marker: it would lose half of a live transaction."
+        ),
+        cause="mixed epochs in one transaction",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="overdue",
+        applies=lambda e: _is_live(e) and _is_overdue(e.txn),
+        verdict="overdue",
+        outcome=UNDECIDED,
+        why=lambda e: (
+            f"{_says(e)} since {'' if (start := _owner(e).start_time) is None else at(start)} with a timeout of "
+            f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted."
+        ),
+        remedy=lambda e: (
+            f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
+            f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
+            f"{shlex.quote(e.txn.transactional_id or '')} ends it; if it may be Flink's, check first that no "
+            "checkpoint is to commit it. Never an abort marker: it has an owner."
+        ),
+        action="fence",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="long",
+        applies=lambda e: _is_live(e) and e.txn.age is not None and e.txn.age > e.long_after,
+        verdict="long",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        remedy=_wait,
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live, with an older first batch",
+        applies=lambda e: _is_live(e) and _begins_earlier(e.txn),
+        verdict="ongoing",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        remedy=_wait,
+        is_explained=True,
+    ),
+    OpenRule(
+        name="live",
+        applies=_is_live,
+        verdict="ongoing",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        remedy=_wait,
+    ),
+    OpenRule(
+        name="a fence may be in progress",
+        applies=lambda e: (
+            e.txn.state == "Ongoing"
+            and e.txn.epoch < e.txn.owner_epoch
+            and e.txn.listed
+            and _owner(e).last_update_time is None
+        ),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: (
+            f"{_says(e)} with epoch {e.txn.owner_epoch} on this partition: either epoch {e.txn.epoch} is "
+            "dead, or its coordinator is fencing it and will abort it."
+        ),
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f'the record of "{e.txn.transactional_id}" with epoch {e.txn.owner_epoch} in __transaction_state'
+            f"-{_owner(e).txn_state_partition} (READ on that topic): the epoch is raised before it is logged",
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
+        name="a state that this version does not know",
+        applies=lambda e: (
+            e.txn.owner is not None
+            and e.txn.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+        ),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)}, a state this version does not know.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (f"the meaning of the state {e.txn.state or 'that was not returned'}",),
+        is_explained=True,
+    ),
+)
+"""Rules on transactions that a coordinator owns, or whose coordinator's answer cannot be trusted."""
