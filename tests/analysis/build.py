@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.schema import FINDINGS, Row
-from toolkit.schema.live import Finding
+from toolkit.schema import FINDINGS
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
@@ -19,37 +19,37 @@ def ago(**duration: float) -> dt.datetime:
 
 def partition(
     topic: str = "orders", number: int = 0, *, lso: int | None = 100, hw: int | None = 150, **more: Any
-) -> Row:
-    return {
+) -> Partition:
+    return Partition.of({
         "topic": topic, "partition": number, "leader": 1, "leader_epoch": 4, "replicas": [1, 2], "isr": [1, 2],
         "log_start_offset": 0, "last_stable_offset": lso, "high_watermark": hw, "log_end_offset": hw,
         "broker_id": 1, "observed_at": NOW, "error": None, **more,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
-def producer(pid: int = 7, *, epoch: int = 0, start: int | None = 100, **more: Any) -> Row:
-    return {
+def producer(pid: int = 7, *, epoch: int = 0, start: int | None = 100, **more: Any) -> Producer:
+    return Producer.of({
         "topic": "orders", "partition": 0, "producer_id": pid, "producer_epoch": epoch, "last_sequence": 3,
         "last_timestamp": NOW, "coordinator_epoch": 0, "current_txn_start_offset": start,
         "broker_id": 1, "observed_at": NOW, "error": None, **more,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def transaction(
     pid: int | None = 7, *, state: str | None = "Ongoing", epoch: int = 0, on: Any = (("orders", 0),), **more: Any
-) -> Row:
+) -> Transaction:
     started = (state or "").startswith(("Ongoing", "Prepare"))
-    return {
+    return Transaction.of({
         "transactional_id": "payments-7", "producer_id": pid, "producer_epoch": epoch, "state": state,
         "timeout_ms": 60_000, "start_time": ago(seconds=10) if started else None,
         "topic_partitions": [{"topic": t, "partition": p} for t, p in on], "coordinator_id": 3,
         "txn_state_partition": 33, "source": "DescribeTransactions", "broker_id": 3, "observed_at": NOW, "error": None,
         **more,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def observation(
-    *transactions: Row,
+    *transactions: Transaction,
     partitions: Any = None,
     producers: Any = None,
     after: Any = None,

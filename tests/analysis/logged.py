@@ -19,7 +19,7 @@ from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_fi
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.table import TopicPartition
 
 T0 = NOW - dt.timedelta(minutes=10)
@@ -97,9 +97,9 @@ def init(**more: Any) -> Row:
     return record(0, "Empty", second=-1, **more)
 
 
-def open_transaction(*owners: Row, start: int = 100, **more: Any) -> OpenTransaction:
-    partition_row = more.pop("leader_row", partition())
-    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[partition_row])
+def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> OpenTransaction:
+    leader = more.pop("leader", partition())
+    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[leader])
     ((result,),) = IndexedObservation(one).cases.values()
     return result
 

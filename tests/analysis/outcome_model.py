@@ -272,7 +272,7 @@ class World:
             *([owner] if self.is_owned else []),
             start=self.open[0][0],
             epoch=self.last_epoch,
-            leader_row=partition(leader=1, leader_epoch=self.leader_epoch),
+            leader=partition(leader=1, leader_epoch=self.leader_epoch),
         )
 
 

@@ -28,7 +28,7 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidenc
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Transaction
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
@@ -271,7 +271,7 @@ def test_a_healthy_transaction_has_no_cause() -> None:
 
 def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
     """The next transaction of a healthy producer has the same bytes as a late batch."""
-    one = open_transaction(transaction(), leader_row=partition(log_start_offset=101))
+    one = open_transaction(transaction(), leader=partition(log_start_offset=101))
     result = cause(context(one, excerpt(*LATE_BATCHES)), CHECKS["unknown"])
     assert result is not None
     assert result.names == ("head-deleted",)
@@ -280,7 +280,7 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
 @pytest.mark.parametrize(
     ("more", "events", "names"),
     [
-        ({"leader_row": partition(isr=[1])}, (), ()),
+        ({"leader": partition(isr=[1])}, (), ()),
         ({}, (), ("marker-not-written",)),
         (
             {},
@@ -315,7 +315,7 @@ def test_an_unread_log_is_reported() -> None:
 
 
 def explained_rows(
-    owner: Row, log: Excerpt, *events: Row, high_watermark: int = 150, unread: Sequence[str] = ()
+    owner: Transaction, log: Excerpt, *events: Row, high_watermark: int = 150, unread: Sequence[str] = ()
 ) -> list[Finding]:
     observations = twice(observation(owner, partitions=[partition(hw=high_watermark)]))
     assert only(diagnosed(observations)).verdict == "hanging"

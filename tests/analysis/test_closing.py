@@ -58,9 +58,7 @@ def test_a_partition_without_producer_state_is_not_read() -> None:
     hanging = observation(
         transaction(8, state="Empty", on=()), partitions=[partition_row], producers=[producer(8, observed_at=NOW)]
     )
-    unread = observation(
-        partitions=[partition_row], producers=[{**producer(start=None, error=denied), "producer_id": None}]
-    )
+    unread = observation(partitions=[partition_row], producers=[producer(start=None, error=denied, producer_id=None)])
     observations = [
         replace(each, observed_at=due(number)) for number, each in enumerate((hanging, hanging, unread, unread))
     ]

@@ -15,8 +15,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
-from toolkit.schema import Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import PastTransaction
 
 ELSEWHERE = (("payments", 2),)
@@ -51,7 +50,7 @@ def verdict(observations: list[Observation]) -> str:
         (transaction(epoch=1), "unknown", "unknown", None),
     ],
 )
-def test_the_verdict_of_each_rule(owner: Row | None, expected: str, outcome: str, action: str | None) -> None:
+def test_the_verdict_of_each_rule(owner: Transaction | None, expected: str, outcome: str, action: str | None) -> None:
     row = only(diagnosed(twice(observation(*([owner] if owner else [])))))
     assert (row.verdict, row.outcome, row.action) == (expected, outcome, action)
 
@@ -234,7 +233,7 @@ def test_within_the_coordinators_abort_interval_nothing_is_overdue() -> None:
 
 
 @pytest.mark.parametrize("owner", [transaction(timeout_ms=2**31 - 1), transaction(timeout_ms=2**31 - 1, on=ELSEWHERE)])
-def test_two_phase_commit_never_expires_and_is_never_hanging(owner: Row) -> None:
+def test_two_phase_commit_never_expires_and_is_never_hanging(owner: Transaction) -> None:
     row = only(diagnosed(twice(observation(owner))))
     assert row.verdict in {"prepared", "unknown"}
     assert row.expires_at is None

@@ -251,7 +251,7 @@ def test_an_excerpt_of_the_partition_that_does_not_reach_back() -> None:
 def test_a_deleted_head() -> None:
     """The start offset is below the log start, with the markers before it."""
     records = [init(), *ended_records("Commit", began=9, at_second=11)]
-    one = open_transaction(COMPLETE_COMMIT, start=80, leader_row=partition(log_start_offset=90))
+    one = open_transaction(COMPLETE_COMMIT, start=80, leader=partition(log_start_offset=90))
     rest = excerpt(marker(90, COMMIT, pid=1, second=10), data(91, second=10.1), log_start_offset=90)
     assert find(one, rest, *records).name == "unknown"
     earlier = excerpt(marker(90, COMMIT, pid=1, second=3), data(91, second=10.1), log_start_offset=90)

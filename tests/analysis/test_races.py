@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.analysis.build import COMPLETE, NOW, partition, producer, transaction
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.schema import Row
+from toolkit.schema.live import Partition, Producer, Transaction
 
 PARTITIONS = (0, 1)
 
@@ -100,7 +100,7 @@ class Model:
             self.open_from[number] = self.ends[number]
             self.ends[number] += 1
 
-    def partitions(self) -> list[Row]:
+    def partitions(self) -> list[Partition]:
         return [
             partition(
                 number=n,
@@ -110,10 +110,10 @@ class Model:
             for n in PARTITIONS
         ]
 
-    def producers(self) -> list[Row]:
+    def producers(self) -> list[Producer]:
         return [producer(epoch=self.data_epoch[n], start=self.open_from[n], partition=n) for n in PARTITIONS]
 
-    def transactions(self) -> list[Row]:
+    def transactions(self) -> list[Transaction]:
         listed = [("orders", n) for n in sorted(self.listed)]
         logged = None if self.fencing else NOW  # the raised epoch is logged later, with PrepareAbort
         return [transaction(state=self.state, epoch=self.epoch, on=listed, last_update_time=logged)]

@@ -10,7 +10,7 @@ from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt,
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
-from toolkit.schema import Row
+from toolkit.schema.live import Transaction
 
 ELSEWHERE = (("payments", 2),)
 TWO_PHASE = 2**31 - 1
@@ -31,7 +31,7 @@ FLINK_MS = 3_600_000
         (transaction(timeout_ms=TWO_PHASE), "prepared", True, "(no timeout)", "whether to commit or abort"),
     ],
 )  # fmt: skip
-def test_a_live_transaction(owner: Row, verdict: str, is_read: bool, reason: str, remedy: str) -> None:
+def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, reason: str, remedy: str) -> None:
     diagnosis = diagnose(twice(observation(owner)))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, bool(diagnosis.to_read())) == (verdict, "undecided", is_read)
@@ -82,7 +82,7 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
         ),
     ],
 )
-def test_a_hanging_transaction(owner: Row | None, cause: str | None, reason: str, remedy: str) -> None:
+def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, reason: str, remedy: str) -> None:
     diagnosis = diagnose(twice(observation(*([owner] if owner else []))))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("hanging", "undecided", "abort", cause)
@@ -103,7 +103,7 @@ def test_a_hanging_transaction(owner: Row | None, cause: str | None, reason: str
         (transaction(state=None, error="X: y"), "could not be described", 'the state of "payments-7": X: y'),
     ],
 )  # fmt: skip
-def test_an_answer_that_proves_nothing(owner: Row, reason: str, missing: str) -> None:
+def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing: str) -> None:
     diagnosis = diagnose(twice(observation(owner)))
     row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)

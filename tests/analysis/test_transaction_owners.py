@@ -14,6 +14,7 @@ from toolkit.analysis.coordinator.transaction_owners import (
     transaction_owners,
 )
 from toolkit.schema import TRANSACTION_OWNERS, Row
+from toolkit.schema.live import Transaction
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 PROCESS, OTHER = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11", "2f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"
@@ -29,7 +30,7 @@ def group(group_id: str, *members: GroupMember, kind: str = "consumer", leader: 
 
 def transaction(transactional_id: str | None, timeout_ms: int | None = 60_000, error: str | None = None) -> Row:
     names = {"transactional_id": transactional_id, "timeout_ms": timeout_ms, "error": error}
-    return {**names, "broker_id": 1, "observed_at": NOW}
+    return {**names, "source": "ListTransactions", "broker_id": 1, "observed_at": NOW}
 
 
 def owner(transactional_id: str, *groups: ClientGroup, timeout_ms: int = 60_000) -> Row:
@@ -130,7 +131,7 @@ def test_the_owner_of_each_form_of_id(case: str) -> None:
     assert owner_clause(row) == expected
     assert (row["confidence"] == "unknown") == (expected is None)
     assert row["reason"].endswith(".")
-    assert owner_clauses([transaction(transactional_id)], groups=groups) == {transactional_id: expected}
+    assert owner_clauses([Transaction.of(transaction(transactional_id))], groups=groups) == {transactional_id: expected}
 
 
 def test_a_timeout_of_an_hour_identifies_flink() -> None:

@@ -221,7 +221,13 @@ SHIMS = {
     time: _Shim(time, monotonic=lambda: _Now.monotonic, sleep=_wait),
     threading: _Shim(threading, Event=_Event),
 }
-PACKAGES = ("toolkit.sources.live", "toolkit.actions", "toolkit.analysis.diagnosis", "toolkit.analysis.coordinator")
+PACKAGES = (
+    "toolkit.sources.live",
+    "toolkit.actions",
+    "toolkit.analysis.diagnosis",
+    "toolkit.analysis.coordinator",
+    "toolkit.schema.table",
+)
 
 
 @contextmanager

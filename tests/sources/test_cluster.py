@@ -208,7 +208,7 @@ def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kaf
     while any(row["topic"] == staged.topic for row in cluster.partition_rows()):
         assert time.monotonic() < deadline
     second = cluster._recheck(first, [(staged.topic, 0)])
-    assert {row["error"].partition(":")[0] for row in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 @pytest.mark.usefixtures("groups")

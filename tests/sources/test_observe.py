@@ -55,7 +55,7 @@ def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
         "all 2 brokers answered ListTransactions by producer id and open state",
         "no broker has an authorizer, so nothing is hidden",
     ]
-    assert [row["state"] for row in observed.transactions] == ["CompleteAbort"], "only ids that matter are described"
+    assert [each.state for each in observed.transactions] == ["CompleteAbort"], "only ids that matter are described"
 
 
 def test_without_open_transactions_nothing_is_read_again() -> None:
@@ -79,8 +79,8 @@ def test_a_loading_coordinator_is_a_gap() -> None:
     observed = observation(cluster)
     assert observed.coverage.gaps == ["broker 2 did not answer ListTransactions: COORDINATOR_LOAD_IN_PROGRESS"]
     assert not any("listed" in proof for proof in observed.coverage.proofs)
-    (failed,) = [row for row in observed.transactions if row["transactional_id"] is None]
-    assert (failed["broker_id"], failed["source"]) == (2, "ListTransactions")
+    (failed,) = [each for each in observed.transactions if each.transactional_id is None]
+    assert (failed.broker_id, failed.source) == (2, "ListTransactions")
 
 
 @pytest.mark.parametrize("loading_at", [0, 1])
@@ -155,8 +155,8 @@ def test_an_id_that_expired_after_the_listing_is_dead() -> None:
     """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
     gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
     observed = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
-    (row,) = observed.transactions
-    assert (row["state"], row["producer_id"], row["error"]) == ("Dead", 7, None)
+    (txn,) = observed.transactions
+    assert (txn.state, txn.producer_id, txn.error) == ("Dead", 7, None)
     assert observed.coverage.gaps == []
 
 
@@ -172,17 +172,17 @@ def test_a_coordinator_that_moved_after_the_listing_is_found_again() -> None:
         return answered(broker, request)
 
     cluster.replaced["DescribeTransactions"] = describe
-    (row,) = observation(cluster).transactions
-    assert (row["coordinator_id"], row["state"], row["error"]) == (2, "CompleteAbort", None)
+    (txn,) = observation(cluster).transactions
+    assert (txn.coordinator_id, txn.state, txn.error) == (2, "CompleteAbort", None)
 
 
 def test_a_failed_description_is_an_error_of_the_id() -> None:
     def describe(broker: int, request: Any) -> Any:
         raise BrokerError("Broker 1 at one:9092 did not answer.", code="REQUEST_TIMED_OUT")
 
-    (row,) = observation(FakeCluster(DescribeTransactions=describe)).transactions
-    assert (row["transactional_id"], row["producer_id"], row["state"]) == ("payments", 7, "CompleteAbort")
-    assert row["error"] == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
+    (txn,) = observation(FakeCluster(DescribeTransactions=describe)).transactions
+    assert (txn.transactional_id, txn.producer_id, txn.state) == ("payments", 7, "CompleteAbort")
+    assert txn.error == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
 
 
 def test_a_leader_that_moved_is_queried_once_more() -> None:
@@ -245,9 +245,9 @@ def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypat
         return TransactionLog(rows=[{"last_update_time": None, **row} for row in rows], failures=[], partitions=1)
 
     monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", log)
-    (row,) = observation(cluster).transactions
-    assert (row["state"], row["last_update_time"]) == ("PrepareCommit", NOW)
-    assert sent_requests == [{row["txn_state_partition"]}]
+    (txn,) = observation(cluster).transactions
+    assert (txn.state, txn.last_update_time) == ("PrepareCommit", NOW)
+    assert sent_requests == [{txn.txn_state_partition}]
 
 
 def test_an_incomplete_listing_of_ids_is_a_gap() -> None:

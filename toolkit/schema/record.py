@@ -69,6 +69,8 @@ class TableRow:
     table: ClassVar[Table]
     _structs: ClassVar[Mapping[str, type["TableRow"]]]
     _names: ClassVar[tuple[str, ...]]
+    _columns: ClassVar[frozenset[str]]
+    _required: ClassVar[tuple[str, ...]]  # columns that are never null
     _lists: ClassVar[tuple[str, ...]]  # columns of lists; pairs and structs among them
     _pairs: ClassVar[tuple[str, ...]]  # columns of topic partitions
 
@@ -95,16 +97,19 @@ class TableRow:
         TypeError
             If it lacks a column that is never null.
         """
-        get = row.get
-        values: dict[str, Any] = {name: value for name in cls._names if (value := get(name)) is not None}
+        is_complete = row.keys() == cls._columns  # as most are: no look-up per column, of hundreds of thousands of rows
+        values: dict[str, Any] = {**row} if is_complete else {name: row.get(name) for name in cls._names}
+        for name in cls._required:
+            if values[name] is None:
+                raise TypeError(f"A row of {cls.table.name} needs {name}.")
         for name in cls._lists:
-            if name in values:
+            if values[name] is not None:
                 values[name] = tuple(values[name])
         for name in cls._pairs:
-            if name in values:
+            if values[name] is not None:
                 values[name] = tuple(map(_pair, values[name]))
         for name, struct in cls._structs.items():
-            if name in values:
+            if values[name] is not None:
                 values[name] = tuple(each if isinstance(each, struct) else struct.of(each) for each in values[name])
         return cls(**values)
 
@@ -130,7 +135,8 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
             columns.append(column)
             structs |= {field.name: struct} if struct else {}
         cls.table, cls._structs = Table(name, row, tuple(columns), key=key, sort=sort), structs
-        cls._names = tuple(cls.table.names)
+        cls._names, cls._columns = tuple(cls.table.names), frozenset(cls.table.names)
+        cls._required = tuple(column.name for column in columns if not column.nullable)
         cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
         cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         return cls

@@ -31,6 +31,7 @@ __all__ = [
     "TopicPartition",
     "arrow_type",
     "utc",
+    "utc_now",
 ]
 
 Row = Mapping[str, Any]
@@ -176,3 +177,9 @@ def utc(milliseconds: int | None) -> dt.datetime | None:
     if milliseconds is None or not 0 <= milliseconds <= LAST_TIME:
         return None
     return EPOCH + dt.timedelta(milliseconds=milliseconds)
+
+
+def utc_now() -> dt.datetime:
+    """This machine's time in milliseconds, as all times: what is recorded is what was observed."""
+    now = dt.datetime.now(dt.UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolkit.schema import Row
+from toolkit.schema.live import Transaction
 
 __all__ = [
     "FORMS",
@@ -176,11 +177,11 @@ def owner_clause(owner: Row) -> str | None:
     return f"{text} ({owner['confidence']})"
 
 
-def owner_clauses(transactions: Iterable[Row], *, groups: Iterable[ClientGroup] = ()) -> dict[str, str | None]:
+def owner_clauses(transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = ()) -> dict[str, str | None]:
     """Transactional id to `owner_clause`."""
     return {
         row["transactional_id"]: owner_clause(row)
-        for row in transaction_owners(transactions, groups=groups)
+        for row in transaction_owners((each.row() for each in transactions), groups=groups)
         if row["transactional_id"] is not None
     }
 

@@ -240,14 +240,14 @@ def _opened(txn: OpenTransaction, *, owned: bool) -> tuple[dt.datetime | None, s
 
 def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> PartitionEvidence:
     first, last = covering[0], covering[-1]
-    row = last.after[tp]
-    lso, lso_before = row.get("last_stable_offset"), first.before[tp].get("last_stable_offset")
+    partition = last.after[tp]
+    lso, lso_before = partition.last_stable_offset, first.before[tp].last_stable_offset
     is_explained = lso is not None and any(txn.start is not None and txn.start <= lso for txn in last.cases.get(tp, ()))
     return PartitionEvidence(
-        partition=Partition.of(row),
+        partition=partition,
         errors=last.errors(tp),
         lso_before=lso_before,
-        is_held=is_held(row) and is_held(first.before[tp]) and not is_explained,
+        is_held=is_held(partition) and is_held(first.before[tp]) and not is_explained,
         has_moved=not last.observation.from_files and (lso_before != lso or last.open_at_any_time(tp)),
     )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from toolkit.schema import Row
+from toolkit.schema.live import Partition, Producer, Transaction
+from toolkit.schema.table import TopicPartition
 
 __all__ = ["Coverage", "FirstBatch", "Observation"]
+
+OfPartition = TypeVar("OfPartition", Partition, Producer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +61,7 @@ class Observation:
     Parameters
     ----------
     partitions, producers, transactions
-        Rows of the tables of these names; `producers` are the leaders' responses.
+        As their leaders and coordinators answered; error rows included.
     partitions_after, producers_after
         The same, read again after the coordinators answered, for every partition that had an open transaction or an
         LSO below its high watermark.
@@ -69,7 +73,7 @@ class Observation:
         When the observation ended, by this machine's clock; from files, when the newest of them was written.
     from_files
         Whether it was read from log directories. Then the rows after are those before, `doubts` states what that leaves
-        unproven, and the state of an id is as old as its row's `observed_at`.
+        unproven, and the state of an id is as old as its own `observed_at`.
     doubts
         What is missing to prove that an open transaction has no owner, one sentence each, by (topic, partition,
         producer id).
@@ -77,14 +81,28 @@ class Observation:
         Remarks on a partition for its evidence, one sentence each.
     """
 
-    partitions: Sequence[Row]
-    producers: Sequence[Row]
-    transactions: Sequence[Row]
-    partitions_after: Sequence[Row]
-    producers_after: Sequence[Row]
+    partitions: Sequence[Partition]
+    producers: Sequence[Producer]
+    transactions: Sequence[Transaction]
+    partitions_after: Sequence[Partition]
+    producers_after: Sequence[Producer]
     coverage: Coverage
     observed_at: dt.datetime
     first_batches: Mapping[tuple[str, int, int], FirstBatch] = field(default_factory=dict)
     from_files: bool = False
     doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)
     notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
+
+    def on(self, topic_partitions: Container[TopicPartition]) -> Observation:
+        """The observation of some partitions only, with all answers of coordinators."""
+
+        def selected(answers: Iterable[OfPartition]) -> list[OfPartition]:
+            return [each for each in answers if (each.topic, each.partition) in topic_partitions]
+
+        return replace(
+            self,
+            partitions=selected(self.partitions),
+            producers=selected(self.producers),
+            partitions_after=selected(self.partitions_after),
+            producers_after=selected(self.producers_after),
+        )

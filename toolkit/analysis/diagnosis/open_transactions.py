@@ -9,7 +9,6 @@ from itertools import chain
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
-from toolkit.schema import Row
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
@@ -110,16 +109,16 @@ class IndexedObservation:
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation
-        self.before = {(row["topic"], row["partition"]): row for row in observation.partitions}
-        self.after = {**self.before, **{(row["topic"], row["partition"]): row for row in observation.partitions_after}}
+        self.before = _by_partition(observation.partitions)
+        self.after = {**self.before, **_by_partition(observation.partitions_after)}
         self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
-        self._owners: dict[int, list[Row]] = {}
-        for row in observation.transactions:
-            if row.get("producer_id") is not None and row.get("transactional_id") is not None:
-                self._owners.setdefault(row["producer_id"], []).append(row)
+        self._owners: dict[int, list[Transaction]] = {}
+        for each in observation.transactions:
+            if each.producer_id is not None and each.transactional_id is not None:
+                self._owners.setdefault(each.producer_id, []).append(each)
         self._errors_before = _errors(chain(observation.partitions, observation.producers))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
-        self._read_again = {(row["topic"], row["partition"]) for row in observation.partitions_after}
+        self._read_again = {(each.topic, each.partition) for each in observation.partitions_after}
         self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
         for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
             self.cases.setdefault(txn.tp, []).append(txn)
@@ -138,7 +137,7 @@ class IndexedObservation:
 
     def notable(self) -> set[TopicPartition]:
         """Partitions with an open transaction, an error, or an LSO below the high watermark; others have no finding."""
-        held = {tp for tp, row in self.after.items() if is_held(row)}
+        held = {tp for tp, partition in self.after.items() if is_held(partition)}
         return held.union(self.cases, self._errors_before, self._errors_after)
 
     def open_at_any_time(self, tp: TopicPartition) -> bool:
@@ -151,43 +150,40 @@ class IndexedObservation:
         The next observation covers a transaction that ended or began in between.
         """
         for tp, producers in self._open_after.items():
-            for producer_id, row in producers.items():
-                earlier = self._open_before.get(tp, {}).get(producer_id, {})
-                if earlier.get("current_txn_start_offset") == row["current_txn_start_offset"]:
-                    yield self._txn(row)
+            for producer_id, producer in producers.items():
+                earlier = self._open_before.get(tp, {}).get(producer_id)
+                if earlier and earlier.current_txn_start_offset == producer.current_txn_start_offset:
+                    yield self._txn(producer)
 
     def _open_on_coordinators(self) -> Iterator[OpenTransaction]:
         """Open for the coordinator, but not on the partition before the coordinator answered."""
-        for producer_id, rows in self._owners.items():
-            owner = rows[0]
-            if owner.get("state") not in OPEN_STATES:
+        for producer_id, (owner, *_) in self._owners.items():
+            if owner.state not in OPEN_STATES:
                 continue
-            for listed in owner.get("topic_partitions") or ():
-                tp = listed["topic"], listed["partition"]
+            for tp in owner.topic_partitions or ():
                 if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
                     written = self._open_after.get(tp, {}).get(producer_id)
-                    without_data: Row = {
-                        "topic": tp[0],
-                        "partition": tp[1],
-                        "producer_id": producer_id,
-                        "producer_epoch": owner.get("producer_epoch"),
-                        "broker_id": self.after[tp].get("leader"),
-                        "observed_at": owner.get("observed_at") or self.observation.observed_at,
-                    }
+                    without_data = Producer(
+                        topic=tp[0],
+                        partition=tp[1],
+                        producer_id=producer_id,
+                        producer_epoch=owner.producer_epoch,
+                        broker_id=self.after[tp].leader,
+                        observed_at=owner.observed_at,
+                    )
                     yield self._txn(written or without_data)
 
-    def _txn(self, row: Row) -> OpenTransaction:
-        producer = Producer.of(row)
+    def _txn(self, producer: Producer) -> OpenTransaction:
         tp = producer.topic, producer.partition
         before, after = self.before[tp], self.after[tp]
-        same_leader = all(before.get(name) == after.get(name) for name in ("leader", "leader_epoch"))
+        same_leader = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
         assert producer.producer_id is not None
         producer_id, start = producer.producer_id, producer.current_txn_start_offset
         first = None if start is None else self.observation.first_batches.get((*tp, start))
         first_epoch = None
         if first is not None and start is not None and first.producer_id == producer_id:
             first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None
-        owners = [Transaction.of(owner) for owner in self._owners.get(producer_id, ())]
+        owners = self._owners.get(producer_id, [])
         owner = owners[0] if owners else None
         started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
         now = owner.observed_at if owner and self.observation.from_files else self.observation.observed_at
@@ -209,30 +205,34 @@ class IndexedObservation:
             now=now,
             age=None if started is None or started > now else now - started,
             expires_at=expires_at,
-            leader=Partition.of(after),
-            leader_moved=not same_leader or producer.broker_id != before.get("leader"),
+            leader=after,
+            leader_moved=not same_leader or producer.broker_id != before.leader,
             observation=self.observation,
             first_batch=first,
         )
 
 
-def is_held(row: Row) -> bool:
+def is_held(partition: Partition) -> bool:
     """Whether a partition's LSO is known to be below its high watermark."""
-    lso, high_watermark = row.get("last_stable_offset"), row.get("high_watermark")
-    return lso is not None and high_watermark is not None and bool(lso < high_watermark)
+    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
+    return lso is not None and high_watermark is not None and lso < high_watermark
 
 
-def _errors(rows: Iterable[Row]) -> dict[TopicPartition, list[str]]:
+def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
+    return {(each.topic, each.partition): each for each in partitions}
+
+
+def _errors(answers: Iterable[Partition | Producer]) -> dict[TopicPartition, list[str]]:
     found: dict[TopicPartition, list[str]] = {}
-    for row in rows:
-        if row.get("error"):
-            found.setdefault((row["topic"], row["partition"]), []).append(row["error"])
+    for each in answers:
+        if each.error:
+            found.setdefault((each.topic, each.partition), []).append(each.error)
     return found
 
 
-def _open(rows: Iterable[Row]) -> dict[TopicPartition, dict[int, Row]]:
-    found: dict[TopicPartition, dict[int, Row]] = {}
-    for row in rows:
-        if row.get("current_txn_start_offset") is not None and row.get("producer_id") is not None:
-            found.setdefault((row["topic"], row["partition"]), {})[row["producer_id"]] = row
+def _open(producers: Iterable[Producer]) -> dict[TopicPartition, dict[int, Producer]]:
+    found: dict[TopicPartition, dict[int, Producer]] = {}
+    for each in producers:
+        if each.current_txn_start_offset is not None and each.producer_id is not None:
+            found.setdefault((each.topic, each.partition), {})[each.producer_id] = each
     return found

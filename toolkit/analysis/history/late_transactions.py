@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.schema import Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import LateTransaction
+from toolkit.schema.table import TopicPartition
 
 __all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]
 
@@ -57,9 +57,9 @@ def late_transactions(
         Two-phase commit has no timeout, so it is never late.
     """
     timeouts = {
-        (row["transactional_id"], row["producer_id"]): row["timeout_ms"]
-        for row in observation.transactions
-        if row["timeout_ms"] is not None
+        (each.transactional_id, each.producer_id): each.timeout_ms
+        for each in observation.transactions
+        if each.timeout_ms is not None
     }
     late: list[LateTransaction] = []
     for finding in findings:
@@ -121,19 +121,19 @@ def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionK
     before
         The result for the previous observation. A transaction on a partition that cannot be read now stays in it.
     """
-    rows = (*observation.producers, *observation.producers_after)
-    unread = _unread((*observation.partitions, *observation.partitions_after, *rows))
+    producers = (*observation.producers, *observation.producers_after)
+    unread = _unread((*observation.partitions, *observation.partitions_after, *producers))
     carried = {key: at for key, at in before.items() if key[:2] in unread}
-    return carried | {key: before.get(key, observation.observed_at) for key in _open(rows)}
+    return carried | {key: before.get(key, observation.observed_at) for key in _open(producers)}
 
 
-def _open(rows: Sequence[Row]) -> set[TransactionKey]:
+def _open(producers: Sequence[Producer]) -> set[TransactionKey]:
     return {
-        (row["topic"], row["partition"], row["producer_id"], row["current_txn_start_offset"])
-        for row in rows
-        if row["current_txn_start_offset"] is not None and row["producer_id"] is not None
+        (each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
+        for each in producers
+        if each.current_txn_start_offset is not None and each.producer_id is not None
     }
 
 
-def _unread(rows: Iterable[Row]) -> Collection[tuple[str, int]]:
-    return {(row["topic"], row["partition"]) for row in rows if row["error"]}
+def _unread(answers: Iterable[Partition | Producer]) -> Collection[TopicPartition]:
+    return {(each.topic, each.partition) for each in answers if each.error}

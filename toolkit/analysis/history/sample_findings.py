@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 
@@ -64,10 +64,10 @@ def sample_diagnoses(
     twice = topic_partitions & _topic_partitions(before) if before else set()
     found: list[Diagnosis] = []
     if before and twice:
-        observations = [_at(before, twice), _at(observation, twice)]
+        observations = [before.on(twice), observation.on(twice)]
         found.append(diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms))
     if topic_partitions - twice or not topic_partitions:
-        once = _at(observation, topic_partitions - twice)
+        once = observation.on(topic_partitions - twice)
         if twice:
             once = replace(once, coverage=replace(once.coverage, topic_gaps=()))  # reported by the findings above
         found.append(diagnose([once], max_transaction_timeout_ms=max_transaction_timeout_ms, is_single_sample=True))
@@ -142,26 +142,7 @@ def _with(finding: Finding, recorded: Finding | None) -> Finding:
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
-    return {_tp(row) for row in observation.partitions}
-
-
-def _tp(row: Row) -> TopicPartition:
-    return row["topic"], row["partition"]
-
-
-def _at(observation: Observation, topic_partitions: Collection[TopicPartition]) -> Observation:
-    """The observation of some partitions only, with all rows of coordinators."""
-
-    def selected(rows: Iterable[Row]) -> list[Row]:
-        return [row for row in rows if _tp(row) in topic_partitions]
-
-    return replace(
-        observation,
-        partitions=selected(observation.partitions),
-        producers=selected(observation.producers),
-        partitions_after=selected(observation.partitions_after),
-        producers_after=selected(observation.producers_after),
-    )
+    return {(each.topic, each.partition) for each in observation.partitions}
 
 
 def _order(finding: Finding) -> list[tuple[bool, object]]:

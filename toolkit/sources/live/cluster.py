@@ -313,7 +313,7 @@ class Cluster(Source, OffsetTables):
 
     def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
         """Findings with the owners of their transactional ids."""
-        transactions = {row["transactional_id"]: row for each in observations for row in each.transactions}
+        transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
         groups, _ = client_groups(self.client, {row["transactional_id"] for row in rows})
         owners = owner_clauses(transactions.values(), groups=groups)
         return [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
@@ -12,7 +12,8 @@ from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.diagnosis.open_transactions import is_held
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.live import Partition, Producer, Transaction
+from toolkit.schema.table import TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.first_batches import read_first_batches
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
@@ -20,7 +21,7 @@ from toolkit.sources.live.state.authorization import topics_are_visible, transac
 from toolkit.sources.live.state.cluster_metadata import query_leaders, read_metadata
 from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leader_producers import open_transactions, producers_query
+from toolkit.sources.live.state.leader_producers import producers_query
 from toolkit.sources.live.state.partition_offsets import lso_query, offsets_query
 from toolkit.sources.live.state.software_identity import coordinator_software_gaps
 from toolkit.sources.live.state.transaction_listing import (
@@ -63,29 +64,30 @@ def observe(
         Include producers without an open transaction, as for `producer_rows`.
     """
     of_producers = producers_query(idle_producers=idle_producers)
-    partitions, producers = query_leaders(client, partition_metadata, lso_query(client), of_producers)
-    leaders = {_tp(row): row for row in partitions}
-    opened = open_transactions(producers)
+    partition_rows, producer_rows = query_leaders(client, partition_metadata, lso_query(client), of_producers)
+    partitions, producers = list(map(Partition.of, partition_rows)), list(map(Producer.of, producer_rows))
+    opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    coordinators = _query_coordinators(client, config, opened, leaders)
+    coordinators = _query_coordinators(client, config, opened, partition_metadata)
     topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
 
-    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.rows, leaders)
+    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, partition_metadata)
     fresh = read_metadata(client, {topic for topic, _ in to_recheck}).at(to_recheck) if to_recheck else {}
-    producers_after, partitions_after = (
+    producer_rows, partition_rows = (
         query_leaders(client, fresh, of_producers, offsets_query(client)) if to_recheck else ([], [])
     )
+    producers_after = list(map(Producer.of, producer_rows))
     return Observation(
         partitions=partitions,
         producers=producers,
-        transactions=coordinators.rows,
-        partitions_after=partitions_after,
+        transactions=coordinators.transactions,
+        partitions_after=list(map(Partition.of, partition_rows)),
         producers_after=producers_after,
         coverage=Coverage(
             brokers=coordinators.brokers, proofs=coordinators.proofs, gaps=coordinators.gaps, topic_gaps=topic_gaps
         ),
-        observed_at=dt.datetime.now(dt.UTC),
-        first_batches=read_first_batches(client, open_transactions(producers_after), per_partition=first_batches),
+        observed_at=utc_now(),
+        first_batches=read_first_batches(client, producers_after, per_partition=first_batches),
     )
 
 
@@ -93,19 +95,19 @@ def observe(
 class _CoordinatorResponses:
     """The coordinators' responses, and whether they are complete."""
 
-    rows: Sequence[Row]
+    transactions: Sequence[Transaction]
     brokers: Sequence[int]
     proofs: Sequence[str]
     gaps: Sequence[str]
 
 
 def _query_coordinators(
-    client: BrokerClient, config: ClientConfig, opened: Sequence[Row], leaders: Mapping[TopicPartition, Row]
+    client: BrokerClient, config: ClientConfig, opened: Sequence[Producer], observed: Container[TopicPartition]
 ) -> _CoordinatorResponses:
     before = CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC]))
     brokers = sorted(client.brokers)
     unloaded = loading_coordinators(client, before) if opened else []
-    open_ids = {row["producer_id"] for row in opened} - {None}
+    open_ids = {each.producer_id for each in opened if each.producer_id is not None}
     filters = [
         TransactionFilters(states=OPEN_STATES),
         *([TransactionFilters(producer_ids=open_ids)] if open_ids else []),
@@ -113,6 +115,7 @@ def _query_coordinators(
     listing = list_ids(client, brokers, before, *filters)
     # Filtered here too: not every Kafka-compatible broker applies the filters.
     rows = describe(client, listing.rows(lambda producer_id, state: producer_id in open_ids or state in OPEN_STATES))
+    transactions = list(map(Transaction.of, rows))
 
     unlisted = [row for row in listing.failures if row["error"].startswith(TOO_OLD)]
     # Gaps that reading the coordinators' log closes, and gaps that it cannot close.
@@ -125,21 +128,22 @@ def _query_coordinators(
         closable += visibility.gaps
         proofs += visibility.proofs
     log: TransactionLog | None = None
-    if closable and not _all_explained(opened, rows):
+    if closable and not _all_explained(opened, transactions):
         log = read_state_log(client, config, before, timeout=client.timeout)
-        rows += _supplement(rows, listing.ids, log, open_ids, leaders)
+        transactions += _supplement(transactions, listing.ids, log, open_ids, observed)
         if not log.is_complete:
             closable += _unread(log)
         else:
             closable = []
             proofs.append(f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.rows)} ids")
-    rows = _with_times(client, config, before, rows, opened, log)
+    transactions = _with_times(client, config, before, transactions, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
         gaps += coordinator_software_gaps(client, brokers)
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
-    return _CoordinatorResponses(rows=[*rows, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps)
+    transactions += map(Transaction.of, listing.failures)
+    return _CoordinatorResponses(transactions=transactions, brokers=brokers, proofs=proofs, gaps=gaps)
 
 
 def _unanswered(failure: Row) -> str:
@@ -150,28 +154,29 @@ def _broker_count(brokers: Sequence[int]) -> str:
     return f"broker {brokers[0]}" if len(brokers) == 1 else f"all {len(brokers)} brokers"
 
 
-def _all_explained(opened: Iterable[Row], transactions: Iterable[Row]) -> bool:
+def _all_explained(opened: Iterable[Producer], transactions: Iterable[Transaction]) -> bool:
     """Whether coordinators own every open transaction, so that hidden ids cannot change a verdict."""
     owned = {
-        (listed["topic"], listed["partition"], row["producer_id"], row["producer_epoch"])
-        for row in transactions
-        if row["state"] in OPEN_STATES and not row["error"]
-        for listed in row["topic_partitions"] or ()
+        (*tp, each.producer_id, each.producer_epoch)
+        for each in transactions
+        if each.state in OPEN_STATES and not each.error
+        for tp in each.topic_partitions or ()
     }
-    return all((*_tp(row), row["producer_id"], row["producer_epoch"]) in owned for row in opened)
+    return all((each.topic, each.partition, each.producer_id, each.producer_epoch) in owned for each in opened)
 
 
 def _supplement(
-    rows: Sequence[Row],
+    transactions: Sequence[Transaction],
     listed: Iterable[tuple[str, int]],
     log: TransactionLog,
     open_ids: set[int],
-    leaders: Mapping[TopicPartition, Row],
-) -> list[Row]:
-    """Log rows of relevant ids that no coordinator returned, and the log's error rows."""
-    returned = {row["transactional_id"] for row in rows} | {name for name, _ in listed}
+    observed: Container[TopicPartition],
+) -> list[Transaction]:
+    """By the log: relevant ids that no coordinator returned, and partitions that could not be read."""
+    returned = {each.transactional_id for each in transactions} | {name for name, _ in listed}
     hidden = [row for row in log.rows if row["transactional_id"] not in returned]
-    return [row for row in hidden if row["producer_id"] in open_ids or _expects(row, leaders)] + log.failures
+    relevant = [row for row in hidden if row["producer_id"] in open_ids or _expects(row, observed)]
+    return list(map(Transaction.of, relevant + log.failures))
 
 
 def _unread(log: TransactionLog) -> list[str]:
@@ -185,55 +190,63 @@ def _unread(log: TransactionLog) -> list[str]:
     ]
 
 
-def _expects(row: Row, leaders: Mapping[TopicPartition, Row]) -> bool:
-    return row["state"] in OPEN_STATES and any(_tp(listed) in leaders for listed in row["topic_partitions"])
+def _expects(row: Row, observed: Container[TopicPartition]) -> bool:
+    return row["state"] in OPEN_STATES and any(
+        (listed["topic"], listed["partition"]) in observed for listed in row["topic_partitions"]
+    )
 
 
 def _with_times(
     client: BrokerClient,
     config: ClientConfig,
     coordinator_topic: CoordinatorTopic,
-    rows: Sequence[Row],
-    opened: Sequence[Row],
+    transactions: Sequence[Transaction],
+    opened: Sequence[Producer],
     log: TransactionLog | None,
-) -> list[Row]:
-    """Rows with `last_update_time`, where a verdict needs it and the log has the same state.
+) -> list[Transaction]:
+    """Transactions with `last_update_time`, where a verdict needs it and the log has the same state.
 
     It dates the decision of an ending transaction. It also shows that an epoch above the partition's belongs to a new
     instance, not to a fence in progress: a coordinator raises the epoch first and logs it with PrepareAbort.
     """
     now = dt.datetime.now(dt.UTC)
     state_partitions = {
-        row["txn_state_partition"]
-        for row in rows
-        if row["last_update_time"] is None and (_may_be_stuck(row, now) or _has_newer_epoch(row, opened))
-    } - {None}
+        each.txn_state_partition
+        for each in transactions
+        if each.txn_state_partition is not None
+        and each.last_update_time is None
+        and (_may_be_stuck(each, now) or _has_newer_epoch(each, opened))
+    }
     if not state_partitions:
-        return list(rows)
+        return list(transactions)
     log = log or read_state_log(
         client, config, coordinator_topic, only=state_partitions, timeout=min(client.timeout, STATE_TIMES_TIMEOUT_S)
     )
-    logged = {_state_key(row): row["last_update_time"] for row in log.rows}
-    return [{**row, "last_update_time": row["last_update_time"] or logged.get(_state_key(row))} for row in rows]
+    logged: dict[tuple[object, ...], dt.datetime | None] = {
+        (row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]): row["last_update_time"]
+        for row in log.rows
+    }
+    return [
+        replace(each, last_update_time=each.last_update_time or logged.get(_state_key(each))) for each in transactions
+    ]
 
 
-def _may_be_stuck(row: Row, now: dt.datetime) -> bool:
+def _may_be_stuck(txn: Transaction, now: dt.datetime) -> bool:
     """Whether an ending transaction is old enough to be stuck."""
-    ending = row["state"] in OPEN_STATES - {"Ongoing"}
-    return ending and row["start_time"] is not None and now - row["start_time"] > OLD
+    ending = txn.state in OPEN_STATES - {"Ongoing"}
+    return ending and txn.start_time is not None and now - txn.start_time > OLD
 
 
-def _has_newer_epoch(row: Row, opened: Iterable[Row]) -> bool:
+def _has_newer_epoch(txn: Transaction, opened: Iterable[Producer]) -> bool:
     """Whether an ongoing transaction's epoch is above that of its producer's open transaction on a partition."""
-    return row["state"] == "Ongoing" and any(
-        open_row["producer_id"] == row["producer_id"]
-        and (open_row["producer_epoch"] or 0) < (row["producer_epoch"] or 0)
-        for open_row in opened
+    return txn.state == "Ongoing" and any(
+        each.producer_id == txn.producer_id and (each.producer_epoch or 0) < (txn.producer_epoch or 0)
+        for each in opened
     )
 
 
-def _state_key(row: Row) -> tuple[object, ...]:
-    return row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]
+def _state_key(txn: Transaction) -> tuple[object, ...]:
+    return txn.transactional_id, txn.producer_id, txn.producer_epoch, txn.state
 
 
 def _duplicate_ids(listing: TransactionListing) -> list[str]:
@@ -272,19 +285,17 @@ def _numbers(partitions: Sequence[int]) -> str:
 
 
 def _partitions_to_recheck(
-    partitions: Iterable[Row],
-    producers: Iterable[Row],
-    transactions: Iterable[Row],
-    leaders: Mapping[TopicPartition, Row],
+    partitions: Iterable[Partition],
+    producers: Iterable[Producer],
+    transactions: Iterable[Transaction],
+    observed: Container[TopicPartition],
 ) -> list[TopicPartition]:
     """Partitions with an open transaction, a held LSO, a coordinator's open transaction, or an error."""
-    topic_partitions = {_tp(row) for row in partitions if row["error"] or is_held(row)}
-    topic_partitions |= {_tp(row) for row in producers if row["error"] or row["current_txn_start_offset"] is not None}
-    for row in transactions:
-        if row["state"] in OPEN_STATES:
-            topic_partitions |= {_tp(listed) for listed in row["topic_partitions"] or ()}
-    return sorted(tp for tp in topic_partitions if tp in leaders)
-
-
-def _tp(row: Row) -> TopicPartition:
-    return row["topic"], row["partition"]
+    found = {(each.topic, each.partition) for each in partitions if each.error or is_held(each)}
+    found |= {
+        (each.topic, each.partition) for each in producers if each.error or each.current_txn_start_offset is not None
+    }
+    for each in transactions:
+        if each.state in OPEN_STATES:
+            found.update(each.topic_partitions or ())
+    return sorted(tp for tp in found if tp in observed)

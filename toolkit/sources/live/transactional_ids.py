@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BrokerError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import transactional_ids_are_visible
@@ -80,7 +80,7 @@ def _unled_partitions(coordinator_topic: CoordinatorTopic) -> Iterator[Row]:
 
 
 def _missing_row(error: str) -> Row:
-    return {**UNKNOWN, "observed_at": dt.datetime.now(dt.UTC), "source": "ListTransactions", "error": error}
+    return {**UNKNOWN, "observed_at": utc_now(), "source": "ListTransactions", "error": error}
 
 
 def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:

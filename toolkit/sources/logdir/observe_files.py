@@ -24,7 +24,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row, utc
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import (
     Contents,
@@ -88,14 +88,15 @@ def observe_files(
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        {**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error}
+        Partition.of({**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error})
         for read in reads.values()
     ]
-    producers = [row for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
+    producers = [Producer.of(row) for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
+    transactions = side.rows(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
         producers=producers,
-        transactions=side.rows(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at),
+        transactions=list(map(Transaction.of, transactions)),
         partitions_after=partitions,
         producers_after=producers,
         coverage=_coverage(scope, side),

@@ -24,12 +24,12 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
     offset
         The offset.
     """
-    (partition,) = {(row["topic"], row["partition"]): row
-                    for row in (*observation.partitions, *observation.partitions_after)}.values()  # fmt: skip
-    row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names) | {name: partition[name] for name in PARTITION_COLUMNS}
+    partition = (*observation.partitions, *observation.partitions_after)[-1]
+    row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names)
+    row |= {name: getattr(partition, name) for name in PARTITION_COLUMNS}
     row["offset"] = offset
-    lso, high_watermark = partition["last_stable_offset"], partition["high_watermark"]
-    log_start, log_end = partition["log_start_offset"], partition["log_end_offset"]
+    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
+    log_start, log_end = partition.log_start_offset, partition.log_end_offset
     if log_start is not None and offset < log_start:
         row["status"] = "deleted"
     elif log_end is not None and offset >= log_end:
@@ -42,9 +42,9 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
     if lso is None or offset < lso:
         return row | {"reason": _below_lso(lso)}
     opened = {
-        each["producer_id"]: each["current_txn_start_offset"]
+        each.producer_id: each.current_txn_start_offset
         for each in (*observation.producers, *observation.producers_after)
-        if each["current_txn_start_offset"] is not None
+        if each.current_txn_start_offset is not None
     }
     if opened:
         holder = min(opened, key=lambda each: opened[each])

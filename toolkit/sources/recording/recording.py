@@ -22,7 +22,7 @@ from toolkit.analysis.history.sample_findings import diagnose_sample, with_recor
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
@@ -203,7 +203,8 @@ class Recording(Source):
         at: dt.datetime | None = None,
     ) -> Iterable[Row]:
         observation = self.observe(topics=topics, partitions=partitions, at=at)
-        return {_tp(row): row for row in (*observation.partitions, *observation.partitions_after)}.values()
+        found = {_tp(each): each for each in (*observation.partitions, *observation.partitions_after)}
+        return [each.row() for each in found.values()]
 
     def _producers(
         self,
@@ -213,8 +214,9 @@ class Recording(Source):
         at: dt.datetime | None = None,
     ) -> Iterable[Row]:
         observation = self.observe(topics=topics, partitions=partitions, at=at)
-        rechecked = {_tp(row) for row in observation.partitions_after}
-        return [*(row for row in observation.producers if _tp(row) not in rechecked), *observation.producers_after]
+        rechecked = {_tp(each) for each in observation.partitions_after}
+        found = [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
+        return [each.row() for each in found]
 
     def _transactions(
         self,
@@ -234,7 +236,8 @@ class Recording(Source):
         observation = self._observe(at)
         if transactional_ids is not None:
             return named_rows(observation, transactional_ids)
-        return [row for row in observation.transactions if row["error"] or filters.match(row)]
+        rows = [each.row() for each in observation.transactions]
+        return [row for row in rows if row["error"] or filters.match(row)]
 
     def _coordinators(
         self,
@@ -278,7 +281,7 @@ class Recording(Source):
         diagnosed = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
-            requested=() if everything else [_tp(row) for row in observation.partitions],
+            requested=() if everything else [_tp(each) for each in observation.partitions],
             max_transaction_timeout_ms=max_transaction_timeout_ms,
             recorded=recorded,
         )
@@ -287,7 +290,7 @@ class Recording(Source):
             replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
         ]
         if min_held_ms is not None:
-            selected: set[tuple[str | None, int | None]] = {_tp(row) for row in observation.partitions}
+            selected: set[tuple[str | None, int | None]] = {_tp(each) for each in observation.partitions}
             past = self._held_over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
             ended = [
                 each
@@ -363,5 +366,5 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
     return [replace(decide(unreachable).finding(observed_at=last["observed_at"]), error=last["error"])]
 
 
-def _tp(row: Row) -> TopicPartition:
-    return row["topic"], row["partition"]
+def _tp(answer: Partition | Producer) -> TopicPartition:
+    return answer.topic, answer.partition

@@ -35,22 +35,13 @@ def select_partitions(
     topics = [topics] if isinstance(topics, str) else topics
     if topics is None and partitions is None and broker_id is None:
         return observation
-    replicas = {(row["topic"], row["partition"]): row["replicas"] or () for row in observation.partitions}
+    replicas = {(each.topic, each.partition): each.replicas or () for each in observation.partitions}
     selected = _selected(observation, set(replicas), topics, partitions)
     if broker_id is not None:
         selected = {tp for tp in selected if broker_id in replicas[tp]}
 
-    def select(rows: Iterable[Row]) -> list[Row]:
-        return [row for row in rows if (row["topic"], row["partition"]) in selected]
-
-    return replace(
-        observation,
-        partitions=select(observation.partitions),
-        producers=select(observation.producers),
-        partitions_after=select(observation.partitions_after),
-        producers_after=select(observation.producers_after),
-        coverage=replace(observation.coverage, topic_gaps=()),  # hidden topics are a gap of the whole cluster only
-    )
+    hidden_topics = replace(observation.coverage, topic_gaps=())  # a gap of the whole cluster only
+    return replace(observation.on(selected), coverage=hidden_topics)
 
 
 def _selected(
@@ -73,9 +64,9 @@ def _selected(
 
 def named_rows(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Row]:
     """Rows of ``schema.TRANSACTIONS`` of exactly these ids; one that was not recorded has `error`."""
-    rows = {row["transactional_id"]: row for row in observation.transactions}
+    found = {each.transactional_id: each.row() for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
-        yield rows.get(name) or {
+        yield found.get(name) or {
             "transactional_id": name,
             "source": "ListTransactions",
             "observed_at": observation.observed_at,
@@ -87,7 +78,7 @@ def coordinator_rows(
     observation: Observation, transactional_ids: Iterable[str], groups: Iterable[str]
 ) -> Iterator[Row]:
     """Rows of ``schema.COORDINATORS``: partition by hash, its leader, and the broker that returned an id."""
-    coordinators = {row["transactional_id"]: row["coordinator_id"] for row in observation.transactions}
+    coordinators = {each.transactional_id: each.coordinator_id for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
         yield _row(observation, "transaction", name, STATE_TOPIC, coordinators.get(name))
     for name in dict.fromkeys(groups):
@@ -95,7 +86,7 @@ def coordinator_rows(
 
 
 def _row(observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None) -> Row:
-    leaders = {row["partition"]: row["leader"] for row in observation.partitions if row["topic"] == topic}
+    leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
     partition = coordinator_partition(key, len(leaders)) if leaders else None
     leader = None if partition is None else leaders[partition]
     return {

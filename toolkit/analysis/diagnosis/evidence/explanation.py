@@ -58,9 +58,8 @@ def _high_watermark_before(context: DiagnosisContext) -> int:
     """The partition's high watermark before its producers were last read; records below it were in the log then."""
     tp = context.txn.tp
     partitions = context.txn.observation.partitions
-    before = next((row for row in partitions if (row["topic"], row["partition"]) == tp), {})
-    known: int | None = before.get("high_watermark")
-    return -1 if known is None else known
+    before = next((each for each in partitions if (each.topic, each.partition) == tp), None)
+    return -1 if before is None or before.high_watermark is None else before.high_watermark
 
 
 def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:

@@ -25,8 +25,8 @@ from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
-from toolkit.schema import Row, utc
-from toolkit.schema.live import EvidenceEntry
+from toolkit.schema import utc
+from toolkit.schema.live import EvidenceEntry, Producer
 from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class OtherMarker:
 
 
 def marker_partitions(
-    contexts: Iterable[DiagnosisContext], producers: Iterable[Row]
+    contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]
 ) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
     """The partitions to read for markers of the same transactions: of each producer the nearest ones.
 
@@ -86,12 +86,12 @@ def marker_partitions(
     contexts
         Open transactions whose outcome the coordinators' log does not prove.
     producers
-        Rows of ``schema.PRODUCERS``: where the producers have written.
+        Where the producers have written.
     """
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
-    for row in producers:
-        if row["topic"] != STATE_TOPIC and row["producer_epoch"] is not None:
-            written[row["producer_id"]].append((row["producer_epoch"], (row["topic"], row["partition"])))
+    for each in producers:
+        if each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
+            written[each.producer_id].append((each.producer_epoch, (each.topic, each.partition)))
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
     for context in contexts:
         # A marker raises the epoch: the lowest of those that are higher have the fewest records after it.

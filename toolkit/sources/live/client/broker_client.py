@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime as dt
 import ssl
 import time
 from collections import deque
@@ -31,6 +30,7 @@ from toolkit.errors import (
     UsageError,
 )
 from toolkit.formats.protocol import responses
+from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.connection_errors import (
     CHECK_ADDRESS,
@@ -326,7 +326,7 @@ class BrokerClient:
             return await self._send_to_any_broker(queue, deadline)
         since, error = self._timed_out.get(broker_id, (0.0, None))
         if error and time.monotonic() - since < self.timeout:
-            return [BrokerResponse(broker_id, _now(), error=error)] * len(queue)
+            return [BrokerResponse(broker_id, utc_now(), error=error)] * len(queue)
         responses = await self._send_on_connection(broker_id, queue, deadline)
         timeout = next((response.error for response in responses if is_timeout(response.error)), None)
         if timeout:
@@ -373,7 +373,7 @@ class BrokerClient:
         except _CONNECTION_ERRORS as exc:
             return self._error_response(exc, node, request)
         self._update_brokers(message)
-        return BrokerResponse(node if isinstance(node, int) else None, _now(), message=message)
+        return BrokerResponse(node if isinstance(node, int) else None, utc_now(), message=message)
 
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
@@ -384,7 +384,7 @@ class BrokerClient:
 
     def _error_response(self, exc: Exception, node: int | str, request: Request) -> BrokerResponse:
         api = str(request.name).removesuffix("Request")
-        return BrokerResponse(node if isinstance(node, int) else None, _now(), error=self._failure(exc, node, api))
+        return BrokerResponse(node if isinstance(node, int) else None, utc_now(), error=self._failure(exc, node, api))
 
     def _failure(self, exc: Exception, node: int | str, api: str) -> ToolkitError:
         """A connection failure as a `ToolkitError` that names the broker and what to check."""
@@ -417,7 +417,3 @@ def _text(exc: Exception) -> str:
 def _remaining_ms(deadline: float) -> float:
     """Milliseconds until `deadline`, zero once it has passed."""
     return max(0.0, deadline - time.monotonic()) * 1000
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping
+from itertools import groupby, islice
+from operator import itemgetter
 
 from toolkit.analysis.diagnosis.observation import FirstBatch
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import BatchHeader, read_header
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.live import Producer
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 
@@ -18,7 +20,7 @@ MAX_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
 
 
 def read_first_batches(
-    client: BrokerClient, rows: Sequence[Row], *, per_partition: int
+    client: BrokerClient, producers: Iterable[Producer], *, per_partition: int
 ) -> Mapping[tuple[str, int, int], FirstBatch]:
     """Read the batch at the start offset of open transactions.
 
@@ -26,15 +28,20 @@ def read_first_batches(
 
     Parameters
     ----------
-    rows
-        Rows of ``schema.PRODUCERS`` with an open transaction, sorted by partition and start offset.
+    producers
+        Those without an open transaction are left out.
     per_partition
         Open transactions read per partition, lowest first.
     """
+    opened = sorted(
+        (each.topic, each.partition, each.current_txn_start_offset, each.broker_id)
+        for each in producers
+        if each.current_txn_start_offset is not None and each.broker_id is not None
+    )
     fetch_positions = [
-        FetchPosition((row["topic"], row["partition"]), row["current_txn_start_offset"], row["broker_id"])
-        for _, group in groupby(rows, key=lambda row: (row["topic"], row["partition"]))
-        for row in list(group)[:per_partition]
+        FetchPosition(tp, start_offset, broker_id)
+        for tp, group in groupby(opened, key=itemgetter(0, 1))
+        for _, _, start_offset, broker_id in islice(group, per_partition)
     ][:MAX_BATCHES]
     responses = fetch(client, fetch_positions, max_bytes=1)
     first_batches = {

@@ -17,6 +17,7 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
 from toolkit.errors import ToolkitError
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row
+from toolkit.schema.live import Producer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -58,7 +59,7 @@ def _candidates(
     metadata = read_metadata(client, None)
     if len(metadata.partitions) > MAX_SEARCHED:
         metadata = read_metadata(client, named_topics(contexts))
-    return marker_partitions(contexts, producer_rows(client, metadata.partitions))
+    return marker_partitions(contexts, map(Producer.of, producer_rows(client, metadata.partitions)))
 
 
 def _markers(client: BrokerClient, row: Row, contexts: Sequence[DiagnosisContext]) -> Iterator[OtherMarker]:

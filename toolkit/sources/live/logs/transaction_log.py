@@ -6,7 +6,6 @@ request returns.
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from toolkit.formats.coordinator.transaction_log_records import (
     read_transaction_value,
 )
 from toolkit.schema import Row, utc
+from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.partition_offsets import partition_rows
@@ -176,4 +176,4 @@ def _row(transactional_id: str, state: TransactionState, partition: Row) -> Row:
 
 def _failure(partition: int | None, leader: int | None, error: str) -> Row:
     location = {"txn_state_partition": partition, "coordinator_id": leader, "broker_id": leader}
-    return {**UNKNOWN, **location, "source": STATE_TOPIC, "observed_at": dt.datetime.now(dt.UTC), "error": error}
+    return {**UNKNOWN, **location, "source": STATE_TOPIC, "observed_at": utc_now(), "error": error}

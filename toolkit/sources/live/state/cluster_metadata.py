@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
@@ -63,7 +63,7 @@ class ClusterMetadata:
 
     def _gone(self, tp: TopicPartition) -> Row:
         error = self.errors.get(tp[0]) or f"{UNKNOWN}: the cluster has no such partition"
-        return _row(*tp, None, None, None, None, dt.datetime.now(dt.UTC), error)
+        return _row(*tp, None, None, None, None, utc_now(), error)
 
 
 def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> ClusterMetadata:
@@ -77,7 +77,7 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
     topic_request = messages.Metadata.MetadataRequestTopic
     requested = None if topics is None else [topic_request(name=name) for name in topics]
     message = client.send_one(messages.Metadata(topics=requested, allow_auto_topic_creation=False))
-    now = dt.datetime.now(dt.UTC)
+    now = utc_now()
     partitions: dict[TopicPartition, Row] = {}
     errors: dict[str, str] = {}
     for topic in message.topics:

@@ -14,7 +14,7 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
-__all__ = ["open_transactions", "producer_rows", "producer_rows_at", "producers_query"]
+__all__ = ["producer_rows", "producer_rows_at", "producers_query"]
 
 MAX_EPOCH = 32_767
 UNKNOWN = {
@@ -57,12 +57,6 @@ def producer_rows_at(
     """The same from one broker's replicas; a partition without a replica there has an error row."""
     requests, rows_of = _broker_query({broker_id: list(partition_metadata)}, idle=True)
     return rows_of(client.send(requests))
-
-
-def open_transactions(rows: list[Row]) -> list[Row]:
-    """Rows with an open transaction, sorted by partition and start offset."""
-    open_rows = [row for row in rows if row["current_txn_start_offset"] is not None]
-    return sorted(open_rows, key=lambda row: (row["topic"], row["partition"], row["current_txn_start_offset"]))
 
 
 def _query(partition_metadata: Mapping[TopicPartition, Row], *, idle: bool) -> tuple[Requests, RowsOf]:

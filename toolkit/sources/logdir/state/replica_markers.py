@@ -17,7 +17,7 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
 )
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import concatenate
-from toolkit.schema import Row
+from toolkit.schema.live import Producer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents, ReplicaWithCheckpoints
 from toolkit.sources.logdir.files.partition_folder import FolderLog
@@ -32,7 +32,7 @@ Replicas = Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
 
 
 def read_replica_markers(
-    contents: Contents, replicas: Replicas, producers: Sequence[Row], contexts: Sequence[DiagnosisContext]
+    contents: Contents, replicas: Replicas, producers: Sequence[Producer], contexts: Sequence[DiagnosisContext]
 ) -> list[OtherMarker]:
     """Markers of the producers on the partitions that the files show them on.
 
@@ -50,8 +50,8 @@ def read_replica_markers(
         return []
     further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
     states = {tp: found[0].state for tp, found in (*further.items(), *replicas.items())}
-    rows = [*producers, *(row for tp in further for row in producer_rows(states[tp]) if not row["error"])]
-    partitions = marker_partitions(contexts, rows)
+    elsewhere = [Producer.of(row) for tp in further for row in producer_rows(states[tp]) if not row["error"]]
+    partitions = marker_partitions(contexts, [*producers, *elsewhere])
     return [marker for tp, found in partitions.items() for marker in _markers(tp, states[tp], found)]
 
 

@@ -8,18 +8,18 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.schema import Row
+from toolkit.schema.live import Partition, Producer, Transaction
 
 __all__ = ["AFTER", "BEFORE", "observation_of", "observation_rows"]
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
-KEYS = {"sampled_at", "phase"}
 FIRST_BATCH = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_timestamp", "log_append_time")
 
 
 def observation_rows(observation: Observation, *, due: dt.datetime) -> dict[str, list[Row]]:
     """Rows by table of ``schema.RECORDED``; those of ``samples`` have only the columns of an observation.
 
-    Times are truncated to milliseconds, as recorded, so that a repeated diagnosis uses the same values.
+    Its times are in milliseconds, as recorded, so that a repeated diagnosis uses the same values.
     """
     coverage = observation.coverage
     sample = {
@@ -37,8 +37,8 @@ def observation_rows(observation: Observation, *, due: dt.datetime) -> dict[str,
         + _with_phase(observation.partitions_after, AFTER, due),
         "producers": _with_phase(observation.producers, BEFORE, due)
         + _with_phase(observation.producers_after, AFTER, due),
-        "transactions": [{"sampled_at": due, **_truncate(row)} for row in observation.transactions],
-        "samples": [_truncate(sample)],
+        "transactions": [{"sampled_at": due, **each.row()} for each in observation.transactions],
+        "samples": [sample],
     }
 
 
@@ -48,11 +48,11 @@ def observation_of(tables: Mapping[str, Sequence[Row]]) -> Observation | None:
     if sample["error"] is not None:
         return None
     return Observation(
-        partitions=_of_phase(tables["partitions"], BEFORE),
-        producers=_of_phase(tables["producers"], BEFORE),
-        transactions=[_without_keys(row) for row in tables["transactions"]],
-        partitions_after=_of_phase(tables["partitions"], AFTER),
-        producers_after=_of_phase(tables["producers"], AFTER),
+        partitions=[Partition.of(row) for row in tables["partitions"] if row["phase"] == BEFORE],
+        producers=[Producer.of(row) for row in tables["producers"] if row["phase"] == BEFORE],
+        transactions=[Transaction.of(row) for row in tables["transactions"]],
+        partitions_after=[Partition.of(row) for row in tables["partitions"] if row["phase"] == AFTER],
+        producers_after=[Producer.of(row) for row in tables["producers"] if row["phase"] == AFTER],
         coverage=Coverage(
             brokers=sample["brokers"],
             proofs=sample["proofs"],
@@ -69,27 +69,11 @@ def observation_of(tables: Mapping[str, Sequence[Row]]) -> Observation | None:
     )
 
 
-def _with_phase(rows: Sequence[Row], phase: str, due: dt.datetime) -> list[Row]:
-    return [{"sampled_at": due, "phase": phase, **_truncate(row)} for row in rows]
-
-
-def _of_phase(rows: Sequence[Row], phase: str) -> list[Row]:
-    return [_without_keys(row) for row in rows if row["phase"] == phase]
-
-
-def _without_keys(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in KEYS}
+def _with_phase(answers: Sequence[Partition | Producer], phase: str, due: dt.datetime) -> list[Row]:
+    return [{"sampled_at": due, "phase": phase, **each.row()} for each in answers]
 
 
 def _first_batch_row(key: tuple[str, int, int], first_batch: FirstBatch) -> Row:
     topic, partition, start_offset = key
     row: dict[str, Any] = {"topic": topic, "partition": partition, "start_offset": start_offset}
-    return _truncate(row | {name: getattr(first_batch, name) for name in FIRST_BATCH})
-
-
-def _truncate(row: Row) -> Row:
-    return {name: _truncate_time(value) if isinstance(value, dt.datetime) else value for name, value in row.items()}
-
-
-def _truncate_time(time: dt.datetime) -> dt.datetime:
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+    return row | {name: getattr(first_batch, name) for name in FIRST_BATCH}

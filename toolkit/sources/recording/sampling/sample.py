@@ -17,7 +17,7 @@ from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.sources.live.client.connection_errors import row_text
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.sample_files.observation_rows import observation_of, observation_rows
+from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_findings
 from toolkit.sources.recording.sampling.held_groups import held_groups
 
@@ -106,11 +106,10 @@ def take_sample(
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
     try:
-        tables = observation_rows(cluster.observe(), due=due)
+        observation = cluster.observe()
     except ToolkitError as error:
         return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
-    observation = observation_of(tables)
-    assert observation
+    tables = observation_rows(observation, due=due)
     earlier = before.observation if before else None
     diagnoses = sample_diagnoses(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     found, evidence = None, before.evidence if before else {}

@@ -1,0 +1,35 @@
+"""Records: a row of a table becomes one where it comes in, and a wrong row does not."""
+
+import datetime as dt
+
+import pytest
+
+from tests.analysis.build import NOW, partition, transaction
+from toolkit.schema.live import Partition, Transaction
+from toolkit.schema.table import utc_now
+
+
+def test_a_record_becomes_its_row_again() -> None:
+    for record in (partition(), transaction(on=[("orders", 0), ("orders", 1)])):
+        assert type(record).of(record.row()) == record
+
+
+def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:
+    """A recording of an older version lacks columns, and its rows have those of the sample besides."""
+    row = {"topic": "orders", "partition": 0, "isr": [1], "observed_at": NOW, "sampled_at": NOW, "phase": "before"}
+    found = Partition.of(row)
+    assert (found.isr, found.replicas, found.leader) == ((1,), None, None)
+
+
+@pytest.mark.parametrize("source", [{}, {"source": None}])
+def test_a_column_that_is_never_null_is_needed(source: dict[str, None]) -> None:
+    complete = {**dict.fromkeys(Transaction.table.names), "observed_at": NOW, **source}
+    with pytest.raises(TypeError, match=r"^A row of transactions needs source\.$"):
+        Transaction.of(complete)
+
+
+def test_times_of_this_machine_are_in_milliseconds() -> None:
+    before = dt.datetime.now(dt.UTC)
+    now = utc_now()
+    assert now.microsecond % 1000 == 0
+    assert before - dt.timedelta(milliseconds=1) < now <= dt.datetime.now(dt.UTC)
