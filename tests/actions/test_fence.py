@@ -13,12 +13,14 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.fence import MEANINGS, FencePlan, _age_verdict, plan_fence
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, TWO_PHASE
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import RequestRefused
 from toolkit.lab.staging import StagedIncident
 from toolkit.schema import Row
+from toolkit.schema.live import Transaction
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = pytest.mark.lab
@@ -157,8 +159,8 @@ def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
     ],
 )
 def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> None:
-    owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW}
-    assert _age_verdict({**owner, **changed}, 900_000) == verdict
+    owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW, "source": STATE_TOPIC}
+    assert _age_verdict(Transaction.of({**owner, **changed}), 900_000) == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
@@ -25,6 +24,7 @@ from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.outcome import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
+from toolkit.schema.live import Transaction
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
@@ -75,7 +75,7 @@ class FenceResult:
     producer_epoch_before: int | None
     producer_id: int | None
     producer_epoch: int | None
-    state: str
+    state: str | None
     still_open: Sequence[tuple[str, int]]
     observed_at: dt.datetime
 
@@ -91,7 +91,7 @@ class FencePlan:
     transactional_id
         The id; it is what a person types to confirm.
     owner
-        Its row of ``schema.TRANSACTIONS``.
+        Its coordinator's state of it.
     verdict
         ``overdue`` or ``idle``, which are fenced; ``ongoing``, ``long`` or ``prepared``, which are refused unless
         overridden by that name; ``decided`` and ``committed``, which are refused.
@@ -103,7 +103,7 @@ class FencePlan:
 
     cluster: Cluster = field(repr=False, compare=False)
     transactional_id: str
-    owner: Row = field(repr=False)
+    owner: Transaction = field(repr=False)
     verdict: str
     warnings: Sequence[str] = field(repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
@@ -116,7 +116,7 @@ class FencePlan:
     @property
     def topic_partitions(self) -> Sequence[tuple[str, int]]:
         """Where the open transaction has written, or will."""
-        return _places(self.owner)
+        return self.owner.topic_partitions or ()
 
     @property
     def command(self) -> str:
@@ -147,6 +147,9 @@ class FencePlan:
         ActionRefused
             If the id is not as it was, or may not be fenced.
         """
+        return self._preflight(override).row()
+
+    def _preflight(self, override: str | None) -> Transaction:
         has_committed = _has_committed(self.cluster, self.owner)
         fresh = self._unchanged_owner()
         verdict = "committed" if has_committed else _age_verdict(fresh, self.max_transaction_timeout_ms)
@@ -160,14 +163,14 @@ class FencePlan:
             do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
-    def _unchanged_owner(self) -> Row:
+    def _unchanged_owner(self) -> Transaction:
         """The owner, read once more; refuse one that is not as it was when this was planned."""
         fresh = _owner(self.cluster, self.transactional_id)
         for name in ("producer_id", "producer_epoch", "state", "start_time"):
-            if fresh[name] != self.owner[name]:
+            now, before = getattr(fresh, name), getattr(self.owner, name)
+            if now != before:
                 raise ActionRefused(
-                    f"{self.transactional_id!r} changed since it was planned: its {name} is {fresh[name]}, and was "
-                    f"{self.owner[name]}.",
+                    f"{self.transactional_id!r} changed since it was planned: its {name} is {now}, and was {before}.",
                     means=f"It is in use. {NOTHING_SENT}",
                     do="Run kafka-txn describe, and plan again.",
                 )
@@ -209,7 +212,7 @@ class FencePlan:
         about = {**self._about, "override": override}
         with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
-            fresh = progress.wait(partial(self.preflight, override=override))
+            fresh = progress.wait(partial(self._preflight, override))
             progress.check_cancelled()
         verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
         source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
@@ -242,45 +245,49 @@ class FencePlan:
         """
         deadline = time.monotonic() + self.cluster.timeout
         while True:
-            row = _owner(self.cluster, self.transactional_id)
-            if all(row[name] == self.owner[name] for name in ("producer_id", "producer_epoch")):
+            now = _owner(self.cluster, self.transactional_id)
+            if (now.producer_id, now.producer_epoch) == (self.owner.producer_id, self.owner.producer_epoch):
                 raise BrokerError(
-                    f"{self.transactional_id!r} is still owned by producer {row['producer_id']} epoch "
-                    f"{row['producer_epoch']}, and {row['state']}.",
+                    f"{self.transactional_id!r} is still owned by producer {now.producer_id} epoch "
+                    f"{now.producer_epoch}, and {now.state}.",
                     code="NONE",
                     do="Check with kafka-txn describe.",
                 )
-            still_open = [] if row["state"] in ENDED else _places(row)
+            still_open = [] if now.state in ENDED else list(now.topic_partitions or ())
             if not still_open or time.monotonic() > deadline:
                 break
             check()
             threading.Event().wait(0.1)
         return FenceResult(
-            producer_id_before=self.owner["producer_id"],
-            producer_epoch_before=self.owner["producer_epoch"],
-            producer_id=row["producer_id"],
-            producer_epoch=row["producer_epoch"],
-            state=row["state"],
+            producer_id_before=self.owner.producer_id,
+            producer_epoch_before=self.owner.producer_epoch,
+            producer_id=now.producer_id,
+            producer_epoch=now.producer_epoch,
+            state=now.state,
             still_open=still_open,
-            observed_at=row["observed_at"],
+            observed_at=now.observed_at,
         )
 
     @property
     def _about(self) -> dict[str, Any]:
         """Columns of every line of the audit trail."""
-        names = ("transactional_id", "producer_id", "producer_epoch")
-        about = {"action": "fence", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
-        return about | {name: self.owner[name] for name in names}
+        return {
+            "action": "fence",
+            "bootstrap_servers": self.cluster.bootstrap_servers,
+            "target": self.target,
+            "transactional_id": self.owner.transactional_id,
+            "producer_id": self.owner.producer_id,
+            "producer_epoch": self.owner.producer_epoch,
+        }
 
     def _progress(self, cancel: threading.Event | None) -> Progress:
-        epoch, producer_id = self.owner["producer_epoch"], self.owner["producer_id"]
         return Progress(
             nothing=NOTHING_SENT,
             written="The id was fenced.",
             uncertain="It is uncertain whether the id was fenced.",
             find_out=(
                 f"To find out, run kafka-txn describe --transactional-id {self.transactional_id}: it was fenced if its "
-                f"epoch is not {epoch} of producer {producer_id} any more."
+                f"epoch is not {self.owner.producer_epoch} of producer {self.owner.producer_id} any more."
             ),
             cancel=cancel,
         )
@@ -353,49 +360,50 @@ def plan_fence(
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
-        owner=MappingProxyType(dict(owner)),
+        owner=owner,
         verdict=verdict,
         warnings=_warnings(verdict),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
     )
 
 
-def _owner(cluster: Cluster, transactional_id: str) -> Row:
+def _owner(cluster: Cluster, transactional_id: str) -> Transaction:
     (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
-    if row["error"]:
-        code = row["error"].partition(":")[0]
+    owner = Transaction.of(row)
+    if owner.error:
+        code = owner.error.partition(":")[0]
         if code == "TRANSACTIONAL_ID_NOT_FOUND":
             raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
-        raise BrokerError(f"{transactional_id!r} could not be described: {row['error']}.", code=code)
-    return row
+        raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
+    return owner
 
 
-def _verdict(cluster: Cluster, owner: Row, max_transaction_timeout_ms: int) -> str:
+def _verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
     return "committed" if _has_committed(cluster, owner) else _age_verdict(owner, max_transaction_timeout_ms)
 
 
-def _has_committed(cluster: Cluster, owner: Row) -> bool:
+def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
     """Whether committed records of an earlier transaction lie under the open one."""
-    if owner["state"] != "Ongoing" or owner["producer_id"] is None or not (places := _places(owner)):
+    if owner.state != "Ongoing" or owner.producer_id is None or not owner.topic_partitions:
         return False
     from toolkit.sources.live.logs.producer_outcomes import producer_outcomes  # imports numpy and Arrow
 
     try:
-        outcomes = producer_outcomes(cluster, owner["producer_id"], places)
+        outcomes = producer_outcomes(cluster, owner.producer_id, owner.topic_partitions)
     except NotFound:  # a topic of it is deleted, or hidden
         return False
     return any(outcome.name == COMMIT for outcome in outcomes.values())
 
 
-def _age_verdict(owner: Row, max_transaction_timeout_ms: int) -> str:
-    if owner["state"] != "Ongoing":
-        return "decided" if str(owner["state"]).startswith("Prepare") else "idle"
-    if owner["timeout_ms"] == TWO_PHASE_COMMIT:
+def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:
+    if owner.state != "Ongoing":
+        return "decided" if str(owner.state).startswith("Prepare") else "idle"
+    if owner.timeout_ms == TWO_PHASE_COMMIT:
         return "prepared"
-    if owner["start_time"] is None or owner["timeout_ms"] is None:
+    if owner.start_time is None or owner.timeout_ms is None:
         return "ongoing"
-    age = owner["observed_at"] - owner["start_time"]
-    if age > dt.timedelta(milliseconds=owner["timeout_ms"]) + TIMEOUT_GRACE:
+    age = owner.observed_at - owner.start_time
+    if age > dt.timedelta(milliseconds=owner.timeout_ms) + TIMEOUT_GRACE:
         return "overdue"
     return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
 
@@ -406,14 +414,15 @@ def _warnings(verdict: str) -> tuple[str, ...]:
     return (FENCED,) if verdict == "idle" else (LOST, FENCED, FLINK)
 
 
-def _places(owner: Row) -> list[tuple[str, int]]:
-    return [(each["topic"], each["partition"]) for each in owner["topic_partitions"] or ()]
-
-
-def _evidence(owner: Row) -> list[dict[str, Any]]:
+def _evidence(owner: Transaction) -> list[dict[str, Any]]:
     """What the fresh check found, as the evidence column has it."""
-    named = ("state", "producer_id", "producer_epoch", "timeout_ms", "start_time")
-    values = {name: owner[name] for name in named if owner[name] is not None}
-    values["topic_partitions"] = ", ".join(f"{topic}-{number}" for topic, number in _places(owner))
-    source = {"source": owner["source"], "broker_id": owner["broker_id"], "observed_at": owner["observed_at"]}
-    return [{**source, "name": name, "value": str(value)} for name, value in values.items()]
+    values = {
+        "state": owner.state,
+        "producer_id": owner.producer_id,
+        "producer_epoch": owner.producer_epoch,
+        "timeout_ms": owner.timeout_ms,
+        "start_time": owner.start_time,
+        "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
+    }
+    source = {"source": owner.source, "broker_id": owner.broker_id, "observed_at": owner.observed_at}
+    return [{**source, "name": name, "value": str(value)} for name, value in values.items() if value is not None]

@@ -63,9 +63,9 @@ def fence(
 
 def _owner(plan: FencePlan) -> Iterator[str]:
     owner = plan.owner
-    who = f"producer {owner['producer_id']} epoch {owner['producer_epoch']}"
-    since = f" since {owner['start_time']:%Y-%m-%d %H:%M:%S} UTC" if owner["start_time"] else ""
-    yield f"{plan.transactional_id}  {plan.verdict}  {who}, {owner['state']}{since}"
+    who = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
+    since = f" since {owner.start_time:%Y-%m-%d %H:%M:%S} UTC" if owner.start_time else ""
+    yield f"{plan.transactional_id}  {plan.verdict}  {who}, {owner.state}{since}"
     if plan.topic_partitions:
         yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
 
