@@ -11,12 +11,15 @@
 
 import datetime as dt
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from toolkit.schema.table import (
     BOOL,
+    EPOCH,
     FLOAT64,
     INT8,
     INT16,
@@ -33,7 +36,21 @@ from toolkit.schema.table import (
     Type,
 )
 
-__all__ = ["Int8", "Int16", "Int32", "Int64", "TableRow", "TopicPartition", "Unit", "declares"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "TableRow",
+    "TopicPartition",
+    "Unit",
+    "column_values",
+    "declares",
+    "replace",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +88,14 @@ class TableRow:
     _names: ClassVar[tuple[str, ...]]
     _columns: ClassVar[frozenset[str]]
     _required: ClassVar[tuple[str, ...]]  # columns that are never null
+    _values: ClassVar[Any]  # an attrgetter of all columns
+    _assign: ClassVar[tuple[Callable[[Any, Any], None], ...]]  # sets each of them, of a new record
     _lists: ClassVar[tuple[str, ...]]  # columns of lists; pairs and structs among them
     _pairs: ClassVar[tuple[str, ...]]  # columns of topic partitions
 
     def row(self) -> dict[str, Any]:
         """The record as plain values: its form at the borders (JSON, Arrow, pandas, Spark)."""
-        found = {name: getattr(self, name) for name in self._names}
+        found: dict[str, Any] = dict(zip(self._names, self._values(self), strict=True))
         for name in self._lists:
             if found[name] is not None:
                 found[name] = list(found[name])
@@ -113,6 +132,35 @@ class TableRow:
                 values[name] = tuple(each if isinstance(each, struct) else struct.of(each) for each in values[name])
         return cls(**values)
 
+    @classmethod
+    def of_table(cls, table: "pa.Table") -> list[Self]:
+        """The records of an Arrow table, as by `of`: converted by column, in a third of the time."""
+        names = [name for name in cls._names if name in table.column_names]
+        columns = [column_values(table[name], cls._structs.get(name)) for name in names]
+        if len(names) < len(cls._names):
+            return [cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        return list(map(cls._of_values, zip(*columns, strict=True)))
+
+    @classmethod
+    def _of_values(cls, values: Iterable[Any]) -> Self:
+        """The record of all its values, in the order of its columns: the `__init__` of a frozen record is slow."""
+        record = object.__new__(cls)
+        for assign, value in zip(cls._assign, values, strict=True):
+            assign(record, value)
+        return record
+
+
+if TYPE_CHECKING:
+    from dataclasses import replace  # its changes are checked
+else:
+
+    def replace(record: TableRow, /, **changes: Any) -> TableRow:
+        """`dataclasses.replace`, faster: a long history copies each of its findings."""
+        values = dict(zip(record._names, record._values(record), strict=True)) | changes
+        if len(values) > len(record._names):
+            raise TypeError(f"{type(record).__name__} has no {', '.join(changes.keys() - set(record._names))}.")
+        return record._of_values(values.values())
+
 
 R = TypeVar("R", bound=type[TableRow])
 
@@ -137,6 +185,8 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
         cls.table, cls._structs = Table(name, row, tuple(columns), key=key, sort=sort), structs
         cls._names, cls._columns = tuple(cls.table.names), frozenset(cls.table.names)
         cls._required = tuple(column.name for column in columns if not column.nullable)
+        cls._values = attrgetter(*cls._names)
+        cls._assign = tuple(getattr(cls, name).__set__ for name in cls._names)
         cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
         cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         return cls
@@ -171,6 +221,40 @@ def _arrow(hint: Any) -> Type:
         width: Width = typing.get_args(hint)[1]
         return width.type
     return PLAIN[hint]
+
+
+def column_values(column: "pa.ChunkedArray", struct: type[TableRow] | None = None) -> list[Any]:
+    """The values of an Arrow column as fields of records have them.
+
+    Parameters
+    ----------
+    column
+        The column.
+    struct
+        The record of its structs; null if it has none.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):  # Arrow looks up the time zone of each
+        milliseconds = column.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_pylist()
+        return [None if each is None else EPOCH + dt.timedelta(milliseconds=each) for each in milliseconds]
+    if struct is not None:
+        return _struct_values(column.combine_chunks(), struct)
+    values: list[Any] = column.to_pylist()
+    if not pa.types.is_list(column.type):
+        return values
+    item = _pair if pa.types.is_struct(column.type.value_type) else None
+    return [None if value is None else tuple(map(item, value) if item else value) for value in values]
+
+
+def _struct_values(lists: "pa.ListArray", struct: type[TableRow]) -> list[tuple[TableRow, ...] | None]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    items = struct.of_table(pa.Table.from_struct_array(lists.flatten()))
+    lengths = pc.list_value_length(lists).to_pylist()
+    ends = accumulate(length or 0 for length in lengths)
+    return [None if n is None else tuple(items[end - n : end]) for n, end in zip(lengths, ends, strict=True)]
 
 
 def _pair(value: Any) -> TopicPartition:

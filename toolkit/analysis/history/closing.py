@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from toolkit.analysis.diagnosis.decision.decide import decide
@@ -21,6 +20,7 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
+from toolkit.schema.record import replace
 
 __all__ = [
     "PartitionFinding",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -17,6 +17,7 @@ from toolkit.analysis.history.closing import close, unread
 from toolkit.schema.derived import ObservationTime
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.record import column_values, replace
 from toolkit.schema.recorded import RecordedSample
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
     lifetimes = [lifetime for of_partition in by_partition.values() for lifetime in _lifetimes(of_partition, known)]
     if not lifetimes:
         return []
-    last = findings.take([each.found[-1].number for each in lifetimes]).to_pylist()
-    return [each.finding(Finding.of(row)) for each, row in zip(lifetimes, last, strict=True)]
+    last = Finding.of_table(findings.take([each.found[-1].number for each in lifetimes]))
+    return [each.finding(finding) for each, finding in zip(lifetimes, last, strict=True)]
 
 
 class _Sampled(NamedTuple):
@@ -114,7 +115,7 @@ class _Sampled(NamedTuple):
     transactional_id: str | None
     verdict: str
     reason: str
-    missing: list[str]
+    missing: tuple[str, ...]
     held_from: dt.datetime | None
     held_to: dt.datetime | None
     broker_id: int | None
@@ -122,7 +123,7 @@ class _Sampled(NamedTuple):
 
 
 def _sampled(findings: pa.Table) -> Iterator[_Sampled]:
-    columns = (findings[name].to_pylist() for name in _Sampled._fields[1:])
+    columns = (column_values(findings[name]) for name in _Sampled._fields[1:])
     return map(_Sampled, range(findings.num_rows), *columns)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.decision.decision import Decision
@@ -23,6 +23,7 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.record import replace
 
 __all__ = ["by_producer", "held_findings", "held_offsets"]
 
@@ -164,8 +165,9 @@ class _AttributedHold:
         return producer.capitalize() if name is None else f'"{name}" ({producer})'
 
     def finding(self, decision: Decision) -> Finding:
-        """Its finding with a decision."""
+        """Its finding with a decision, as of the end of the hold or of the log."""
         hold, (opened_at, opened_at_clock) = self.hold, self.opening
+        is_open = hold.marker_offset is None
         return replace(
             decision.finding(observed_at=self.as_of),
             topic=hold.topic,
@@ -174,12 +176,18 @@ class _AttributedHold:
             producer_epoch=hold.producer_epoch,
             transactional_id=self.attribution.transactional_id,
             start_offset=hold.first_offset,
+            queue_position=1 if is_open else None,
+            last_stable_offset=hold.first_offset if is_open else None,
+            offsets_held=_difference(hold.first_offset, hold.log_end_offset if is_open else hold.marker_offset),
+            cause=None if is_open else past_cause(hold, self.attribution),
             evidence=tuple(_evidence(self)),
             opened_at=opened_at,
             opened_at_clock=opened_at_clock,
             records_held=hold.records_held,
             bytes_held=hold.bytes_held,
             held_from=self.held_from,
+            held_to=hold.held_to,
+            held_ms=_between(self.held_from, self.as_of) if is_open else self.held_ms,
             broker_id=hold.broker_id,
             error=hold.error,
         )
@@ -192,28 +200,16 @@ def _ended(held: _AttributedHold, finding: Finding | None) -> Finding:
     end = f"{held.name} held the LSO {_duration(held)} until {marker} at offset {hold.marker_offset}. "
     end += held.attribution.sentence
     ended = held.finding(decide(EndEvidence(proof=end)))
-    ended = replace(
-        ended,
-        transactional_id=ended.transactional_id or (None if finding is None else finding.transactional_id),
-        cause=past_cause(hold, held.attribution),
-        offsets_held=_difference(hold.first_offset, hold.marker_offset),
-        held_to=hold.held_to,
-        held_ms=held.held_ms,
-    )
-    return ended if finding is None else close(ended, end=end, before=finding)
+    if finding is None:
+        return ended
+    known = replace(ended, transactional_id=ended.transactional_id or finding.transactional_id)
+    return close(known, end=end, before=finding)
 
 
 def _open(held: _AttributedHold, *, missing: str) -> Finding:
     """The finding of a transaction open at the log end: the log does not show whether its coordinator will end it."""
-    hold = held.hold
     reason = f"{held.name} held the LSO at the end of the log that was read. {held.attribution.sentence}"
-    return replace(
-        held.finding(decide(GapEvidence(reason=reason, missing=(missing,)))),
-        queue_position=1,
-        last_stable_offset=hold.first_offset,
-        offsets_held=_difference(hold.first_offset, hold.log_end_offset),
-        held_ms=_between(held.held_from, held.as_of),
-    )
+    return held.finding(decide(GapEvidence(reason=reason, missing=(missing,))))
 
 
 def _current(held: _AttributedHold, finding: Finding) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from toolkit.analysis.diagnosis.decision.decide import decide
@@ -13,6 +12,7 @@ from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey, TwoSourceEvidence
 from toolkit.analysis.history.closing import close
 from toolkit.schema.live import Finding
+from toolkit.schema.record import replace
 
 __all__ = ["merge_findings"]
 

@@ -77,7 +77,7 @@ def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[LsoHold]:
     for state in states:
         tp = {name: state[name] for name in (*PARTITION, "broker_id")}
         holds = LogState.from_bytes(state["remembered"], **tp, min_held_ms=min_held_ms).lso_holds()
-        found += map(LsoHold.of, holds.to_pylist())
+        found += LsoHold.of_table(holds)
     return found
 
 
@@ -183,8 +183,8 @@ def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[Lo
     types = "topic string, partition int, producer_id long, first_offset long"
     open_frame = log_transactions.sparkSession.createDataFrame(list(still_open), types)
     ended = log_transactions.where("marker_offset is not null").select(*LOG_TRANSACTIONS.names)
-    found = ended.join(sf.broadcast(open_frame), open_frame.columns, "left_semi").toArrow().to_pylist()
-    return [LogTransaction.of(row) for row in found]
+    found = ended.join(sf.broadcast(open_frame), open_frame.columns, "left_semi").toArrow()
+    return LogTransaction.of_table(found)
 
 
 def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) -> DataFrame:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolkit.schema.live import Finding
+from toolkit.schema.record import replace
 
 __all__ = ["Decision"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
@@ -14,6 +13,7 @@ from toolkit.schema import Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.record import replace
 from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.state.replica_state import ReplicaState
@@ -63,8 +63,7 @@ def _holds(state: ReplicaState, current_findings: Sequence[Finding], *, min_held
     now = next((each for each in current_findings if each.last_stable_offset is not None), None)
     lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
     holds = []
-    for row in lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
-        hold = LsoHold.of(row)
+    for hold in LsoHold.of_table(lso_holds(log_transactions, min_held_ms=min_held_ms)):
         hold = replace(hold, log_end_offset=window.log_end_offset if hold.marker_offset is None else None)
         held_range = held_offsets(hold, lso=lso, high_watermark=high_watermark)
         counted = None if held_range is None else window.totals.between(*held_range)

@@ -1,0 +1,33 @@
+"""Records of an Arrow table, converted by column, are those of its rows."""
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.record import replace
+
+NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
+ENTRIES = tuple(EvidenceEntry(source="log", observed_at=NINE, name=name) for name in ("first_batch", "marker"))
+FINDING = Finding(verdict="clear", reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)
+FINDINGS = [
+    FINDING,
+    replace(FINDING, evidence=ENTRIES, groups_held=("g",), held_ms=0),
+    replace(FINDING, missing=("a",)),
+]
+OWNED = Transaction(source="ListTransactions", observed_at=NINE, topic_partitions=(("orders", 0), ("orders", 1)))
+
+
+def test_records_of_a_table_are_those_of_its_rows() -> None:
+    table = pa.concat_tables(Finding.table.arrow([each.row()]) for each in FINDINGS)
+    assert Finding.of_table(table) == FINDINGS
+    assert Finding.of_table(table.slice(1)) == FINDINGS[1:]
+    assert Finding.of_table(table.drop_columns(["held_ms"]))[1].held_ms is None
+    transactions = [OWNED, replace(OWNED, topic_partitions=None)]
+    assert Transaction.of_table(Transaction.table.arrow(each.row() for each in transactions)) == transactions
+
+
+def test_a_copy_has_no_other_columns() -> None:
+    with pytest.raises(TypeError, match="nothing"):
+        replace(FINDING, nothing=1)  # type: ignore[call-arg]
