@@ -26,6 +26,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema.live import Finding
 from toolkit.sources.live.client import messages
+from toolkit.views.agent.agent_tools import AgentTools
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
 
@@ -164,6 +165,18 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     assert (outcome["response"], outcome["last_stable_offset_after"]) == ("NONE", 3)
     with pytest.raises(ActionRefused, match="has no transaction open"):
         plan.execute(confirm=plan.target, recheck_after=0)
+
+
+def test_an_agent_gets_the_plan_and_writes_nothing(skipped: Skipped) -> None:
+    topic, partition = skipped.partitions["command"]
+    agent = AgentTools(
+        lambda: Cluster(skipped.kafka.bootstrap_servers), address="--bootstrap-server b", recheck_after=1
+    )
+    answer = agent.plan_complete(topic, partition, 0)
+    where = f"--topic {topic} --partition {partition} --start-offset 0"
+    assert answer["command"] == f"kafka-txn complete --bootstrap-server b {where}"
+    assert (answer["refusal"], answer["impact"]["records"], answer["finding"]["outcome"]) == (None, 2, "commit")
+    assert read_committed(skipped.kafka, topic, partition) == 0
 
 
 def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skipped, cluster: Cluster) -> None:

@@ -38,8 +38,8 @@ def mcp(
 ) -> None:
     """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
 
-    diagnose, explain, history, lag, report, and plan_abort, which gives a command for a person to run and never acts.
-    The options select the source; the agent cannot.
+    diagnose, explain, history, lag, report, why, and plan_abort and plan_complete, which give a command
+    for a person to run and never act. The options select the source; the agent cannot.
     """
     try:
         from toolkit.views.agent.mcp_server import mcp_server

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict
 from itertools import chain
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeAlias
 
 from pydantic import Field
 
@@ -17,6 +18,10 @@ from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.agent.answer_pages import DEFAULT_LIMIT, MAX_LIMIT, AnswerPages, short_enough
 from toolkit.views.agent.inert_values import Aliases, inert, inert_finding, names_in
+
+if TYPE_CHECKING:
+    from toolkit.actions.abort import AbortPlan
+    from toolkit.actions.complete import CompletePlan
 
 __all__ = ["AgentTools", "Answer"]
 
@@ -76,7 +81,16 @@ class AgentTools:
     @property
     def tools(self) -> Sequence[Callable[..., Answer]]:
         """The tools; the agent sees their names, parameters and docstrings."""
-        return self.diagnose, self.explain, self.why, self.history, self.lag, self.report, self.plan_abort
+        return (
+            self.diagnose,
+            self.explain,
+            self.why,
+            self.history,
+            self.lag,
+            self.report,
+            self.plan_abort,
+            self.plan_complete,
+        )
 
     @answering
     def diagnose(
@@ -202,23 +216,44 @@ class AgentTools:
         """
         from toolkit.actions.abort import plan_abort
 
+        return self._plan("abort", plan_abort, topic, partition, start_offset)
+
+    @answering
+    def plan_complete(self, topic: str, partition: int, start_offset: int) -> Answer:
+        """What the missing marker of a decided transaction would change, and the command for a person to run.
+
+        Nothing is written by this. The transaction is the one that starts at `start_offset`; `diagnose` has the action
+        "complete" for it. Only a person may confirm the command.
+        """
+        from toolkit.actions.complete import plan_complete
+
+        return self._plan("complete", plan_complete, topic, partition, start_offset)
+
+    def _plan(
+        self,
+        action: str,
+        plan_marker: Callable[[Cluster, Row], AbortPlan | CompletePlan],
+        topic: str,
+        partition: int,
+        start_offset: int,
+    ) -> Answer:
+        """The dry run of a command that writes a marker."""
         with self._source() as source:
             if not isinstance(source, Cluster):
-                raise UsageError("An abort is planned on a live cluster.", do="Use a server that reads one.")
+                raise UsageError("A marker is planned on a live cluster.", do="Use a server that reads one.")
             found = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
             if not found:
                 raise NotFound(
                     f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
                     do="Call diagnose; it may have ended.",
                 )
-            plan = plan_abort(source, inert_finding(found[0]))
+            plan = plan_marker(source, inert_finding(found[0]))
         where = f"--topic {plan.topic} --partition {plan.partition} --start-offset {plan.start_offset}"
-        names = plan.impact.__slots__
         return {
-            "command": f"kafka-txn abort {self._address} {where}".replace("  ", " "),
+            "command": f"kafka-txn {action} {self._address} {where}".replace("  ", " "),
             "confirmation": "It is a dry run until a person confirms it by name.",
             "refusal": inert(plan.refusal),
-            "impact": inert({name: getattr(plan.impact, name) for name in names}),
+            "impact": inert(asdict(plan.impact)),
             "finding": short_enough(plan.finding),
         }
 
