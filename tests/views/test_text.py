@@ -25,7 +25,7 @@ def finding(**fields: Any) -> Row:
         "transactional_id": "payments-7",
         "start_offset": 913095344,
         "verdict": "hanging",
-        "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)",
         "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
         "missing": [],
@@ -49,7 +49,7 @@ def test_a_hanging_transaction_has_owner_reason_remedy_and_next_step() -> None:
     assert finding_lines([finding()], now=NOW) == [
         "orders-0   LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move",
         "  hanging  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344",
-        '  why      coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        '  why      coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)",
         "  remedy   kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
         f"  docs     {verdict_page('hanging')}",
@@ -159,6 +159,14 @@ def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
     row = healthy(cause="mixed epochs in one transaction")
     assert "  cause    mixed epochs in one transaction" in finding_lines([row], now=NOW)
     assert summary([row]) == "nothing hangs, 1 ongoing"
+
+
+def test_the_summary_says_what_a_missing_marker_holds() -> None:
+    """A commit without its marker read "nothing hangs, 1 stuck_ending" while consumers waited for it."""
+    committed = healthy(verdict="stuck_ending", outcome="commit", action="complete")
+    assert summary([committed]) == "1 partition is held because its COMMIT marker is missing"
+    both = [committed, {**committed, "partition": 8}, healthy(verdict="stuck_ending", partition=9)]
+    assert summary(both) == "2 partitions are held because their COMMIT markers are missing, 1 stuck_ending"
 
 
 def test_one_record_and_several_groups() -> None:

@@ -79,15 +79,31 @@ def summary(findings: Iterable[Row]) -> str:
     """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
     rows = list(findings)
     hanging = len({(row["topic"], row["partition"]) for row in rows if row["verdict"] == "hanging"})
+    undelivered = [row for row in rows if row.get("action") == "complete"]  # decided, and the marker is missing
     healthy = sum(_is_healthy(row) for row in rows if row.get("producer_id") is not None)
-    others = Counter(row["verdict"] for row in rows if not _is_healthy(row) and row["verdict"] != "hanging")
-    parts = [_count(hanging, "partition hangs", "partitions hang") if hanging else "nothing hangs"]
+    counted = (row for row in rows if row["verdict"] != "hanging" and row.get("action") != "complete")
+    others = Counter(row["verdict"] for row in counted if not _is_healthy(row))
+    parts = [_count(hanging, "partition hangs", "partitions hang")] if hanging else []
+    parts += [_missing_markers(undelivered)] if undelivered else []
+    parts = parts or ["nothing hangs"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
         parts.append(_count(healthy, "open transaction is healthy", "open transactions are healthy"))
     elif not rows:
         parts.append("no transaction is open")
     return ", ".join(parts)
+
+
+def _missing_markers(findings: Sequence[Row]) -> str:
+    """What decided transactions hold: ``2 partitions are held because their COMMIT markers are missing``."""
+    outcomes = {str(row["outcome"]).upper() for row in findings}
+    marker = f"{min(outcomes)} marker" if len(outcomes) == 1 else "marker"
+    partitions = len({(row["topic"], row["partition"]) for row in findings})
+    return _count(
+        partitions,
+        f"partition is held because its {marker} is missing",
+        f"partitions are held because their {marker}s are missing",
+    )
 
 
 def wrap(text: str, *, before: str, width: int | None) -> list[str]:
