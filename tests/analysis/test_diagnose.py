@@ -93,7 +93,7 @@ def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
         )
     )
     assert row.reason == (
-        'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)."
     )
     assert row.remedy == "kafka-txn abort --topic orders --partition 0 --start-offset 100"

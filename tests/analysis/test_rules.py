@@ -61,7 +61,12 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
     ("owner", "cause", "reason", "remedy"),
     [
         (None, "no owner: the id has expired or moved on to another producer id", "no transactional id has", ""),
-        (transaction(state="Empty", on=()), None, 'coordinator 3: id "payments-7" is Empty, so nobody will', ""),
+        (
+            transaction(state="Empty", on=()),
+            None,
+            'coordinator 3: id "payments-7" is Empty, so no coordinator will',
+            "",
+        ),
         (
             transaction(on=ELSEWHERE),
             "written but not added to the transaction",
@@ -71,7 +76,7 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
         (
             transaction(epoch=1, on=ELSEWHERE),
             "superseded epoch",
-            "with epoch 1 elsewhere, so nobody will ever end this transaction of epoch 0",
+            "with epoch 1 elsewhere, so no coordinator will end this transaction of epoch 0",
             "Soon, as the new epoch's marker would decide this data too: ",
         ),
         (

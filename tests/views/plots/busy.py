@@ -22,7 +22,7 @@ def finding(**fields: Any) -> dict[str, Any]:
         "transactional_id": "payments-7",
         "start_offset": 913_095_344,
         "verdict": "hanging",
-        "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so nobody will ever end this transaction '
+        "reason": 'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)",
         "remedy": "kafka-txn abort --topic orders --partition 0 --start-offset 913095344",
         "missing": [],

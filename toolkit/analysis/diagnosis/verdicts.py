@@ -13,7 +13,7 @@ VERDICTS: Mapping[str, str] = {
     "ending": "The coordinator is writing its markers.",
     "stuck_ending": "The coordinator decided long ago, and its marker is not written here.",
     "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
-    "hanging": "Nobody will ever end this transaction: no coordinator owns it.",
+    "hanging": "No coordinator owns this transaction, so none will end it.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
     "ended": "It was open and has ended; it holds nothing any more.",
     "clear": "Nothing is held back.",

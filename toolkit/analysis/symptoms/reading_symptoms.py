@@ -28,7 +28,7 @@ READING_SYMPTOMS = (
         ),
         causes=(
             "A producer added the group's offsets to a transaction and has not ended it: its timeout will end it.",
-            "That transaction hangs on __consumer_offsets: nobody will ever end it, and the group stays stuck.",
+            "That transaction hangs on __consumer_offsets: no coordinator will end it, and the group stays stuck.",
             "Only if a client reports a timeout: the group coordinator, or the partition's leader, does not answer.",
         ),
         checks=(

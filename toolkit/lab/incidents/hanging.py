@@ -1,4 +1,4 @@
-"""Transactions that nobody will ever end."""
+"""Hanging transactions: no coordinator will end them."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _now(settings: AlertSettings) -> list[DashboardPanel]:
         stat(
             "Hanging transactions",
             'sum(kafka_txn_transactions{verdict="hanging"})',
-            "Nobody will ever end them. What was decided about their records, and the remedy: kafka-txn diagnose.",
+            "No coordinator will end them. What was decided about their records, and the remedy: kafka-txn diagnose.",
             red=1,
         ),
         stat(

@@ -41,10 +41,10 @@ def _why_disowned(e: OpenEvidence) -> str:
     """Why no coordinator will end the transaction, without its dot."""
     txn = e.txn
     if txn.owner is None:
-        return f"no transactional id has producer {txn.producer_id} any more, so nobody will ever end this transaction"
+        return f"no transactional id has producer {txn.producer_id} any more, so no coordinator will end this transaction"
     says = coordinator_says(txn.owner)
     if txn.state != "Ongoing":
-        return f"{says}, so nobody will ever end this transaction"
+        return f"{says}, so no coordinator will end this transaction"
     if txn.epoch == txn.owner_epoch or txn.epoch < 0:
         return f"{says} on other partitions and does not know this one, so this one will never get a marker"
     if txn.listed:
@@ -53,7 +53,7 @@ def _why_disowned(e: OpenEvidence) -> str:
             "dead, and the next marker will decide its data"
         )
     return (
-        f"{says} with epoch {txn.owner_epoch} elsewhere, so nobody will ever end this transaction of epoch {txn.epoch}"
+        f"{says} with epoch {txn.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch {txn.epoch}"
     )
 
 

@@ -23,7 +23,7 @@ PARTITION_GAUGES = (
     ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),
     ("lso_held_seconds", "held_seconds", "How long the transaction that holds the last stable offset has held it."),
     ("open_transactions", "open", "Open transactions on this partition."),
-    ("hanging_transactions", "hanging", "Hanging transactions on this partition: nothing will ever end them."),
+    ("hanging_transactions", "hanging", "Hanging transactions on this partition: no coordinator will end them."),
     ("late_transactions", "late", "Transactions on this partition open past their timeout and a padding."),
     (
         "commits_without_marker",
