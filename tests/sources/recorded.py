@@ -20,8 +20,8 @@ __all__ = ["NINE", "rows_of", "sample"]
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 
 
-def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -> Sample:
-    """A sample in which a transaction hangs on partition 0 of orders."""
+def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, gaps: Sequence[str] = ()) -> Sample:
+    """A sample in which a transaction hangs on partition 0 of orders, or is `unknown` for these gaps."""
     one = replace(
         observation(
             transaction(8, state="Empty", on=()),
@@ -33,6 +33,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None) -
         ),
         observed_at=due,
     )
+    one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
     tables = observation_rows(one, due=due)
     facts = LogFacts(outcome=Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions"))
     found = sample_findings(

@@ -14,9 +14,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.analysis.test_broker_software import IMITATED
 from tests.process import ROOT, started
 from tests.sources.recorded import NINE, files, rows_of, sample
 from toolkit import Recording
+from toolkit.analysis.broker_software.software import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
@@ -51,6 +53,19 @@ def failed(due: dt.datetime) -> Sample:
     (row,) = sample(due, error="NETWORK_EXCEPTION: The broker is gone.").tables["samples"]
     blank = dict.fromkeys(("brokers", "proofs", "gaps", "topic_gaps", "first_batches"))
     return Sample(due=due, tables={name: [] for name in RECORDED} | {"samples": [{**row, **blank}]})
+
+
+@pytest.mark.parametrize("name", IMITATED)
+def test_in_a_recording_of_other_software_no_transaction_hangs(tmp_path: Path, name: str) -> None:
+    """Its coordinators' silence proves nothing, also with the log evidence that the sample has, and without it."""
+    gaps = software_gaps([IMITATED[name]])
+    recording = Recording(write(tmp_path / "recording", every(1, 2, gaps=gaps)))
+    assert recording.sample_row()["gaps"] == gaps
+    for log_evidence in (True, False):
+        (row,) = [row for row in recording.finding_rows(log_evidence=log_evidence) if row["start_offset"] is not None]
+        assert (row["verdict"], row["action"], row["missing"]) == ("unknown", None, gaps)
+        assert row["remedy"].startswith("Do not abort.")
+    assert set(recording.lso_holds()["verdict"]) == {"unknown"}
 
 
 def test_every_table_can_be_read_completely(tmp_path: Path) -> None:
