@@ -16,10 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.actions.test_abort import read_committed
 from tests.process import on
 from toolkit import Cluster
+from toolkit.actions import complete_impact
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import plan_complete
-from toolkit.errors import ActionRefused, BrokerError
+from toolkit.errors import ActionRefused, BrokerError, DecodeError
+from toolkit.formats.coordinator.offsets_log_records import OffsetCommit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
@@ -189,6 +191,19 @@ def test_aborted_records_without_a_marker_get_their_abort_marker(skipped: Skippe
     assert (done.outcome, done.records_checked, done.records_delivered) == ("abort", 2, 0)
     assert done.last_stable_offset_after == 3
     assert read_committed(skipped.kafka, *tp) == 0
+
+
+def test_an_offset_commit_of_a_newer_kafka_is_named(
+    skipped: Skipped, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was left out in silence, and the plan named no group."""
+
+    def newer(value: bytes) -> OffsetCommit:
+        raise DecodeError("Version 99 of an offset commit is unknown.", position=0)
+
+    monkeypatch.setattr(complete_impact, "read_offset_commit", newer)
+    impact = plan_complete(cluster, diagnosed(cluster, skipped.partitions["offsets"])).impact
+    assert (impact.offset_commits, impact.unread) == ((), "Version 99 of an offset commit is unknown.")
 
 
 def test_committed_offsets_without_a_marker_become_the_groups(skipped: Skipped, cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.actions.log_impact import log_impact
-from toolkit.errors import DecodeError, ToolkitError
+from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
 
@@ -134,12 +134,15 @@ def offset_commits(
 
 
 def _decoded(record: Record) -> OffsetCommitted | None:
-    """Null for what is no offset commit, or one of a newer Kafka."""
-    try:
-        key = read_group_key(record.key or b"")
-        if key is None or key.topic is None or key.partition is None:
-            return None
-        offset = None if record.value is None else read_offset_commit(record.value).offset
-    except DecodeError:
+    """Null for what is no offset commit.
+
+    Raises
+    ------
+    DecodeError
+        If a newer Kafka wrote it: a plan without it would leave out a group.
+    """
+    key = read_group_key(record.key or b"")
+    if key is None or key.topic is None or key.partition is None:
         return None
+    offset = None if record.value is None else read_offset_commit(record.value).offset
     return OffsetCommitted(group_id=key.group_id, topic=key.topic, partition=key.partition, offset=offset)
