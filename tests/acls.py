@@ -15,6 +15,7 @@ __all__ = [
     "LITERAL",
     "PREFIXED",
     "READ",
+    "SECRETS",
     "TOPIC",
     "TRANSACTIONAL_ID",
     "Acls",
@@ -25,6 +26,7 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
 ANY, LITERAL, PREFIXED = 1, 3, 4
 DENY, ALLOW = 2, 3
+SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2", "nobody": "nobody-secret-3"}
 Right = tuple[int, str, int, int]
 """Resource type, name, pattern type, operation."""
 

@@ -1,8 +1,11 @@
 """Which tests run, on which worker, and the real brokers that tests of a worker share."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import is_hypothesis_test
@@ -14,6 +17,10 @@ from tests.groups import GroupScheduling, order, send_folder, write_groups
 from tests.spark.settings import QUICK
 from tests.tiers import is_full, set_tier
 from toolkit.lab import Kafka
+
+if TYPE_CHECKING:  # these import kafka-python, which warns before warnings are filtered
+    from tests.acls import Acls
+    from toolkit import Cluster
 
 # Container images set it, and each of hundreds of processes of a run would compile the toolkit again.
 sys.dont_write_bytecode = False
@@ -110,3 +117,31 @@ def lab(brokers: Brokers, request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """The cluster of a version and a setup; see `tests.brokers.on_cluster`."""
     with brokers.use(*request.param) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Kafka]:
+    """A broker with an authorizer and the users of `tests.acls`."""
+    from tests.acls import SECRETS
+    from toolkit.lab.incidents import EVERYDAY
+
+    with Kafka("4.3.1", properties=EVERYDAY.properties, users=SECRETS, super_users=["admin"]) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def admin(guarded: Kafka) -> Iterator[Cluster]:
+    from toolkit import Cluster
+
+    with Cluster(guarded.client_config("admin"), timeout=10) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def acls(admin: Cluster) -> Iterator[Acls]:
+    from tests.acls import Acls
+
+    rules = Acls(admin)
+    rules.clear()
+    yield rules
+    rules.clear()

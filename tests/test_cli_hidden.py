@@ -13,12 +13,11 @@ from toolkit import Cluster
 from toolkit.errors import BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 
 pytestmark = pytest.mark.lab
 
-SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2"}
 DATA = "hidden-data"
 COMMITTED, PENDING = "hidden-committed", "hidden-pending"
 
@@ -31,18 +30,6 @@ Ask = Callable[..., Process]
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Kafka]:
-    with Kafka("4.3.1", properties=EVERYDAY.properties, users=SECRETS, super_users=["admin"]) as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module")
-def admin(guarded: Kafka) -> Iterator[Cluster]:
-    with Cluster(guarded.client_config("admin"), timeout=10) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
 def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
     """An open transaction, a group that waits for it, and one whose only offset is pending in another one."""
     with INCIDENTS["open_young"](guarded.client_config("admin"), topic=DATA) as staged:
@@ -51,14 +38,6 @@ def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
         producer = TxnProducer(admin.client, "hidden-offsets").init()
         producer.commit_offset(PENDING, DATA, 0, offset=1)
         yield staged
-
-
-@pytest.fixture
-def acls(admin: Cluster) -> Iterator[Acls]:
-    rules = Acls(admin)
-    rules.clear()
-    yield rules
-    rules.clear()
 
 
 @pytest.fixture

@@ -21,12 +21,11 @@ from tests.acls import (
 from toolkit import Cluster
 from toolkit.errors import AuthenticationFailed, BrokerError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import Row
 
 pytestmark = pytest.mark.lab
 
-SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2", "nobody": "nobody-secret-3"}
 STATE_LOG = (TOPIC, "__transaction_state", LITERAL, READ)
 DATA = [(TOPIC, "guarded", PREFIXED, READ)]
 SEE_STATE_TOPIC = (TOPIC, "__transaction_state", LITERAL, DESCRIBE)
@@ -35,18 +34,6 @@ ACLS_AND_AUTHORIZER = [
     (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE_CONFIGS),
 ]
 OR_THE_LOG = "; or READ on Topic '__transaction_state'"
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Kafka]:
-    with Kafka("4.3.1", properties=EVERYDAY.properties, users=SECRETS, super_users=["admin"]) as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module")
-def admin(guarded: Kafka) -> Iterator[Cluster]:
-    with Cluster(guarded.client_config("admin"), timeout=10) as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -64,14 +51,6 @@ def hanging(guarded: Kafka, admin: Cluster) -> StagedIncident:
 def alive(guarded: Kafka, admin: Cluster) -> Iterator[StagedIncident]:
     with INCIDENTS["open_young"](guarded.client_config("admin"), topic="guarded-alive") as staged:
         yield staged
-
-
-@pytest.fixture
-def acls(admin: Cluster) -> Iterator[Acls]:
-    rules = Acls(admin)
-    rules.clear()
-    yield rules
-    rules.clear()
 
 
 def finding_of(cluster: Cluster, staged: StagedIncident) -> Row:
