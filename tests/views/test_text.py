@@ -161,7 +161,7 @@ def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
     assert summary([row]) == "nothing hangs, 1 ongoing"
 
 
-def test_the_summary_says_what_a_missing_marker_holds() -> None:
+def test_the_summary_names_a_missing_marker() -> None:
     """A commit without its marker read "nothing hangs, 1 stuck_ending" while consumers waited for it."""
     committed = healthy(verdict="stuck_ending", outcome="commit", action="complete")
     assert summary([committed]) == "1 partition is held because its COMMIT marker is missing"
