@@ -41,7 +41,9 @@ def _why_disowned(e: OpenEvidence) -> str:
     """Why no coordinator will end the transaction, without its dot."""
     txn = e.txn
     if txn.owner is None:
-        return f"no transactional id has producer {txn.producer_id} any more, so no coordinator will end this transaction"
+        return (
+            f"no transactional id has producer {txn.producer_id} any more, so no coordinator will end this transaction"
+        )
     says = coordinator_says(txn.owner)
     if txn.state != "Ongoing":
         return f"{says}, so no coordinator will end this transaction"
@@ -53,7 +55,8 @@ def _why_disowned(e: OpenEvidence) -> str:
             "dead, and the next marker will decide its data"
         )
     return (
-        f"{says} with epoch {txn.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch {txn.epoch}"
+        f"{says} with epoch {txn.owner_epoch} elsewhere, so no coordinator will end this transaction of epoch "
+        f"{txn.epoch}"
     )
 
 
