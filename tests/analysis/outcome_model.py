@@ -59,6 +59,13 @@ class OperatorAbort:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OperatorCommit:
+    """A COMMIT marker by hand (`kafka-txn complete`), where one is missing and nothing else was decided."""
+
+    gap: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class OtherMarker:
     """The marker of another producer: a time of the leader."""
 
@@ -82,7 +89,7 @@ class Expiry:
     gap: int = 1
 
 
-Step = Expiry | Txn | NewInstance | LateBatch | OperatorAbort | OtherMarker | Failover
+Step = Expiry | Txn | NewInstance | LateBatch | OperatorAbort | OperatorCommit | OtherMarker | Failover
 
 
 @dataclass
@@ -97,6 +104,7 @@ class World:
     client_epoch: int = 0
     leader_epoch: int = 4
     coordinator_epoch: int = 3
+    known_epoch: int = 0  # of the coordinator, on the partition
     batches: list[dict[str, Any]] = field(default_factory=list)
     records: list[Row] = field(default_factory=list)
     open: list[tuple[int, int | None]] = field(default_factory=list)  # offset, and number of its transaction
@@ -121,9 +129,8 @@ class World:
         elif isinstance(step, LateBatch):
             if self.version == 1:
                 self._batch(None)
-        elif isinstance(step, OperatorAbort):
-            if self.open:
-                self._marker(ABORT, self.last_epoch)
+        elif isinstance(step, OperatorAbort | OperatorCommit):
+            self._operate(step)
         elif isinstance(step, Expiry):
             self._expire(step)
         elif isinstance(step, OtherMarker):
@@ -163,6 +170,11 @@ class World:
         self._record(f"Complete{step.end}", started=started, last_update_time=at(decided), **version)
         self.fenced = step.by_coordinator and step.end == "Abort"
         self.client_epoch = self.client_epoch if self.fenced else self.epoch
+
+    def _operate(self, step: OperatorAbort | OperatorCommit) -> None:
+        is_commit = isinstance(step, OperatorCommit)
+        if self.open and (not is_commit or self.decisions == {"commit"}):
+            self._marker(COMMIT if is_commit else ABORT, self.last_epoch, by_hand=True)
 
     def _new_instance(self) -> None:
         if self.state != "Ongoing":
@@ -211,9 +223,11 @@ class World:
             self._append(data(self._offset, epoch=self.client_epoch))
             self.last_epoch = self.client_epoch
 
-    def _marker(self, kind: int, epoch: int) -> None:
+    def _marker(self, kind: int, epoch: int, *, by_hand: bool = False) -> None:
         if epoch >= self.last_epoch:
-            self._append(marker(self._offset, kind, epoch=epoch))
+            if not by_hand:
+                self.known_epoch = self.coordinator_epoch
+            self._append(marker(self._offset, kind, epoch=epoch, coordinator_epoch=self.known_epoch))
             self.open, self.without_marker, self.last_epoch = [], [], epoch
 
     @property

@@ -170,7 +170,7 @@ def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
     decided = [commit(100_000), commit(100_300), commit(200_000), commit(200_301)]
     two = [marker(100_005), marker(100_305)]
     assert last(decided, *two, marker(200_005)) == {2}
-    assert last(decided, *(replace(each, leader_epoch=0) for each in two), marker(200_005)) == {2, 3}
+    assert last(decided, *(replace(each, leader_epoch=0) for each in two), marker(200_005)) == {1, 2, 3}
     much_later = [
         replace(each, decided_from=each.decided_at + 90_000, decided_at=each.decided_at + 90_000)
         for each in decided[2:]
@@ -179,8 +179,8 @@ def test_another_leader_or_a_time_long_ago_shows_nothing() -> None:
     assert last(exact, marker(100_000), marker(200_000)) == {1}
     assert last(exact, marker(99_999), marker(200_000)) == {1, 2}, "100 s are compared"
     later = [replace(each, ended_at=each.ended_at + 90_000) for each in much_later]
-    assert last([*decided[:2], *later], *two, marker(290_005)) == {2, 3}
-    assert last(decided, marker(100_005, is_commit=False), marker(200_005)) == {2, 3}, "an operator's shows nothing"
+    assert last([*decided[:2], *later], *two, marker(290_005)) == {1, 2, 3}
+    assert last(decided, marker(100_005, is_commit=False), marker(200_005)) == {1, 2, 3}, "an operator's shows nothing"
 
 
 def test_clocks_drift_apart_by_half_a_millisecond_in_a_second() -> None:
@@ -189,7 +189,7 @@ def test_clocks_drift_apart_by_half_a_millisecond_in_a_second() -> None:
     assert last(decided, marker(1_000), marker(61_032)) == {1}
     assert last(decided, marker(1_000), marker(61_033)) == set(), "31 ms and rounding do not explain 32 to 34 ms"
     assert last(decided, marker(1_000), marker(61_050)) == set(), "no drift of 30 ms and rounding explains it"
-    assert last(decided, marker(1_000), marker(61_068)) == {2}
+    assert last(decided, marker(1_000), marker(61_068)) == {1, 2}, "or it is that of the second one, by hand"
 
 
 def test_markers_that_no_difference_explains_contradict() -> None:
@@ -200,8 +200,8 @@ def test_markers_that_no_difference_explains_contradict() -> None:
 
 def test_a_coordinator_that_took_over_has_another_clock() -> None:
     decided = [commit(1_000), commit(9_000), commit(20_000)]
-    assert last(decided, marker(12_000), is_one_coordinator=False) == {1}
-    assert last(decided, marker(14_000), is_one_coordinator=False) == {1}
-    assert last(decided, marker(15_500), is_one_coordinator=False) == {2}
+    assert last(decided, marker(12_000), is_one_coordinator=False) == {0, 1}
+    assert last(decided, marker(14_000), is_one_coordinator=False) == {0, 1}
+    assert last(decided, marker(15_500), is_one_coordinator=False) == {1, 2}
     assert last([commit(9_000, 6_000)], marker(15_000), is_one_coordinator=False) == set()
     assert last([commit(9_000, 7_000)], marker(12_000), is_one_coordinator=False) == {0}, "ended by a clock behind"

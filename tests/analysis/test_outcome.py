@@ -15,6 +15,7 @@ from tests.analysis.outcome_model import (
     LateBatch,
     NewInstance,
     OperatorAbort,
+    OperatorCommit,
     OtherMarker,
     Step,
     Txn,
@@ -164,6 +165,36 @@ def test_an_operators_marker_proves_nothing_about_clocks() -> None:
     assert (world.outcome().name, world.of_open_records) == ("unknown", {"undecided"})
     world = after(LateBatch(), OperatorAbort(), Txn(gap=900, marker=False), leader_clock=2_500)
     assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
+
+
+@pytest.mark.parametrize("lost_before", [2_000, 60_000])
+def test_a_marker_that_was_completed_is_not_that_of_the_next_commit(lost_before: int) -> None:
+    """It was called `hanging`: within the clocks' difference, the COMMIT marker by hand fitted the next commit only."""
+    completed: list[Step] = [Txn(marker=False), OperatorCommit(gap=lost_before)]
+    soon = after(*completed, Txn(gap=900, marker=False))
+    assert (soon.outcome().name, soon.of_open_records) == ("unknown", {"commit"})
+    assert soon.outcome(is_one_clock=True).name == "commit"
+    for step in (Txn(gap=6_000, marker=False), LateBatch(gap=1)):
+        world = after(*completed, step)
+        assert {world.outcome().name} <= {*world.of_open_records, "unknown"}
+
+
+def test_a_marker_of_another_coordinator_epoch_is_by_hand() -> None:
+    """It was called `hanging`: the partition refused the COMMIT marker of the second transaction.
+
+    Somebody had written a COMMIT marker with a higher coordinator epoch before it.
+    """
+    first, second = ended_records("Commit", began=0, at_second=1), ended_records("Commit", began=1.2, at_second=1.3)
+    records = [{**each, "leader_epoch": 0} for each in (init(), *first, *second[:-1])]
+
+    def log(coordinator_epoch: int) -> Excerpt:
+        return excerpt(
+            data(97, second=0.5), marker(98, COMMIT, second=1.01, coordinator_epoch=0),
+            marker(99, COMMIT, second=1.2, coordinator_epoch=coordinator_epoch), data(100, second=1.25),
+        )  # fmt: skip
+
+    assert find(open_transaction(COMPLETE_COMMIT), log(0), *records).name == "undecided"
+    assert find(open_transaction(COMPLETE_COMMIT), log(1), *records).name == "unknown"
 
 
 @pytest.mark.parametrize("leader_clock", [-5_000, 0, 5_000])
@@ -391,6 +422,7 @@ faulty = st.builds(
 others = st.one_of(
     st.builds(LateBatch, gap=gaps),
     st.builds(OperatorAbort, gap=gaps),
+    st.builds(OperatorCommit, gap=gaps),
     st.builds(NewInstance, gap=gaps),
     st.builds(OtherMarker, gap=gaps),
     st.builds(Failover, of_partition=st.booleans(), clock=clocks, gap=gaps),

@@ -8,7 +8,8 @@ marker, and with transaction version 2 each transaction has an epoch of its own,
 With transaction version 1, transactions of one instance share an epoch, and times have to tell. They are times of two
 brokers, whose clocks may differ by `CLOCKS_DIFFER`. Within that, COMMIT markers show by how much they do: each is of a
 transaction, written after its decision and before its completion. ABORT markers show nothing, as an operator may have
-written them.
+written them. An operator writes a COMMIT marker where that of a commit is missing (`kafka-txn complete`), so the last
+one may be of a transaction that was decided after the marker before it, and younger than its completion.
 """
 
 from __future__ import annotations
@@ -63,13 +64,24 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerMarker:
-    """A marker of the producer on the partition; its time is in ms by the leader's clock, null if unknown."""
+    """A marker of the producer on the partition.
+
+    Parameters
+    ----------
+    offset, epoch, is_commit, leader_epoch
+        As in the log.
+    time
+        In ms by the leader's clock; null if unknown.
+    is_by_hand
+        Whether it has no coordinator epoch of the coordinators that wrote the records.
+    """
 
     offset: int
     epoch: int
     is_commit: bool
     time: float | None
     leader_epoch: int
+    is_by_hand: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +155,15 @@ class ClosedTransactions:
     def _by_times(self, last: ProducerMarker, time: float) -> set[int]:
         """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
         differences = self._differences(last, time)
-        if not last.is_commit:
+        if not last.is_commit or last.is_by_hand:
             return set(self._after_decision(time, differences))
+        found = self._of_coordinator(last, time, differences)
+        if not found and self.is_one_clock:
+            return set(self._after_decision(time, differences))
+        return found | self._completed(time, differences) if found else found
+
+    def _of_coordinator(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
+        """As `last`, if a coordinator has written the COMMIT marker."""
         found = {
             index
             for index, transaction in self._candidates(last)
@@ -152,9 +171,35 @@ class ClosedTransactions:
         }
         if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
             found.add(-1)
-        if not found and self.is_one_clock:
-            return set(self._after_decision(time, differences))
         return found
+
+    def _completed(self, time: float, differences: Sequence[Range]) -> set[int]:
+        """As `last`, if an operator has written it: all that was decided since the marker before it are commits."""
+        return {
+            index
+            for before, ranges in self._before_last_marker
+            for index in self._after_decision(time, _meet(ranges, differences))
+            if self._are_commits(self.decided[before + 1 : index + 1])
+        }
+
+    def _are_commits(self, without_marker: Sequence[DecidedTransaction]) -> bool:
+        """Whether an operator may have completed these by the last marker."""
+        is_missing = any(each.can_have(self.markers[-1]) for each in without_marker)
+        return is_missing and all(each.is_commit for each in without_marker)
+
+    @property
+    def _before_last_marker(self) -> Iterator[tuple[int, Sequence[Range]]]:
+        """As `last`, for the marker before the last one, each with the differences of the clocks that explain it."""
+        any_difference = [(-FOR_EVER, FOR_EVER)]
+        marker = self.markers[-2] if len(self.markers) > 1 else None
+        if marker is None:
+            yield -1, any_difference
+        elif marker.time is None or not marker.is_commit or marker.is_by_hand:
+            yield from ((index, any_difference) for index in range(-1, len(self.decided)))
+        else:
+            yield from ((index, [self._range(marker.time, each)]) for index, each in self._candidates(marker))
+            if self.began is not None:
+                yield -1, [(marker.time - self.began, FOR_EVER)]
 
     def _candidates(self, marker: ProducerMarker) -> Iterator[tuple[int, DecidedTransaction]]:
         """Transactions that a marker may be of, with their index."""
@@ -191,6 +236,7 @@ class ClosedTransactions:
             each
             for each in self.markers[:-1]
             if each.is_commit
+            and not each.is_by_hand
             and each.leader_epoch == last.leader_epoch
             and each.time is not None
             and last.time is not None

@@ -150,9 +150,20 @@ class _Proof:
                 is_commit=bool(each["marker"] == COMMIT_MARKER),
                 time=None if each["max_timestamp"] < 0 else float(each["max_timestamp"]),
                 leader_epoch=int(each["leader_epoch"]),
+                is_by_hand=self._is_by_hand(int(each["coordinator_epoch"])),
             )
             for each in self.batches.markers_before
         ]
+
+    def _is_by_hand(self, coordinator_epoch: int) -> bool:
+        """Whether a marker has another coordinator epoch than the records, of those from the first one on."""
+        known = self._coordinator_epochs
+        return bool(known) and coordinator_epoch not in known and coordinator_epoch > min(known)
+
+    @cached_property
+    def _coordinator_epochs(self) -> frozenset[int]:
+        """Epochs of the coordinators that wrote the records: the leader epochs of their batches."""
+        return frozenset(each.leader_epoch for each in self.history.records if each.leader_epoch is not None)
 
     @property
     def _what_decides(self) -> str:
