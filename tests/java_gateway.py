@@ -46,9 +46,9 @@ class JavaClients:
         self.send(producer, topic)
         return producer
 
-    def send(self, producer: Any, topic: str) -> None:
-        """Send a record, and wait until it is written."""
-        producer.send(self.clients.producer.ProducerRecord(topic, "value")).get()
+    def send(self, producer: Any, topic: str, partition: int = 0) -> int:
+        """Send a record, wait until it is written, and return its offset."""
+        return int(producer.send(self.clients.producer.ProducerRecord(topic, partition, "key", "value")).get().offset())
 
     def consumer(self, group: str, **settings: object) -> Any:
         """A read_committed KafkaConsumer of strings."""

@@ -1,32 +1,46 @@
-"""Open transactions by what was decided about them, and by what their producer did afterwards on other partitions.
+"""Open transactions on real brokers, by what was decided about them and what their producer did afterwards.
 
-A marker is missing because the coordinator skipped it (KAFKA-20734) or because an unclean election lost it; or the
-transaction hangs and nothing was decided. All of them stand side by side on one cluster: partition n of `LEFT` has the
-open transaction of case n, and the producer goes on in partition n of `RIGHT`.
+A marker is missing because the coordinator skipped it (KAFKA-20734), because an unclean election lost it, or because
+the log cleaner removed it; or the transaction hangs and nothing was decided. All of them stand side by side on one
+cluster of three brokers, whose second one is killed once. The producer of case n goes on in partition n of `RIGHT`.
+
+``python -m tests.outcomes`` prints a table of what the findings said, what was done, and what consumers received.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import struct
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.java_gateway import JavaClients, java_clients
+from tests.outcome_cases import Case, Client, Expected, Origin, Sequel, cases, few_cases
+from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.complete import plan_complete
 from toolkit.errors import NotFound
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.formats.log.batches import CONTROL
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (
     await_coordinators,
     config_of,
-    coordinator,
     elect_uncleanly,
     open_transactions,
     partitions,
@@ -34,195 +48,143 @@ from toolkit.lab.queries import (
     until,
 )
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
+from toolkit.schema import Row
+from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.source import Source
 
-__all__ = [
-    "ALWAYS_UP",
-    "LEFT",
-    "RIGHT",
-    "Case",
-    "Expected",
-    "Loss",
-    "Origin",
-    "OutcomeCluster",
-    "Sequel",
-    "StagedCase",
-    "cases",
-]
+__all__ = ["ALWAYS_UP", "LEFT", "OutcomeCluster", "StagedCase", "columns_of", "follow_remedies", "rows_of"]
 
-LEFT, RIGHT = "left", "right"
-LEADER, FOLLOWER = 2, 3  # of LEFT; ALWAYS_UP has RIGHT, and coordinates every id
+LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
+LEADER, FOLLOWER = 2, 3  # of LEFT and of the groups; LEADER alone has ALONE and COMPACT
+# ALWAYS_UP has RIGHT, and coordinates every transactional id.
+GROUP_PARTITIONS, STATE_PARTITIONS = 10, 50
+OFFSET = 7  # that a transaction commits for its group
+MARKER_KEY = b"\0\0\0\1"  # of a COMMIT marker
+CLEANING = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.0"}
+VERSIONS = ("2.8.2", "3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
 
 PROPERTIES = {
     **EVERYDAY.properties,
     "transaction.state.log.replication.factor": "1",  # every id has one coordinator
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+    "log.cleaner.backoff.ms": "100",
 }
 
 
-class Loss(StrEnum):
-    """How a marker is lost."""
-
-    SKIPPED = "skipped marker"
-    ELECTION = "unclean election"
-
-    @property
-    def brokers(self) -> int:
-        """Number of brokers that it needs."""
-        return 2 if self is Loss.SKIPPED else 3
-
-
-class Origin(StrEnum):
-    """How a transaction came to be open without an owner that ends it."""
-
-    MARKER_MISSING = "marker missing"
-    LATE_BATCH = "late batch"
-    NEVER_ADDED = "never added"
-    SUPERSEDED = "superseded epoch"
-
-
-class Sequel(StrEnum):
-    """What the producer does afterwards, on another partition."""
-
-    NOTHING = "nothing"
-    THREE_COMMITS = "three commits"
-    OPEN = "one open"
-    ABORT = "one abort"
-    NEW_INSTANCE = "new instance"
-    NEW_INSTANCE_OPEN = "new instance with one open"
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a transaction stays open, so that its id cannot expire."""
-        return self in {Sequel.OPEN, Sequel.NEW_INSTANCE_OPEN}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """The columns of a finding that tell a user what to do."""
-
-    verdict: str
-    outcome: str | None
-    action: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """An open transaction.
+@dataclass(slots=True, kw_only=True, eq=False)
+class StagedCase:
+    """A case on a cluster.
 
     Parameters
     ----------
-    origin
-        How it came to be open.
-    sequel
-        What its producer did afterwards.
-    commit
-        How the transaction, or the one before a late batch, was ended; null if none was.
-    transaction_version
-        Of its producer.
-    earlier
-        Transactions on the same partitions that its producer committed before, with their markers.
+    case
+        The case.
+    number
+        Its partition of `RIGHT`.
+    topic, partition
+        Where its transaction is open.
+    group
+        Of the offsets in it; empty for none.
+    producer
+        The newest instance of its id.
+    producer_id, start_offset
+        The open transaction.
     """
 
-    origin: Origin
-    sequel: Sequel
-    commit: bool | None = None
-    transaction_version: int = 1
-    earlier: int = 0
-
-    def __str__(self) -> str:
-        ended = {None: "", True: " commit,", False: " abort,"}[self.commit]
-        return f"{self.origin},{ended} {self.sequel}, version {self.transaction_version}, {self.earlier} earlier"
-
-    @property
-    def may_be_unknown(self) -> bool:
-        """Whether only the clocks of two brokers tell which of several transactions of one epoch a marker is of."""
-        return self.transaction_version == 1 and self.earlier > 0
-
-    @property
-    def expected(self) -> Expected:
-        """The truth: what was decided about its records, and what is safe."""
-        if self.origin is not Origin.MARKER_MISSING:
-            return Expected(verdict="hanging", outcome="undecided", action="abort")
-        if self.commit:
-            return Expected(verdict="stuck_ending", outcome="commit", action="complete")
-        return Expected(verdict="hanging", outcome="abort", action="abort")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedCase:
-    """A case on a cluster; the producer is the newest instance of its id."""
-
     case: Case
+    number: int
+    topic: str
     partition: int
-    producer_id: int
-    start_offset: int
-    producer: TxnProducer
+    group: str
+    producer: Steps
+    producer_id: int = -1
+    start_offset: int = -1
 
+    def open(self) -> None:
+        """Open a transaction."""
+        self.producer.add(RIGHT, self.number)
+        self.producer.send(RIGHT, self.number)
+        if self.group:
+            self.producer.add_offsets(self.group)
+            self.producer.commit_offset(self.group, RIGHT, self.number, offset=OFFSET)
+        else:
+            self.producer.add(self.topic, self.partition)
+            self.producer.send(self.topic, self.partition)
 
-def cases(*, transaction_versions: Sequence[int] = (1,)) -> list[Case]:
-    """All cases; of transaction version 2 also a late batch, which a real client would not leave open."""
-    missing = [
-        Case(origin=Origin.MARKER_MISSING, sequel=sequel, commit=commit, transaction_version=version)
-        for commit in (True, False)
-        for version in transaction_versions
-        for sequel in Sequel
-    ]
-    missing += [
-        Case(origin=Origin.MARKER_MISSING, sequel=sequel, commit=commit, earlier=earlier)
-        for commit in (True, False)
-        for earlier in (1, 2)
-        for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.OPEN)
-    ]
-    undecided = [
-        Case(origin=Origin.LATE_BATCH, sequel=Sequel.NOTHING, commit=True, transaction_version=version)
-        for version in transaction_versions
-        if version == 2
-    ]
-    undecided += [
-        Case(origin=origin, sequel=sequel, commit=commit)
-        for origin, commit in (
-            (Origin.LATE_BATCH, True),
-            (Origin.LATE_BATCH, False),
-            (Origin.NEVER_ADDED, None),
-            (Origin.SUPERSEDED, None),
-        )
-        for sequel in Sequel
-    ]
-    return missing + undecided
+    def observe(self, client: BrokerClient) -> None:
+        """Take the open transaction from the leader's producer state."""
+        (found,) = open_transactions(client, self.topic, self.partition)
+        self.producer_id, self.start_offset = found.producer_id, found.start_offset
+
+    def leave_open(self) -> None:
+        """Leave a transaction open that no coordinator knows of."""
+        if self.case.origin is Origin.LATE_BATCH:
+            self.open()
+            self.producer.end(commit=bool(self.case.commit))
+        if isinstance(self.producer, TxnProducer):
+            self.producer.transaction_version = 1  # a batch of version 2 would begin a transaction
+            self.producer.send(self.topic, self.partition)
+            self.producer.transaction_version = self.case.transaction_version
+
+    def go_on(self) -> None:
+        """What the producer does afterwards."""
+        sequel = self.case.sequel
+        if self.case.origin is Origin.SUPERSEDED or sequel in {Sequel.NEW_INSTANCE, Sequel.NEW_INSTANCE_OPEN}:
+            self.producer.init()
+        ends: dict[Sequel, list[bool | None]] = {
+            Sequel.THREE_COMMITS: [True] * 3,
+            Sequel.ABORT: [False],
+            Sequel.OPEN: [None],
+            Sequel.NEW_INSTANCE_OPEN: [None],
+        }
+        for commit in ends.get(sequel, []):
+            self.producer.add(RIGHT, self.number)
+            self.producer.send(RIGHT, self.number)
+            if commit is not None:
+                self.producer.end(commit=commit)
 
 
 class OutcomeCluster:
-    """A cluster with staged cases.
+    """A cluster of three brokers with staged cases.
 
     Parameters
     ----------
     kafka
-        Two brokers, or three for an unclean election.
-    loss
-        How markers are lost on it.
-    staged
-        The cases.
+        The brokers.
+    client
+        Connections to them.
+    java
+        Java's clients of the brokers' version; null if no case has one.
     """
 
-    def __init__(self, kafka: Kafka, loss: Loss, staged: Sequence[StagedCase], client: BrokerClient) -> None:
+    def __init__(self, kafka: Kafka, client: BrokerClient, java: JavaClients | None) -> None:
         self.kafka = kafka
-        self.loss = loss
-        self.staged = staged
         self.client = client
+        self.java = java
+        self.staged: list[StagedCase] = []
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, version: str, loss: Loss, all_cases: Sequence[Case]) -> Iterator[OutcomeCluster]:
+    def start(cls, version: str, all_cases: Sequence[Case]) -> Iterator[OutcomeCluster]:
         """Start a cluster, and stage cases on it: markers are lost once, for all of them."""
-        with Kafka(version, brokers=loss.brokers, properties=PROPERTIES) as kafka:
-            client = _connect(kafka)
-            staged = cls(kafka, loss, [], client)
+        with contextlib.ExitStack() as stack:
+            kafka = stack.enter_context(Kafka(version, brokers=3, properties=PROPERTIES))
+            java = None
+            if any(case.client is Client.JAVA for case in all_cases):
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                java = stack.enter_context(java_clients(kafka, folder))
+            found = cls(kafka, _connect(kafka), java)
             try:
-                staged.staged = _stage(kafka, client, loss, all_cases)
-                yield staged
+                found._stage(all_cases)
+                yield found
             finally:
-                staged.client.close()
+                found.client.close()
+
+    def few(self) -> list[StagedCase]:
+        """Those whose remedies are followed: an action takes half a second, and so does a preflight."""
+        few = few_cases(self.kafka.version)
+        return [each for each in self.staged if each.case in few or each.case.client is not Client.LAB]
 
     def still_open(self) -> list[StagedCase]:
         """Those whose transaction the leader of its partition has open."""
@@ -231,34 +193,37 @@ class OutcomeCluster:
             for each in self.staged
             if any(
                 (opened.producer_id, opened.start_offset) == (each.producer_id, each.start_offset)
-                for opened in open_transactions(self.client, LEFT, each.partition)
+                for opened in open_transactions(self.client, each.topic, each.partition)
             )
         ]
 
-    def received(self) -> set[tuple[int, int]]:
-        """Partition and offset of each record of `LEFT` that a read_committed consumer receives."""
-        settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    def received(self) -> list[StagedCase]:
+        """Those whose first record a read_committed consumer receives, or whose offset its group has."""
+        of_records = [each for each in self.staged if not each.group]
+        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
         consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(LEFT, each.partition, 0) for each in self.staged])
-        received: set[tuple[int, int]] = set()
-        ends: set[int] = set()
+        consumer.assign([TopicPartition(each.topic, each.partition, 0) for each in of_records])
+        received: set[tuple[str | None, int | None, int | None]] = set()
+        ends: set[tuple[str | None, int | None]] = set()
 
         def all_read() -> bool | None:
-            for message in consumer.consume(500, timeout=1):
-                number, offset = message.partition(), message.offset()
-                assert number is not None
-                assert offset is not None
+            for message in consumer.consume(500, timeout=0.2):
                 if message.error() is None:
-                    received.add((number, offset))
+                    received.add((message.topic(), message.partition(), message.offset()))
                 else:
-                    ends.add(number)
-            return True if len(ends) == len(self.staged) else None
+                    ends.add((message.topic(), message.partition()))
+            return True if len(ends) == len(of_records) else None
 
         try:
-            until(all_read, awaited=f"the end of {LEFT}")
+            until(all_read, awaited="the end of every partition")
         finally:
             consumer.close()
-        return received
+        return [
+            each
+            for each in self.staged
+            if (each.topic, each.partition, each.start_offset) in received
+            or (each.group and self.offset_of(each) == OFFSET)
+        ]
 
     def copy_logs(self, path: Path) -> Path:
         """A copy of all log directories, once their checkpoints have every high watermark; nobody writes meanwhile."""
@@ -272,20 +237,42 @@ class OutcomeCluster:
             shutil.copytree(log_dir, path / str(broker_id), copy_function=shutil.copy2)
         return path
 
-    def expire_ids(self) -> list[StagedCase]:
-        """Let the coordinator forget every id without an open transaction; those cases."""
+    def offset_of(self, staged: StagedCase) -> int | None:
+        """The group's stable offset (OffsetFetch); null while a transaction with it is open, negative for none."""
+        consumer = Consumer({**self.kafka.client_config(), "group.id": staged.group})
+        try:
+            (found,) = consumer.committed([TopicPartition(RIGHT, staged.number)], timeout=1)
+            return int(found.offset)
+        except KafkaException:  # UNSTABLE_OFFSET_COMMIT, again and again
+            return None
+        finally:
+            consumer.close()
+
+    def restart_coordinator(self) -> None:
+        """Let another coordinator take over: its epoch is higher, and it forgets ids soon."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
         self.client.close()
         self.client = until(self._reconnect, awaited="every broker to know the restarted one")
         for each in self.staged:
             each.producer.cluster = self.client
-        idle = [each for each in self.staged if not each.case.sequel.is_open]
+
+    def expire_ids(self, staged: Sequence[StagedCase]) -> list[StagedCase]:
+        """Let the restarted coordinator forget every id without an open transaction; those cases."""
+        idle = [each for each in staged if not each.case.sequel.is_open]
         ids = [each.producer.transactional_id for each in idle]
         until(
             lambda: True if all(transaction(self.client, each) is None for each in ids) else None,
             awaited="the coordinator to forget ids",
         )
         return idle
+
+    def restart_producers(self, staged: Sequence[StagedCase]) -> None:
+        """Begin transactions elsewhere with ids that were forgotten: they get new producer ids."""
+        for each in staged:
+            each.producer.init()
+            assert each.producer.producer_id != each.producer_id
+            each.producer.add(RIGHT, each.number)
+            each.producer.send(RIGHT, each.number)
 
     def _reconnect(self) -> BrokerClient | None:
         """A new client once coordinators have loaded; null while a broker answers that the restarted one is away."""
@@ -297,13 +284,182 @@ class OutcomeCluster:
             return None
         return client
 
-    def restart_producers(self, staged: Sequence[StagedCase]) -> None:
-        """Begin transactions elsewhere with ids that were forgotten: they get new producer ids."""
-        for each in staged:
+    # Staging
+
+    def _stage(self, all_cases: Sequence[Case]) -> None:
+        numbers: Counter[str] = Counter()
+        for number, case in enumerate(all_cases):
+            topic = _topic(case)
+            self.staged.append(self._place(case, number, topic, numbers[topic]))
+            numbers[topic] += 1
+        self._create_topics(numbers)
+        for each in self.staged:
             each.producer.init()
-            assert each.producer.producer_id != each.producer_id
-            each.producer.add(RIGHT, each.partition)
-            each.producer.send(RIGHT, each.partition)
+            for _ in range(each.case.earlier):
+                each.open()
+                each.producer.end(commit=True)
+        self._open_all()
+        self._lose_markers()
+        await_coordinators(self.client)
+        for each in self.staged:
+            if each.case.origin is Origin.REFUSED:
+                self._refuse_marker(each)
+            elif not each.case.origin.is_marker_missing:
+                each.leave_open()
+                each.observe(self.client)
+            each.go_on()
+
+    def _place(self, case: Case, number: int, topic: str, partition: int) -> StagedCase:
+        transactional_id = f"case-{number}"
+        producer: Steps
+        if case.client is Client.LIBRDKAFKA:
+            producer = LibrdkafkaProducer(self.client, transactional_id, self.kafka.client_config())
+        elif case.client is Client.JAVA:
+            assert self.java is not None
+            producer = JavaProducer(self.client, transactional_id, self.java)
+        else:
+            producer = TxnProducer(self.client, transactional_id, transaction_version=case.transaction_version)
+        return StagedCase(
+            case=case,
+            number=number,
+            topic=topic,
+            partition=partition,
+            group=_group(partition) if case.has_offsets else "",
+            producer=producer,
+        )
+
+    def _create_topics(self, numbers: Mapping[str, int]) -> None:
+        """Those of the coordinators, too: brokers would place them at random."""
+        compacted = {"cleanup.policy": "compact"}
+        topics = [
+            NewTopic(
+                STATE_TOPIC, STATE_PARTITIONS, replica_assignment=[[ALWAYS_UP]] * STATE_PARTITIONS, config=compacted
+            ),
+            NewTopic(
+                OFFSETS_TOPIC,
+                GROUP_PARTITIONS,
+                replica_assignment=[[LEADER, FOLLOWER]] * GROUP_PARTITIONS,
+                config=compacted,
+            ),
+            NewTopic(RIGHT, len(self.staged), replica_assignment=[[ALWAYS_UP]] * len(self.staged)),
+        ]
+        for topic, replicas, config in (
+            (LEFT, [LEADER, FOLLOWER], {}),
+            (ALONE, [LEADER], {}),
+            (COMPACT, [LEADER], CLEANING),
+        ):
+            count = max(numbers[topic], 1)
+            topics.append(NewTopic(topic, count, replica_assignment=[replicas] * count, config=config))
+        admin = AdminClient({**self.kafka.client_config()})
+        for done in admin.create_topics(topics).values():
+            done.result()
+        until(
+            lambda: True if all(self._has_leaders(each) for each in topics) else None,
+            awaited="the leaders of the topics",
+        )
+
+    def _has_leaders(self, topic: NewTopic) -> bool:
+        return len(partitions(self.client, topic.topic)) == topic.num_partitions
+
+    def _of(self, *origins: Origin) -> list[StagedCase]:
+        return [each for each in self.staged if each.case.origin in origins]
+
+    def _open_all(self) -> None:
+        """Open every transaction that is decided later, and end those of compacted topics."""
+        for each in self._of(Origin.SKIPPED, Origin.LOST, Origin.COMPACTED):
+            each.open()
+            each.observe(self.client)
+        for each in self._of(Origin.COMPACTED):
+            each.producer.end(commit=bool(each.case.commit))
+        if compacted := self._of(Origin.COMPACTED):
+            self._clean(compacted)
+
+    def _refuse_marker(self, staged: StagedCase) -> None:
+        """Commit a transaction whose partition knows a higher coordinator epoch, from a marker by hand."""
+        staged.open()
+        staged.producer.end(commit=True)
+        of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
+        producer = staged.producer
+        assert isinstance(producer, TxnProducer)
+        marker = messages.WriteTxnMarkers.WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=True,
+            coordinator_epoch=1,
+            transaction_version=0,
+            topics=[of_topic(name=staged.topic, partition_indexes=[staged.partition])],
+        )
+        self.client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=FOLLOWER)
+        staged.open()
+        staged.observe(self.client)
+        staged.producer.decide(commit=True)
+
+    def _clean(self, compacted: Sequence[StagedCase]) -> None:
+        """Let the cleaner of 2.8 remove COMMIT markers: it takes a record's key for theirs (KAFKA-14055)."""
+        producer = Producer(self.kafka.client_config())
+        for each in compacted:
+            producer.produce(COMPACT, b"value", MARKER_KEY, each.partition)
+        producer.flush()
+
+        def rolled() -> bool | None:
+            for each in compacted:
+                producer.produce(COMPACT, b"value", b"another key", each.partition)
+            producer.flush()
+            folders = [self._folder(each) for each in compacted]
+            if any(len(list(folder.glob("*.log"))) == 1 for folder in folders):
+                return None
+            return True if self._is_mended or not any(map(_has_markers, folders)) else None
+
+        until(rolled, awaited="the cleaner")
+
+    @property
+    def _is_mended(self) -> bool:
+        return self.kafka.version != "2.8.2"
+
+    def _folder(self, staged: StagedCase) -> Path:
+        return self.kafka.log_dirs[LEADER] / f"{staged.topic}-{staged.partition}"
+
+    def _lose_markers(self) -> None:
+        """Kill the leader once it alone has the markers of `LEFT`, elect the follower, and end those of `ALONE`.
+
+        The follower does not fetch when they are written. Most versions write the markers of `ALONE` once it has a
+        leader again.
+        """
+        self.kafka.pause(FOLLOWER)
+        # The leader has answered its last fetch then, without a marker.
+        until(lambda: True if self._in_sync == {LEADER} else None, awaited="the ISR to shrink")
+        lost, offline = self._of(Origin.LOST), self._of(Origin.SKIPPED)
+        for each in lost:
+            each.producer.end(commit=bool(each.case.commit))
+        self._await_completed([each for each in lost if each.case.client is not Client.LAB])
+        self.kafka.kill(LEADER)
+        for each in self._of(Origin.COMPACTED):
+            _remove_markers(self._folder(each))
+        self.kafka.resume(FOLLOWER)
+        for topic in (LEFT, OFFSETS_TOPIC):
+            count = max(each.partition for each in self.staged if each.topic == LEFT) + 1
+            elect_uncleanly(self.client, topic, range(count if topic == LEFT else GROUP_PARTITIONS), broker_id=FOLLOWER)
+        until(lambda: None if partitions(self.client, ALONE) else True, awaited=f"{ALONE} to have no leader")
+        for each in offline:
+            each.producer.decide(commit=bool(each.case.commit))
+        self.kafka.start_broker(LEADER)
+        self._await_completed(offline)
+
+    def _await_completed(self, ended: Sequence[StagedCase]) -> None:
+        def completed() -> bool | None:
+            states = [transaction(self.client, each.producer.transactional_id) for each in ended]
+            return True if all(str(each.transaction_state).startswith("Complete") for each in states) else None
+
+        until(completed, awaited="the coordinator to complete all transactions")
+
+    @property
+    def _in_sync(self) -> set[int]:
+        return {
+            broker
+            for topic in (LEFT, OFFSETS_TOPIC)
+            for each in partitions(self.client, topic).values()
+            for broker in each.isr_nodes
+        }
 
 
 def _connect(kafka: Kafka) -> BrokerClient:
@@ -319,124 +475,107 @@ def _connect(kafka: Kafka) -> BrokerClient:
     return until(connected, awaited="every broker in the metadata")
 
 
-def _stage(kafka: Kafka, client: BrokerClient, loss: Loss, all_cases: Sequence[Case]) -> list[StagedCase]:
-    _create_topics(kafka, client, loss, count=len(all_cases))
-    producers = [_producer(client, case, number) for number, case in enumerate(all_cases)]
-    for turn in range(max(case.earlier for case in all_cases)):
-        for number, case in enumerate(all_cases):
-            if turn < case.earlier:
-                _open(producers[number], number)
-                producers[number].end(commit=True)
-    ids = [producer.producer_id for producer in producers]
-    missing = [number for number, case in enumerate(all_cases) if case.origin is Origin.MARKER_MISSING]
-    starts = {number: _open(producers[number], number) for number in missing}
-    endings = [(producers[number], bool(all_cases[number].commit)) for number in missing]
-    (_skip_markers if loss is Loss.SKIPPED else _lose_markers)(kafka, client, endings)
-    await_coordinators(client)
-    for number, case in enumerate(all_cases):
-        if number not in starts:
-            starts[number] = _leave_open(producers[number], case, number)
-        _go_on(producers[number], case.sequel, number)
-    return [
-        StagedCase(
-            case=case,
-            partition=number,
-            producer_id=ids[number],
-            start_offset=starts[number],
-            producer=producers[number],
-        )
-        for number, case in enumerate(all_cases)
-    ]
+def _topic(case: Case) -> str:
+    if case.has_offsets:
+        return OFFSETS_TOPIC
+    return {Origin.SKIPPED: ALONE, Origin.COMPACTED: COMPACT}.get(case.origin, LEFT)
 
 
-def _create_topics(kafka: Kafka, client: BrokerClient, loss: Loss, *, count: int) -> None:
-    replicas = [LEADER] if loss is Loss.SKIPPED else [LEADER, FOLLOWER]
-    topics = [
-        NewTopic(LEFT, count, replica_assignment=[replicas] * count),
-        NewTopic(RIGHT, count, replica_assignment=[[ALWAYS_UP]] * count),
-    ]
-    admin = AdminClient({**kafka.client_config()})
-    for done in admin.create_topics(topics).values():
-        done.result()
-    until(
-        lambda: True if all(len(partitions(client, topic)) == count for topic in (LEFT, RIGHT)) else None,
-        awaited="the leaders of the topics",
-    )
+def _group(partition: int) -> str:
+    """A group of a partition of ``__consumer_offsets``."""
+    names = (f"group-{number}" for number in range(1000))
+    return next(name for name in names if coordinator_partition(name, GROUP_PARTITIONS) == partition)
 
 
-def _producer(client: BrokerClient, case: Case, number: int) -> TxnProducer:
-    """A producer that the broker which stays coordinates."""
-    names = (f"case-{number}-{attempt}" for attempt in range(1000))
-    transactional_id = next(name for name in names if coordinator(client, name) == ALWAYS_UP)
-    return TxnProducer(client, transactional_id, transaction_version=case.transaction_version).init()
+def _batches(log: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Each batch, and whether it is a marker."""
+    position = 0
+    while position < len(log):
+        (length,) = struct.unpack_from(">i", log, position + 8)
+        (attributes,) = struct.unpack_from(">h", log, position + 21)
+        yield log[position : position + 12 + length], bool(attributes & CONTROL)
+        position += 12 + length
 
 
-def _open(producer: TxnProducer, number: int) -> int:
-    for topic in (LEFT, RIGHT):
-        producer.add(topic, number)
-    producer.send(RIGHT, number)
-    return producer.send(LEFT, number)
+def _has_markers(folder: Path) -> bool:
+    return any(is_marker for log in folder.glob("*.log") for _, is_marker in _batches(log.read_bytes()))
 
 
-def _skip_markers(kafka: Kafka, client: BrokerClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
-    """End transactions while `LEFT` has no leader, and bring it back; on most versions the marker follows then."""
-    kafka.kill(LEADER)
-    until(lambda: None if partitions(client, LEFT) else True, awaited=f"{LEFT} to have no leader")
-    for producer, commit in endings:
-        producer.decide(commit=commit)
-    kafka.start_broker(LEADER)
-    until(
-        lambda: True if all(_is_complete(client, producer) for producer, _ in endings) else None,
-        awaited="the coordinator to complete all transactions",
-    )
+def _remove_markers(folder: Path) -> None:
+    """Leave the log as the cleaner of 2.8 does, and let the broker, which is down, read its producers from it.
+
+    A replica that is copied from the log reads them, too.
+    """
+    for log in folder.glob("*.log"):
+        log.write_bytes(b"".join(batch for batch, is_marker in _batches(log.read_bytes()) if not is_marker))
+    for suffix in ("snapshot", "index", "timeindex", "txnindex"):
+        for path in folder.glob(f"*.{suffix}"):
+            path.unlink()
 
 
-def _is_complete(client: BrokerClient, producer: TxnProducer) -> bool:
-    state = transaction(client, producer.transactional_id)
-    return state is not None and str(state.transaction_state).startswith("Complete")
-
-
-def _lose_markers(kafka: Kafka, client: BrokerClient, endings: Sequence[tuple[TxnProducer, bool]]) -> None:
-    """End transactions while the follower does not fetch, kill the leader, and elect that follower."""
-    kafka.pause(FOLLOWER)
-    # The leader has answered its last fetch then, without a marker.
-    until(lambda: True if _in_sync(client) == {LEADER} else None, awaited="the ISR to shrink")
-    for producer, commit in endings:
-        producer.end(commit=commit)
-    kafka.kill(LEADER)
-    kafka.resume(FOLLOWER)
-    elect_uncleanly(client, LEFT, sorted(partitions(client, RIGHT)), broker_id=FOLLOWER)
-    kafka.start_broker(LEADER)
-
-
-def _in_sync(client: BrokerClient) -> set[int]:
-    return {broker for each in partitions(client, LEFT).values() for broker in each.isr_nodes}
-
-
-def _leave_open(producer: TxnProducer, case: Case, number: int) -> int:
-    """Leave a transaction open that no coordinator knows of."""
-    if case.origin is Origin.LATE_BATCH:
-        _open(producer, number)
-        producer.end(commit=bool(case.commit))
-    producer.transaction_version = 1  # a batch of version 2 would begin a transaction
-    start = producer.send(LEFT, number)
-    producer.transaction_version = case.transaction_version
-    if case.origin is Origin.SUPERSEDED:
-        producer.init()
-    return start
-
-
-def _go_on(producer: TxnProducer, sequel: Sequel, number: int) -> None:
-    if sequel in {Sequel.NEW_INSTANCE, Sequel.NEW_INSTANCE_OPEN}:
-        producer.init()
-    ends: dict[Sequel, list[bool | None]] = {
-        Sequel.THREE_COMMITS: [True] * 3,
-        Sequel.ABORT: [False],
-        Sequel.OPEN: [None],
-        Sequel.NEW_INSTANCE_OPEN: [None],
+def rows_of(source: Source, staged: Sequence[StagedCase], **arguments: Any) -> list[Row]:
+    """Their findings, of all partitions in one query."""
+    if isinstance(source, Cluster):
+        arguments["recheck_after"] = 0.1
+    rows: Mapping[tuple[str, int, int], Row] = {
+        (row["topic"], row["partition"], row["producer_id"]): row
+        for row in source.finding_rows(topics=sorted({each.topic for each in staged}), **arguments)
+        if row["producer_id"] is not None
     }
-    for commit in ends.get(sequel, []):
-        producer.add(RIGHT, number)
-        producer.send(RIGHT, number)
-        if commit is not None:
-            producer.end(commit=commit)
+    return [rows[each.topic, each.partition, each.producer_id] for each in staged]
+
+
+def columns_of(row: Row) -> Expected:
+    """What the finding tells a user."""
+    return Expected(verdict=row["verdict"], outcome=row["outcome"], action=row["action"])
+
+
+def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[StagedCase]:
+    """Do what each finding says; those that ended by it."""
+    ended = []
+    for each, row in zip(staged, rows_of(cluster, staged), strict=True):
+        if row["action"] == "complete":
+            missing_marker = plan_complete(cluster, row)
+            missing_marker.execute(confirm=missing_marker.target, recheck_after=0.1)
+        elif row["action"] == "abort":
+            plan = plan_abort(cluster, row)
+            plan.execute(confirm=plan.target, recheck_after=0.1)
+        if row["action"]:
+            ended.append(each)
+    return ended
+
+
+def _cells(version: str) -> dict[str, str]:
+    """The table's cells of a version, by incident."""
+    all_cases = cases(version)
+    with OutcomeCluster.start(version, all_cases) as staged:
+        with Cluster(staged.kafka.bootstrap_servers) as cluster:
+            rows = rows_of(cluster, staged.staged)
+            found = {each.number: columns_of(row) for each, row in zip(staged.staged, rows, strict=True)}
+            ended = follow_remedies(cluster, staged.few())
+        staged.restart_coordinator()  # which sends refused markers again
+        received = staged.received()
+    cells: dict[str, str] = {}
+    for incident in sorted({each.case.incident for each in staged.staged}):
+        ours = [each for each in staged.staged if each.case.incident == incident]
+        said = Counter(str(found[each.number]) for each in ours)
+        acted = [each for each in ours if each in ended]
+        counted = acted or ours
+        cells[incident] = (
+            f"{', '.join(f'{count} {text}' for text, count in said.items())}; followed {len(acted)}; "
+            f"received {sum(each in received for each in counted)} of {len(counted)}"
+        )
+    return cells
+
+
+def main() -> None:
+    """Stage all cases on the versions in the arguments, or on all, and print the table."""
+    print("| version | incident | findings (verdict/outcome/action); remedies followed; received by consumers |")
+    print("| --- | --- | --- |")
+    for version in sys.argv[1:] or VERSIONS:
+        for incident, cell in _cells(version).items():
+            print(f"| {version} | {incident} | {cell} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -78,7 +78,7 @@ def skipped() -> Iterator[Skipped]:
             if name == "offsets":
                 (row,) = cluster.coordinator_rows(transactional_ids=[], groups=[group])
                 tps[name] = (OFFSETS, row["partition"])
-                add_offsets(producer, group)
+                producer.add_offsets(group)
                 producer.commit_offset(group, "right", 0, offset=7)
             else:
                 tps[name] = ("left", number)
@@ -113,19 +113,6 @@ def create(kafka: Kafka, topic: str, broker_id: int, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for done in admin.create_topics([NewTopic(topic, count, replica_assignment=[[broker_id]] * count)]).values():
         done.result()
-
-
-def add_offsets(producer: TxnProducer, group: str) -> None:
-    producer._ask(
-        lambda: messages.AddOffsetsToTxn(
-            transactional_id=producer.transactional_id,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            group_id=group,
-            max_version=3,
-        ),
-        codes=lambda message: [message.error_code],
-    )
 
 
 def diagnosed(cluster: Cluster, tp: tuple[str, int]) -> Finding:

@@ -422,7 +422,6 @@ faulty = st.builds(
 others = st.one_of(
     st.builds(LateBatch, gap=gaps),
     st.builds(OperatorAbort, gap=gaps),
-    st.builds(OperatorCommit, gap=gaps),
     st.builds(NewInstance, gap=gaps),
     st.builds(OtherMarker, gap=gaps),
     st.builds(Failover, of_partition=st.booleans(), clock=clocks, gap=gaps),

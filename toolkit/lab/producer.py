@@ -138,6 +138,19 @@ class TxnProducer:
         self._sequences[topic, partition] = sequence + records
         return int(produced.responses[0].partition_responses[0].base_offset)
 
+    def add_offsets(self, group: str) -> None:
+        """AddOffsetsToTxn: add a group's partition of ``__consumer_offsets`` to the transaction."""
+        self._ask(
+            lambda: messages.AddOffsetsToTxn(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                group_id=group,
+                max_version=3,
+            ),
+            codes=lambda message: [message.error_code],
+        )
+
     def commit_offset(self, group: str, topic: str, partition: int, *, offset: int) -> None:
         """TxnOffsetCommit: write a group's offset as part of the transaction; the group needs no members."""
         request = messages.TxnOffsetCommit.TxnOffsetCommitRequestTopic
