@@ -376,8 +376,10 @@ class OutcomeCluster:
 
     def _refuse_marker(self, staged: StagedCase) -> None:
         """Commit a transaction whose partition knows a higher coordinator epoch, from a marker by hand."""
-        staged.open()
-        staged.producer.end(commit=True)
+        for _ in range(2):  # the first marker shows the coordinator's epoch
+            staged.open()
+            (known,) = open_transactions(self.client, staged.topic, staged.partition)
+            staged.producer.end(commit=True)
         of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
         producer = staged.producer
         assert isinstance(producer, TxnProducer)
@@ -385,7 +387,7 @@ class OutcomeCluster:
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=True,
-            coordinator_epoch=1,
+            coordinator_epoch=known.coordinator_epoch + 1,
             transaction_version=0,
             topics=[of_topic(name=staged.topic, partition_indexes=[staged.partition])],
         )
