@@ -249,12 +249,19 @@ class OutcomeCluster:
             consumer.close()
 
     def restart_coordinator(self) -> None:
-        """Let another coordinator take over: its epoch is higher, and it forgets ids soon."""
+        """Let another coordinator take over, which forgets ids soon; refused markers follow, as its epoch is higher."""
         self.kafka.restart(ALWAYS_UP, properties={"transactional.id.expiration.ms": "1000"})
         self.client.close()
         self.client = until(self._reconnect, awaited="every broker to know the restarted one")
         for each in self.staged:
             each.producer.cluster = self.client
+        refused = self._of(Origin.REFUSED)
+        until(
+            lambda: (
+                None if any(open_transactions(self.client, each.topic, each.partition) for each in refused) else True
+            ),
+            awaited="the refused markers",
+        )
 
     def expire_ids(self, staged: Sequence[StagedCase]) -> list[StagedCase]:
         """Let the restarted coordinator forget every id without an open transaction; those cases."""
@@ -557,7 +564,7 @@ def _cells(version: str) -> dict[str, str]:
             rows = rows_of(cluster, is_open)
             said = {each: str(columns_of(row)) for each, row in zip(is_open, rows, strict=True)}
             followed = follow_remedies(cluster, [each for each in staged.few() if each in is_open])
-        staged.restart_coordinator()  # which sends refused markers again
+        staged.restart_coordinator()
         received = staged.received()
     cells: dict[str, str] = {}
     for incident in sorted({each.case.incident for each in staged.staged}):
