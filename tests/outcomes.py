@@ -53,7 +53,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.source import Source
 
-__all__ = ["ALWAYS_UP", "LEFT", "OutcomeCluster", "StagedCase", "columns_of", "follow_remedies", "rows_of"]
+__all__ = ["ALWAYS_UP", "STATE_PARTITIONS", "OutcomeCluster", "StagedCase", "columns_of", "follow_remedies", "rows_of"]
 
 LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
 LEADER, FOLLOWER = 2, 3  # of LEFT and of the groups; LEADER alone has ALONE and COMPACT

@@ -23,7 +23,7 @@ from tests.outcome_cases import (
     real_cases,
     retried_cases,
 )
-from tests.outcomes import ALWAYS_UP, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
+from tests.outcomes import ALWAYS_UP, STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
@@ -69,7 +69,9 @@ def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> No
             assert {columns_of(row) for row in rows_of(cluster, disowned, log_evidence=False)} == {UNKNOWN}
             check_preflights(cluster, committed)
             check_without_older_records(cluster, disowned, tmp_path / "recording")
-        check_files(staged, [each for each in disowned if not each.group], tmp_path / "copy")
+        # From files, a log with missing offsets proves nothing.
+        whole = [each for each in disowned if not each.group and each.case.origin is not Origin.COMPACTED]
+        check_files(staged, whole, tmp_path / "copy")
         staged.restart_coordinator()
         if version != "2.8.2":  # its brokers do not tell which ids are left
             idle = staged.expire_ids(disowned)
@@ -136,10 +138,12 @@ def check_by_markers(rows: Sequence[Row], staged: Sequence[StagedCase]) -> None:
 
 def check_files(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
     """A copy of the logs proves what the cluster does, also if the coordinators' log is compacted."""
-    with LogDir(staged.copy_logs(path), consistent_copy=True) as files:
+    with LogDir(staged.copy_logs(path), consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
         check_findings(files, disowned)
     compact_state_topic(path / str(ALWAYS_UP))
-    check_by_markers(rows_of(LogDir(path, consistent_copy=True), disowned), disowned)
+    check_by_markers(
+        rows_of(LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS), disowned), disowned
+    )
 
 
 def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:
