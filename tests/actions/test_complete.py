@@ -27,7 +27,6 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema.live import Finding
-from toolkit.sources.live.client import messages
 from toolkit.views.agent.agent_tools import AgentTools
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
