@@ -174,7 +174,6 @@ class AbortPlan(MarkerPlan):
                 before = progress.wait(self.read_partition)
                 saved = save_now(before)
                 fresh = progress.wait(partial(self._preflight, recheck_after, override))
-                check_saving(fresh, override, is_saved=save)
                 progress.check_cancelled()
             leader = fresh.broker_id or 0
             entry = {**about, **check_columns(fresh), "records_file": _path(saved), "request": marker.request(leader)}

@@ -199,7 +199,7 @@ class MarkerPlan:
             if now != planned:
                 raise self.changed(f"its {name} is {now}, and was {planned}")
 
-    def check_coordinators(self, is_in_use: Callable[[Transaction], bool], *, gaps_allowed: bool = False) -> None:
+    def check_coordinators(self, is_in_use: Callable[[Transaction], bool], *, gaps_allowed: bool) -> None:
         """Query the coordinators once more, as the check and the audit line have taken a while.
 
         Parameters

@@ -175,8 +175,8 @@ def diagnose(
 
 
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
-    alike = [each for each in history if each and each.state == txn.state]
-    return replace(txn, seen_for=txn.observation.observed_at - (alike or [txn])[0].observation.observed_at)
+    first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
+    return replace(txn, seen_for=txn.observation.observed_at - first.observation.observed_at)
 
 
 def _complete(

@@ -237,7 +237,6 @@ class _Proof:
         leader, known = self.txn.leader, self.leader_of_records
         return (
             known is not None
-            and self._is_one_coordinator
             and all(record.leader_epoch == known[1] for record in self._compared_records)
             and leader.leader == known[0]
             and bool(self.markers)
@@ -247,9 +246,7 @@ class _Proof:
     @cached_property
     def _begins_the_producer(self) -> bool:
         """Whether the first record is the one with which the id got this producer id."""
-        first = self.first
-        begins = first.state == "Empty" or ((first.client_transaction_version or 0) >= 2 and _is_complete(first))
-        return begins and first.producer_epoch == 0
+        return self.first.state == "Empty" and self.first.producer_epoch == 0
 
     def _undecided(self) -> Outcome:
         why = self._why_complete()
@@ -281,7 +278,7 @@ class _Proof:
         earliest = next(of_producer, None)
         if earliest is not None and _is_version_2(earliest) and earliest.producer_epoch == epoch:
             return f"{since} include the transaction of epoch {epoch}, which wrote these"
-        if self.decided and min(self._last_closed) >= 0:
+        if min(self._last_closed) >= 0:
             return f"{since} include the transaction whose marker is at offset {self._marker_offset}"
         earlier = None if self.batches is None else self.batches.brokers_time_before
         if earlier is not None and first.timestamp is not None and first.timestamp + CLOCKS_DIFFER <= earlier:
@@ -332,16 +329,12 @@ class _Proof:
 
 
 def _is_commit(transaction: PastTransaction) -> bool:
-    return transaction.ended == "commit" or (transaction.state or "").endswith("Commit")
+    return (transaction.state or "").endswith("Commit")
 
 
 def _is_version_2(transaction: PastTransaction) -> bool:
     """Whether its client raised the epoch with every transaction (KIP-890)."""
     return (transaction.client_transaction_version or 0) >= 2
-
-
-def _is_complete(record: TransactionLogRecord) -> bool:
-    return (record.state or "").startswith("Complete")
 
 
 def _milliseconds(time: dt.datetime) -> float:
