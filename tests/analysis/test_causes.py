@@ -394,3 +394,53 @@ def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
     (row,) = explain(rows, {evidence.key: unread})
     assert [replace(row, evidence=row.evidence[:-1])] == rows
     assert row.evidence[-1].name == "left_out"
+
+
+# What the records of the epoch show
+
+
+V2 = {"client_transaction_version": 2}
+BEGUN_BY_END = record(3, "CompleteCommit", second=5, epoch=1, **V2)
+
+
+def test_a_partition_was_never_added_if_all_records_of_the_epoch_are_there_and_none_has_it() -> None:
+    def never_added(*events: Row, epoch: int = 0, unread: Sequence[str] = ()) -> bool:
+        one = open_transaction(epoch=epoch)
+        return context(one, excerpt(data(100, epoch=epoch)), *events, unread=unread).was_never_added
+
+    here = ended_records("Commit", began=0, at_second=1)
+    assert never_added(init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,)))
+    assert not never_added(init(), *here)
+    assert never_added(*here, record(5, "Empty", second=2, epoch=1), epoch=1), "that had an older epoch"
+    assert never_added(BEGUN_BY_END, epoch=1), "with version 2 the end of a transaction begins the next epoch"
+    assert not never_added(record(3, "CompleteCommit", second=5, epoch=1), epoch=1), "with version 1 it does not"
+    assert not never_added(record(3, "Ongoing", second=5, started=5, epoch=1, on=(ELSEWHERE,), **V2), epoch=1)
+    assert not never_added(), "none of its records is left"
+    assert not never_added(init(), unread=["a gap"])
+    other_id = [record(6, "Empty", second=3, pid=8, previous_producer_id=7)]
+    other_id += ended_records("Commit", began=4, at_second=5, offset=7, pid=8)
+    assert never_added(init(), *other_id), "the id's next producer id had it"
+    one = open_transaction()
+    unread = DiagnosisContext(one, LogEvidence(excerpts={}))
+    assert (unread.was_never_added, unread.transactions, unread.is_late) == (False, [], False)
+
+
+def test_a_batch_is_late_unless_its_producer_has_begun_another_transaction() -> None:
+    """It then belongs to that one, which never added the partition."""
+
+    def is_late(*events: Row, owner: Row = COMPLETE_ABORT) -> bool:
+        late = excerpt(data(98), marker(99, ABORT, second=1), data(100, sequence=1, second=3))
+        return context(open_transaction(owner), late, *events).is_late
+
+    ended = ended_records("Abort", began=0, at_second=0.9)
+    assert is_late(*ended)
+    elsewhere = ended_records("Commit", began=2, at_second=4, on=(ELSEWHERE,), offset=4)
+    assert not is_late(*ended, *elsewhere)
+    assert not is_late(*ended, *elsewhere, record(8, "Empty", second=5, epoch=1)), "and a new instance since"
+    assert is_late(*ended, *ended_records("Commit", began=1, at_second=4, on=(ELSEWHERE,), offset=4)), "as the marker"
+    assert is_late(*ended, *ended_records("Commit", began=2, at_second=4, offset=4)), "it had the partition"
+    no_start = [{**row, "start_time": None} for row in elsewhere[2:]]
+    assert is_late(*ended, *no_start)
+    assert not is_late(*ended, owner=transaction(on=(ELSEWHERE,)))
+    assert is_late(*ended, owner=transaction(on=(HERE,)))
+    assert is_late(*ended, owner=transaction(epoch=1, on=(ELSEWHERE,))), "another epoch has begun it"

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.decision.partition_rules import PARTITION_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
-from toolkit.schema.live import Finding, Transaction
+from toolkit.schema import Row
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.log import PastTransaction
 
 ELSEWHERE = (("payments", 2),)
@@ -154,6 +157,7 @@ def test_hidden_topics_are_a_finding_of_the_cluster() -> None:
     incomplete = replace(COMPLETE, topic_gaps=("DESCRIBE on Topic '*'",))
     row = only(diagnosed([observation(producers=[], partitions=[partition(lso=150)], coverage=incomplete)]))
     assert (row.topic, row.verdict, row.missing) == (None, "unknown", ("DESCRIBE on Topic '*'",))
+    assert row.outcome is None, "nothing is known to be open"
 
 
 def test_a_gap_in_any_observation_is_a_gap() -> None:
@@ -416,6 +420,12 @@ def with_log(**facts: object) -> Finding:
     return only(diagnosis.findings(log={evidence.key: LogFacts(**facts)}))  # type: ignore[arg-type]
 
 
+def test_the_marker_that_ended_it_is_in_the_evidence() -> None:
+    entry = EvidenceEntry(source="Fetch", observed_at=NOW, name="marker_after", value="COMMIT")
+    found = with_log(outcome=decided("commit", end_time=NOW), marker_after="COMMIT marker at 9", marker_entry=entry)
+    assert entry in found.evidence
+
+
 def decided(name: str, *, end_time: dt.datetime | None) -> Outcome:
     past = PastTransaction(
         transactional_id="payments-7", kind="transaction", reason="", producer_epoch=0, end_time=end_time
@@ -440,3 +450,231 @@ def test_a_marker_written_while_the_logs_are_read_is_not_missing(name: str) -> N
 def test_a_missing_marker_is_completed_only_once_its_transaction_is_complete() -> None:
     found = with_log(outcome=decided("commit", end_time=NOW))
     assert (found.verdict, found.outcome, found.action) == ("stuck_ending", "commit", "complete")
+
+
+# What is read again, and in which order findings come
+
+
+def test_one_transaction_that_needs_a_second_look_is_enough_for_its_partition() -> None:
+    """Behind the live one is one without an owner: with one look it would be `unknown` for ever."""
+    live = transaction(8, transactional_id="fine")
+    both = observation(live, producers=[producer(8, start=100), producer(7, start=120)])
+    assert diagnose([both]).to_recheck() == [("orders", 0)]
+    only_live = observation(transaction(), producers=[producer()])
+    assert diagnose([only_live]).to_recheck() == []
+
+
+def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
+    numbers = [5, 3, 8, 1, 7, 2, 6, 4]
+    one = observation(
+        partitions=[partition(number=number) for number in numbers],
+        producers=[producer(number, partition=number) for number in numbers],
+    )
+    diagnosis = diagnose(twice(one))
+    in_order = [("orders", number) for number in sorted(numbers)]
+    assert diagnose([one]).to_recheck() == in_order
+    assert [each.txn.tp for each in diagnosis.to_read()] == in_order
+    found = diagnosis.findings(requested=[("orders", 1), ("orders", 8), ("aaa", 0)])
+    assert [(each.topic, each.partition) for each in found] == in_order, (
+        "a partition that was not observed has none, and hides no other; a held one is not `clear` as well"
+    )
+
+
+def test_a_second_transaction_of_a_producer_is_not_its_first() -> None:
+    """In the first look another transaction of the same producer was open at another offset: it is a new one."""
+    first, second = twice(observation(producers=[producer(start=120)], partitions=[partition(lso=120)]))
+    earlier = replace(first, producers=[producer(start=100)], producers_after=[producer(start=100)])
+    assert verdict([earlier, second]) == "unknown"
+
+
+def test_the_time_in_a_state_begins_with_that_state() -> None:
+    """A look that has shown it Ongoing does not make Prepare* stuck."""
+    committing = observation(transaction(state="PrepareCommit"))
+    first, second = twice(committing, apart=61)
+    assert verdict([first, second]) == "stuck_ending"
+    assert verdict([replace(first, transactions=[transaction()]), second]) == "ending"
+
+
+def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
+    batch = FirstBatch(
+        base_offset=100,
+        last_offset=100,
+        producer_id=7,
+        producer_epoch=0,
+        base_timestamp=ago(hours=2),
+        log_append_time=True,
+    )
+    first = {("orders", 0, 100): batch}
+
+    def opened(*owners: Row, **more: Any) -> tuple[Any, ...]:
+        found = only(diagnosed(twice(observation(*owners, first_batches=first, **more))))
+        return found.opened_at, found.opened_at_clock, found.expires_at
+
+    expires = ago(seconds=-50)
+    assert opened(transaction()) == (ago(seconds=10), "coordinator", expires)
+    assert opened(transaction(start_time=ago(minutes=2))) == (ago(minutes=2), "coordinator", ago(minutes=1))
+    assert opened() == (ago(hours=2), "broker", None)
+    elsewhere = transaction(on=ELSEWHERE)
+    assert opened(elsewhere) == (ago(hours=2), "broker", None), "the coordinator's transaction is another one"
+    assert opened(transaction(start_time=None)) == (ago(hours=2), "broker", None)
+    assert opened(transaction(timeout_ms=None)) == (ago(seconds=10), "coordinator", None)
+
+
+# A partition that is held by nothing
+
+
+def held(**more: Any) -> Finding:
+    return only(diagnosed([observation(producers=[], **more)], requested=[("orders", 0)]))
+
+
+def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
+    """In between, a transaction has ended, or the high watermark has moved on with the LSO behind it."""
+    stuck, free = [partition()], [partition(lso=150)]
+    assert held(partitions=stuck, partitions_after=stuck).verdict == "unreplicated"
+    assert held(partitions=stuck, partitions_after=free).verdict == "clear"
+    assert held(partitions=free, partitions_after=[partition(lso=150, hw=160)]).verdict == "clear"
+    assert held(partitions=stuck, partitions_after=[partition(lso=120)]).verdict == "ending"
+
+
+def test_a_transaction_above_the_lso_does_not_explain_it() -> None:
+    """What opens at 120 cannot hold the LSO at 100: something else does."""
+    one = observation(transaction(), producers=[producer(start=120)])
+    found = diagnosed([one])
+    assert [(each.start_offset, each.verdict) for each in found] == [(120, "ongoing"), (None, "ending")]
+    below = diagnosed([observation(transaction(), producers=[producer(start=90)])])
+    assert [each.start_offset for each in below] == [90]
+
+
+def test_an_lso_that_could_not_be_read_is_not_explained_by_what_is_open() -> None:
+    unread = partition(lso=None, hw=None, error="REQUEST_TIMED_OUT: no answer")
+    found = diagnosed([observation(transaction(), partitions=[unread])])
+    assert [(each.verdict, each.start_offset) for each in found] == [("ongoing", 100), ("unknown", None)]
+
+
+def test_files_do_not_move() -> None:
+    open_above = replace(observation(transaction(), producers=[producer(start=120)]), from_files=True)
+    assert [each.verdict for each in diagnosed([open_above])][-1] == "unreplicated"
+
+
+def test_offsets_are_held_from_the_lso_to_the_high_watermark() -> None:
+    assert held(partitions=[partition(lso=100, hw=150)]).offsets_held == 50
+    assert held(partitions=[partition(lso=150, hw=150)]).offsets_held == 0
+    for unknown in (partition(lso=None), partition(hw=None)):
+        assert held(partitions=[unknown]).offsets_held is None
+
+
+# Rows that leaders and coordinators leave incomplete
+
+
+def test_rows_without_ids_are_no_transactions() -> None:
+    """The row of an error has no producer id; that of a broker that answers no DescribeTransactions no id."""
+    of_nobody = transaction(transactional_id=None)
+    assert verdict(twice(observation(of_nobody))) == verdict(twice(observation())), "it owns nothing"
+    nameless = transaction(None, state=None, error="REQUEST_TIMED_OUT: no answer", transactional_id="other")
+    assert IndexedObservation(observation(nameless)).cases.keys() == {("orders", 0)}
+    rows = [{**producer(start=100), "producer_id": None}, producer(8, start=None)]
+    assert IndexedObservation(observation(producers=rows)).cases == {}
+
+
+def test_an_open_transaction_of_the_coordinator_waits_for_no_other() -> None:
+    """An id that has ended does not hide the next one, nor one without partitions."""
+    owners = [
+        transaction(5, state="CompleteCommit", on=(), transactional_id="a"),
+        transaction(6, transactional_id="b", topic_partitions=None),
+        transaction(7, transactional_id="c", observed_at=ago(seconds=1)),
+    ]
+    found = IndexedObservation(observation(*owners, producers=[], partitions=[partition(lso=150)])).cases
+    ((txn,),) = found.values()
+    assert (txn.transactional_id, txn.start, txn.producer.observed_at) == ("c", None, ago(seconds=1))
+    begins = observation(transaction(), producers=[], after=[producer(start=130)], partitions=[partition(lso=150)])
+    ((txn,),) = IndexedObservation(begins).cases.values()
+    assert txn.start == 130, "it has written since"
+
+
+def test_a_partition_with_an_error_counts_as_recovered_only_if_it_was_read_again_and_nothing_is_open() -> None:
+    failed = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
+
+    def errors(after: list[Row], producers_after: list[Row] | None = None) -> list[str]:
+        one = observation(partitions=[failed], partitions_after=after, producers=[], after=producers_after or [])
+        return IndexedObservation(one).errors(("orders", 0))
+
+    assert errors([partition(lso=150)]) == []
+    assert errors([]) == [failed["error"]], "it was not read again"
+    assert errors([partition()]) == [failed["error"]], "its LSO is held"
+    assert errors([partition(lso=150)], [producer(start=150)]) == [failed["error"]], "a transaction is open"
+    open_there = observation(transaction(), partitions=[failed], producers=[], after=[producer(start=150)])
+    assert [each.verdict for each in diagnosed([open_there])] == ["unknown"], "and it is no transaction without data"
+
+
+def test_a_first_batch_counts_only_for_its_producer_and_offset() -> None:
+    def first_epoch(**more: Any) -> int | None:
+        fields = {
+            "base_offset": 100, "last_offset": 104, "producer_id": 7, "producer_epoch": 0, "base_timestamp": NOW,
+            "log_append_time": False, **more,
+        }  # fmt: skip
+        batches = {("orders", 0, 100): FirstBatch(**fields)}
+        ((txn,),) = IndexedObservation(observation(producers=[producer(epoch=1)], first_batches=batches)).cases.values()
+        assert txn.is_mixed is (txn.first_epoch == 0)
+        return txn.first_epoch
+
+    assert (first_epoch(), first_epoch(producer_epoch=1)) == (0, 1)
+    assert first_epoch(base_offset=90, last_offset=100) == 0
+    for other in ({"producer_id": 8}, {"base_offset": 101}, {"last_offset": 99}):
+        assert first_epoch(**other) is None
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_whatever_its_coordinator_has_not_completed_is_open_without_data_too(state: str) -> None:
+    """A commit that is decided may still write its marker to a partition that has no data of it."""
+    one = observation(transaction(state=state), producers=[], partitions=[partition(lso=150)])
+    assert IndexedObservation(one).cases.keys() == {("orders", 0)}
+    ended = observation(transaction(state="CompleteCommit"), producers=[], partitions=[partition(lso=150)])
+    assert IndexedObservation(ended).cases == {}
+
+
+def indexed(*owners: Row, **more: Any) -> IndexedObservation:
+    return IndexedObservation(observation(*owners, **more))
+
+
+def test_what_was_open_at_any_time_moves_the_lso_and_what_is_clear_is_not_noted() -> None:
+    opened, ended, tp = [producer(start=120)], [producer(start=None)], ("orders", 0)
+    for before, after, expected in ((opened, ended, True), (ended, opened, True), (ended, ended, False)):
+        assert indexed(producers=before, after=after).open_at_any_time(tp) is expected
+    assert indexed(producers=[], partitions=[partition(lso=150)]).notable() == set()
+
+
+def test_the_time_now_is_this_machines_and_that_of_the_owners_record_in_files() -> None:
+    owner = transaction(observed_at=ago(seconds=5))
+    ((live,),) = indexed(owner).cases.values()
+    ((copied,),) = IndexedObservation(from_files(observation(owner))).cases.values()
+    assert (live.now, live.age) == (NOW, dt.timedelta(seconds=10))
+    assert (copied.now, copied.age) == (ago(seconds=5), dt.timedelta(seconds=5))
+    ((orphan,),) = IndexedObservation(from_files(observation())).cases.values()
+    assert (orphan.now, orphan.owner_epoch, orphan.listed) == (NOW, -1, False)
+    ((prepared,),) = indexed(transaction(timeout_ms=2**31 - 1)).cases.values()
+    assert (prepared.expires_at, prepared.two_phase) == (None, True)
+    ((at_start,),) = indexed(transaction(start_time=NOW)).cases.values()
+    assert at_start.age == dt.timedelta(0)
+
+
+def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:
+    """A sample rests on the logs of its time; one of an older version has the outcome alone."""
+    (evidence,) = diagnose(twice(observation(transaction(state="CompleteCommit", on=())))).to_read()
+    entries = [
+        EvidenceEntry(source="Fetch", observed_at=NOW, name="first_batch", value="offsets: 100"),
+        EvidenceEntry(source="__transaction_state", observed_at=NOW, name="outcome", value="abort: it was aborted: so"),
+    ]
+    row = only(diagnosed([observation()]))
+    recorded = replace(row, outcome="abort", reason="It hangs.", evidence=tuple(entries))
+    found = replace(evidence, recorded=recorded).outcome
+    assert (found.name, found.reason) == ("abort", "it was aborted: so")
+    for without in ((), (entries[0],), (replace(entries[1], value=None),)):
+        assert replace(evidence, recorded=replace(recorded, evidence=without)).outcome.reason == "It hangs"
+
+
+def test_of_two_sources_the_recorded_one_is_the_earlier_if_it_is_not_newer() -> None:
+    row = only(diagnosed([observation()]))
+    for seconds, is_earlier in ((1, True), (0, True), (-1, False)):
+        log, recorded = row, replace(row, observed_at=NOW - dt.timedelta(seconds=seconds), cause="recorded")
+        two = TwoSourceEvidence(log=log, recorded=recorded)
+        assert (two.earlier, two.later) == ((recorded, log) if is_earlier else (log, recorded))

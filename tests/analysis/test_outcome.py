@@ -1,14 +1,26 @@
 """What was decided about open records, by the coordinator's log: case by case, and against a model."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.analysis.build import NOW, observation, partition, transaction
-from tests.analysis.logged import HERE, data, ended_records, excerpt, init, marker, open_transaction, record
+from tests.analysis.build import NOW, observation, partition, producer, transaction
+from tests.analysis.logged import (
+    ELSEWHERE,
+    HERE,
+    at,
+    data,
+    ended_records,
+    excerpt,
+    init,
+    marker,
+    open_transaction,
+    record,
+)
 from tests.analysis.outcome_model import (
     Expiry,
     Failover,
@@ -25,7 +37,9 @@ from tests.analysis.outcome_model import (
 from tests.tiers import fuzzed
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence, producer_batches
+from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
+from toolkit.analysis.diagnosis.observation import FirstBatch
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.analysis.diagnosis.outcome import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
@@ -356,6 +370,8 @@ def test_a_producer_id_without_records_or_with_two_ids() -> None:
     other = record(0, "Empty", second=-1, transactional_id="other")
     found = find(open_transaction(), log, init(), other)
     assert (found.name, "2 ids have it" in found.missing[0]) == ("unknown", True)
+    of_another = record(0, "Empty", second=-1, pid=8)
+    assert "(none is left)" in find(open_transaction(COMPLETE_COMMIT), log, of_another).reason
     assert find(open_transaction(transaction(state="Empty", on=())), log, init(), other).name == "undecided"
 
 
@@ -395,6 +411,148 @@ def test_the_outcome_names_what_it_rests_on() -> None:
     busy = after(Txn(here=False), OtherMarker(gap=6_000), LateBatch())
     assert "begin before the batch of 2026-11-21 11:50:06 UTC" in busy.outcome(first_record=1).reason
     assert after(Txn(here=False), OtherMarker(gap=4_000), LateBatch()).outcome(first_record=1).name == "unknown"
+
+
+# One guard of the proof each
+
+
+def test_which_transactions_can_have_written_the_records_by_their_epochs() -> None:
+    """Those before them and after them wrote nothing here."""
+    before = after(Txn(writes=False, end="Abort", marker=False), Txn(marker=False), version=2)
+    assert (before.outcome().name, before.of_open_records) == ("commit", {"commit"})
+    aborted = Txn(end="Abort", by_coordinator=True, marker=False)
+    later = after(Txn(here=False), aborted, Txn(writes=False, marker=False), version=1)
+    assert (later.outcome().name, later.of_open_records) == ("abort", {"abort"})
+
+
+def test_without_the_epoch_of_the_leader_any_transaction_can_have_written_them() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    one = open_transaction(COMPLETE_COMMIT, epoch=None)
+    assert one.epoch == -1
+    log = excerpt(data(0, pid=1, records=100, second=1), data(100, second=10), start=0)
+    assert find(one, log, *records).name == "commit"
+
+
+def test_of_records_of_two_epochs_the_first_one_counts() -> None:
+    """Version 2: no marker of the first can be there, as the leader would have refused its records afterwards."""
+    steps: list[Step] = [Txn(), Txn(end="Abort", by_coordinator=True, marker=False, gap=4_000), Txn(end=None)]
+    world = after(*steps, version=2, leader_clock=2_500)
+    assert world.of_open_records == {"abort", "undecided"}
+    assert world.outcome(first_batch=2).name == "abort"
+
+
+def test_the_first_batch_is_known_without_the_log_of_the_partition() -> None:
+    """A recording has the epoch of the first batch, not the batches before it."""
+    first = FirstBatch(
+        base_offset=100, last_offset=100, producer_id=7, producer_epoch=1, base_timestamp=NOW, log_append_time=False
+    )
+    found = observation(producers=[producer(epoch=1)], first_batches={("orders", 0, 100): first})
+    ((known,),) = IndexedObservation(found).cases.values()
+    assert find(known, None, record(3, "Empty", second=-1, epoch=1)).name == "undecided"
+    ((not_known,),) = IndexedObservation(observation(producers=[producer(epoch=1)])).cases.values()
+    assert find(not_known, None, record(3, "Empty", second=-1, epoch=1)).name == "unknown"
+
+
+def test_transactions_of_the_ids_next_producer_id_decide_nothing() -> None:
+    """The id goes on with another producer id, and the log of this one does not reach back."""
+    late = excerpt(data(0, pid=1, records=100, second=1), data(100, second=10), start=0)
+    version_2 = {"client_transaction_version": 2}
+    goes_on = record(1, "Empty", second=20, pid=8, previous_producer_id=7)
+    here = ended_records("Commit", began=21, at_second=22, offset=2, pid=8)
+    assert find(open_transaction(), late, init(), goes_on, *here).name == "undecided"
+    elsewhere = ended_records("Commit", began=21, at_second=22, offset=2, pid=8, on=(ELSEWHERE,), **version_2)
+    third = record(0, "Empty", second=15, epoch=3)
+    found = find(open_transaction(), excerpt(data(100, second=10)), third, goes_on, *elsewhere)
+    assert found.name == "unknown", "before epoch 3, this producer may have committed it"
+
+
+def test_of_a_transaction_without_its_prepare_record_the_decision_is_not_known_to_the_millisecond() -> None:
+    """A coordinator that took over decides again; and without a start time, it may have been decided long before."""
+    steps: list[Step] = [Txn(here=False, gap=60), Txn(gap=4_000, lasts=20, delay=1_000), Txn(gap=4_000, marker=False)]
+    assert after(*steps).outcome(first_batch=1).name == "commit"
+    complete = record(3, "CompleteCommit", second=11.1, last_update_time=at(11))
+    log = excerpt(data(90, second=0), marker(91, COMMIT, second=10.5), data(100, second=12))
+    assert find(open_transaction(COMPLETE_COMMIT), log, init(), complete).name == "undecided"
+
+
+def test_two_copies_of_the_coordinators_log_are_one() -> None:
+    """Log directories of two brokers have each record twice."""
+    records = [init(), *ended_records("Commit", began=0, at_second=1)]
+    records += ended_records("Commit", began=9, at_second=11, offset=4)
+    log = excerpt(
+        data(90, second=0.5), marker(91, COMMIT, second=1.05), data(92, pid=1, records=8), data(100, second=10)
+    )
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "commit"
+    copy = [{**row, "broker_id": 4} for row in records]
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records, *copy).name == "commit"
+
+
+def test_a_coordinator_that_took_over_has_another_clock_for_the_comparison() -> None:
+    first: list[Step] = [Txn(gap=1_000, lasts=12_000, delay=5), Failover(gap=5), Txn(writes=False, end="Abort", gap=20)]
+    steps: list[Step] = [
+        *first,
+        Txn(end="Abort", marker=False, gap=5, lasts=500, delay=4_000),
+        Txn(end=None, gap=12_000),
+    ]
+    assert after(*steps, coordinator_clock=-2_500).outcome().name == "unknown"
+
+
+def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leader: Any) -> str:
+    """The outcome, if the coordinator is this broker in this term, and the partition's leader has these fields."""
+    one = world.open_transaction()
+    one = replace(one, leader=replace(one.leader, **leader))
+    batches = producer_batches(excerpt(*world.batches, start=0), 7, one.start or 0)
+    return find_outcome(one, batches, CoordinatorLog(rows=world.records, leaders={33: coordinator})).name
+
+
+def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:
+    """Half a second between two commits: only times of one clock tell of which of them the marker is."""
+    world = after(Txn(gap=10_000), Txn(gap=500, marker=False))
+    assert by_one_clock(world) == "commit"
+    assert by_one_clock(world, leader=2) == "unknown", "another broker leads the partition"
+    assert by_one_clock(world, leader_epoch=5) == "unknown", "the marker is from before it led the partition"
+    assert by_one_clock(world, coordinator=(1, 4)) == "unknown", "the records are from before it was the coordinator"
+    moved = after(Txn(gap=10_000), Failover(), Txn(gap=500, marker=False))
+    assert by_one_clock(moved, coordinator=(1, 4)) == "unknown", "some of them are"
+
+
+def test_records_without_a_term_are_not_of_one_coordinator() -> None:
+    """The text of kafka-dump-log.sh may not have the leader epochs: each record can be by another clock."""
+    world = after(Txn(gap=4_000, delay=1_000), Txn(gap=500, lasts=4_000, delay=20), LateBatch(gap=1_000))
+    assert world.outcome().name == "undecided"
+    world.records = [{**row, "leader_epoch": None} for row in world.records]
+    assert world.outcome().name == "unknown"
+
+
+def test_records_long_before_the_marker_are_not_compared() -> None:
+    """Whoever was the coordinator then."""
+    for gap, expected in ((250_000, "commit"), (150_000, "unknown")):
+        world = after(Txn(), Failover(), Txn(gap=gap), Txn(gap=500, marker=False))
+        assert by_one_clock(world, coordinator=(1, 4)) == expected
+
+
+def test_a_marker_without_a_time_counts_by_its_epoch_only() -> None:
+    records = [init(), *ended_records("Commit", began=9, at_second=11)]
+    log = excerpt(data(98), marker(99, COMMIT, max_timestamp=-1), data(100, second=12))
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == "unknown"
+    newer = excerpt(data(98), marker(99, COMMIT, epoch=1, max_timestamp=-1), data(100, second=12, epoch=1))
+    assert find(open_transaction(COMPLETE_COMMIT, epoch=1), newer, *records).name == "undecided"
+
+
+def test_the_log_begins_when_the_epoch_of_the_records_was_already_over_or_has_just_begun() -> None:
+    lost = after(Txn(end="Abort", marker=False), version=2)
+    assert lost.outcome(first_record=2).name == "unknown", "its first record has the next epoch"
+    committed = after(Txn(marker=False), Txn(here=False), version=2)
+    assert committed.outcome(first_record=4).name == "unknown", "its first transaction is the one after these records"
+    live = after(Txn(here=False), Txn(end=None, gap=4_000), version=2)
+    assert live.outcome(first_record=1).name == "undecided", "its first record has the epoch before"
+    assert live.outcome(first_record=2, compacted=3).name == "undecided", "each end of version 2 begins an epoch"
+    expired = after(NewInstance(), LateBatch(), NewInstance(), Expiry(tombstone=False, gap=6_000))
+    assert expired.outcome(first_record=2).name == "unknown", "no transaction of it is left"
+    slow = after(Txn(end="Abort", delay=4_000), LateBatch(gap=1_000))
+    assert slow.outcome(first_record=1).name == "unknown", "the marker may be of a transaction before the log"
+    again = after(Txn(lasts=60), NewInstance(), Txn(here=False, gap=6_000, lasts=4_000), LateBatch(gap=6_000))
+    assert again.outcome(compacted=5).name == "undecided"
 
 
 # Against a model

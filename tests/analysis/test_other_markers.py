@@ -1,0 +1,115 @@
+"""Markers on other partitions, where the coordinators' log does not prove an outcome."""
+
+from typing import Any
+
+import pytest
+
+from tests.analysis.logged import ELSEWHERE, HERE, data, excerpt, marker, open_transaction, record
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.schema.table import TopicPartition
+
+
+def found(*rows: dict[str, Any], tp: TopicPartition = ELSEWHERE, pid: int = 7) -> list[OtherMarker]:
+    return list(other_markers(tp, excerpt(*rows), pid))
+
+
+def outcome(*markers: OtherMarker, first: int | None = 4, newest: int = 4) -> Outcome:
+    """Of open records with epochs `first` to `newest`; no record of their producer is left in the coordinators' log."""
+    here = {} if first is None else {HERE: excerpt(data(100, epoch=first), data(101, epoch=newest))}
+    log = LogEvidence(excerpts=here, other_markers=markers)
+    return DiagnosisContext(open_transaction(epoch=newest), log).outcome
+
+
+COMMITTED = (data(98, epoch=4), marker(99, COMMIT, epoch=5))
+ABORTED = (data(98, epoch=4), marker(99, ABORT, epoch=5))
+EARLIER_COMMIT = (data(96, epoch=3), marker(97, COMMIT, epoch=4))
+
+
+def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
+    proven = outcome(*found(*COMMITTED))
+    assert (proven.name, proven.missing) == ("commit", ())
+    assert proven.reason.startswith("the COMMIT marker of the same transaction (epoch 4) is at offset 99 of payments-3")
+    (entry,) = proven.evidence
+    assert (entry.name, entry.value and entry.value[:24]) == ("marker_elsewhere", "offsets 99..99: COMMIT, ")
+
+
+def test_an_abort_marker_proves_an_abort_only_of_clients_that_raise_the_epoch() -> None:
+    """A coordinator that times a transaction out raises the epoch of clients of version 1, too: of many transactions
+    with this epoch, it aborted the last."""
+    assert outcome(*found(*ABORTED)).name == "unknown"
+    assert outcome(*found(*EARLIER_COMMIT, *ABORTED)).name == "abort"
+
+
+def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after() -> None:
+    later = (data(100, epoch=5), marker(101, ABORT, epoch=6))
+    markers = found(*EARLIER_COMMIT, *COMMITTED, *later)
+    assert [(each.offset, each.data_epoch, each.is_commit) for each in markers] == [
+        (97, 3, True),
+        (99, 4, True),
+        (101, 5, False),
+    ]
+    assert outcome(*markers).name == "commit"
+    assert outcome(*found(*EARLIER_COMMIT, *later)).name == "unknown", "neither is of epoch 4"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=4)), id="version 1: the epoch of its data"),
+        pytest.param((data(98, epoch=3), marker(99, COMMIT, epoch=5)), id="data of an older epoch"),
+        pytest.param((data(97, epoch=4), data(98, epoch=5), marker(99, COMMIT, epoch=5)), id="newer data since"),
+        pytest.param((data(98, epoch=4, pid=8), marker(99, COMMIT, epoch=5)), id="data of another producer"),
+        pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=5, pid=8)), id="marker of another producer"),
+        pytest.param((marker(99, COMMIT, epoch=5), data(100, epoch=4)), id="data after the marker only"),
+        pytest.param((marker(98, ABORT, epoch=4), marker(99, COMMIT, epoch=5)), id="a marker is no data"),
+    ],
+)
+def test_a_marker_that_may_be_of_another_transaction_proves_nothing(rows: tuple[dict[str, Any], ...]) -> None:
+    assert found(*rows) == []
+
+
+def test_a_first_batch_counts_with_its_sequence_number_0_and_others_write_in_between() -> None:
+    rows = (data(96, epoch=4, sequence=0), data(97, pid=8, epoch=9), data(98, pid=9), marker(99, COMMIT, epoch=5))
+    assert [each.data_epoch for each in found(*rows)] == [4]
+
+
+def test_markers_prove_nothing_about_another_producer_or_on_the_partition_itself() -> None:
+    """The reader collects the markers of all producers, and a partition is another one for some of them only."""
+    of_8 = found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)
+    assert outcome(*of_8).name == "unknown"
+    assert outcome(*of_8, *found(*ABORTED)).name == "unknown", "the commit of another producer shows no version"
+    assert outcome(*found(*COMMITTED, tp=HERE)).name == "unknown"
+
+
+def test_of_records_of_two_epochs_a_marker_proves_nothing() -> None:
+    """One transaction wrote the older ones, another one the newer; one marker ends both."""
+    markers = found(*COMMITTED)
+    assert outcome(*markers, first=4, newest=5).name == "unknown"
+    assert outcome(*markers, first=3, newest=4).name == "unknown"
+    assert outcome(*markers, first=None).name == "unknown", "the batch that opened it was not read"
+
+
+def test_a_proven_outcome_is_not_replaced_by_a_marker_elsewhere() -> None:
+    """The coordinators' log of this producer is complete: it decides."""
+    rows = [record(0, "Empty", second=-1, epoch=4)]
+    log = LogEvidence(
+        excerpts={HERE: excerpt(data(100, epoch=4))},
+        coordinators=CoordinatorLog(rows=rows),
+        other_markers=found(*COMMITTED),
+    )
+    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "undecided"
+    assert DiagnosisContext(open_transaction(epoch=4), None).outcome.name == "unknown"
+
+
+def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
+    """An excerpt up to the offset before it says nothing about what is open."""
+    one = open_transaction()
+    for rows, shown in (((data(98), data(99)), False), ((data(98), data(100)), True)):
+        context = DiagnosisContext(one, LogEvidence(excerpts={HERE: excerpt(*rows)}))
+        assert (context.producer_batches is not None) is shown
+    assert DiagnosisContext(one, None).histories == ()
