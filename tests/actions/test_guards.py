@@ -1,0 +1,765 @@
+"""Each guard of an action alone: what a broker answers otherwise than when it was planned, and what comes of it.
+
+The cluster is a table of prepared rows. The other tests here have real brokers, which cannot show most of this on
+demand: a change between two requests that are a millisecond apart.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.actions.rows import NO_ANSWER, RowCluster, abort_plan, changed, complete_plan, found
+from tests.analysis.build import ago, partition, producer, transaction
+from toolkit.actions import complete as complete_module
+from toolkit.actions import saved_records
+from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.complete import CompletePlan, plan_complete
+from toolkit.actions.delivery import Delivery
+from toolkit.actions.marker import Marker
+from toolkit.actions.marker_plan import partition_view
+from toolkit.actions.refusals import abort_refusal, check_abort, check_complete, check_saving
+from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError
+from toolkit.formats.log.batch_records import Record
+from toolkit.schema.live import EvidenceEntry, Partition
+from toolkit.sources.live.logs.transaction_records import LastBatch
+
+Change = Callable[[RowCluster], None]
+Planner = Callable[[RowCluster], AbortPlan | CompletePlan]
+
+
+@dataclass
+class Batch:
+    """An open batch of the transaction, as far as the guards read it."""
+
+    base_offset: int
+    producer_epoch: int = 0
+    size: int = 100
+    written: Sequence[Record] = ()
+    producer_id: int = 7
+
+    def records(self) -> Iterator[Record]:
+        yield from self.written
+
+
+@pytest.fixture(autouse=True)
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+    """What is left of the transaction in the log; a `read_committed` consumer receives the one record of it."""
+    left = [Batch(100)]
+
+    def open_batches(
+        client: object, of: Partition, *, producer_id: int, start_offset: int, last: LastBatch
+    ) -> Iterator[Batch]:
+        assert (of.topic in {"orders", "__consumer_offsets"}, producer_id, start_offset) == (True, 7, 100)
+        assert last == LastBatch(last.producer_epoch, 3), "by the producer's state"
+        yield from left
+
+    for module in (complete_module, saved_records):
+        monkeypatch.setattr(module, "open_batches", open_batches)
+    monkeypatch.setattr(complete_module, "delivered", lambda *_: Delivery(checked=1, delivered=1))
+    return left
+
+
+PLANNERS: Mapping[str, Planner] = {"abort": abort_plan, "complete": complete_plan}
+both = pytest.mark.parametrize("plan_of", PLANNERS.values(), ids=PLANNERS)
+
+
+def execute(plan: AbortPlan | CompletePlan, **more: Any) -> Any:
+    return plan.execute(confirm=plan.target, recheck_after=0, **more)
+
+
+def connected(cluster: RowCluster) -> Any:
+    """As a `Cluster`."""
+    return cluster
+
+
+def refusal(plan: AbortPlan | CompletePlan, **more: Any) -> str:
+    """Why it was refused; nothing was sent."""
+    with pytest.raises(ActionRefused) as raised:
+        execute(plan, **more)
+    cluster: Any = plan.cluster
+    assert cluster.sent == []
+    assert "Nothing was written" in str(raised.value)
+    return str(raised.value)
+
+
+@both
+def test_the_marker_has_the_epochs_of_the_producer_state(plan_of: Planner, audit: Audit) -> None:
+    cluster = RowCluster()
+    plan = plan_of(cluster)
+    done = execute(plan)
+    ((marker,),) = [request.markers for request in cluster.sent]
+    (topic,) = marker.topics
+    assert (topic.name, topic.partition_indexes) == ("orders", [0])
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (7, 0, 0)
+    assert (marker.transaction_result, marker.transaction_version) == (isinstance(plan, CompletePlan), 0)
+    assert (done.last_stable_offset_before, done.last_stable_offset_after, done.next_start_offset) == (100, 150, None)
+    assert ("send_one", {"broker_id": 1}) in cluster.arguments, "to the leader that the fresh check has seen"
+    intent, outcome = audit.rows()
+    assert (intent["step"], intent["verdict"], outcome["response"]) == ("intent", plan.basis.verdict, "NONE")
+    assert (outcome["last_stable_offset_before"], outcome["last_stable_offset_after"]) == (100, 150)
+
+
+@both
+def test_a_marker_with_an_unknown_coordinator_epoch_has_0(plan_of: Planner) -> None:
+    cluster = RowCluster(producers=[producer(coordinator_epoch=None)])
+    execute(changed(plan_of(cluster), coordinator_epoch=None))
+    assert cluster.sent[0].markers[0].coordinator_epoch == 0
+    epoch_5 = RowCluster(producers=[producer(coordinator_epoch=5)])
+    execute(changed(plan_of(epoch_5), coordinator_epoch=5))
+    assert epoch_5.sent[0].markers[0].coordinator_epoch == 5
+
+
+@both
+def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None:
+    cluster = RowCluster()
+    plan = plan_of(cluster)
+    is_commit = isinstance(plan, CompletePlan)
+    assert plan.marker == plan.marker_of(is_commit=is_commit).fields
+    assert plan.marker["transaction_result"] is is_commit
+    assert (plan.finding["start_offset"], plan.target) == (100, "orders-0@100")
+    assert plan.preflight(recheck_after=0)["start_offset"] == 100
+    other = RowCluster()
+    assert changed(plan, cluster=other, basis=found(reason="another"), impact=None) == plan, (
+        "what it would do is the same"
+    )
+    assert "RowCluster" not in repr(plan)
+    trail = Audit(tmp_path / "other.jsonl")
+    execute(plan, audit=trail)
+    assert [row["step"] for row in trail.rows()] == ["intent", "outcome"]
+    assert complete_plan(cluster, basis=found(outcome="unknown")).refusal is not None
+
+
+def test_the_equal_lines_of_kafkas_own_tool() -> None:
+    plan = abort_plan(RowCluster())
+    tool = "kafka-transactions.sh --bootstrap-server one:9092 abort --topic orders --partition 0"
+    assert plan.command == f"{tool} --start-offset 100"
+    assert plan.old_command == f"{tool} --producer-id 7 --producer-epoch 0 --coordinator-epoch 0"
+
+
+# Right before the marker
+
+
+def producers_are(*rows: Mapping[str, Any]) -> Change:
+    return lambda cluster: setattr(cluster, "producers", list(rows))
+
+
+def partition_is(**more: Any) -> Change:
+    return lambda cluster: setattr(cluster, "partitions", [partition(**more)])
+
+
+def owner_is(**more: Any) -> Change:
+    return lambda cluster: setattr(cluster, "transactions", [transaction(**more)])
+
+
+MEANWHILE = {
+    "it ended": (producers_are(producer(start=None)), "ended just now"),
+    "its next transaction is open": (producers_are(producer(start=130)), "ended just now"),
+    "a newer epoch is open": (producers_are(producer(epoch=1)), "ended just now"),
+    "another producer is open there": (producers_are(producer(8)), "ended just now"),
+    "new records": (producers_are(producer(last_sequence=4)), "its last_sequence is 4, and was 3"),
+    "a marker of it": (producers_are(producer(coordinator_epoch=1)), "its coordinator_epoch is 1, and was 0"),
+    "records again": (producers_are(producer(last_timestamp=ago(seconds=1))), "its last_timestamp is"),
+    "another leader": (partition_is(leader=2), "broker 2 leads the partition in epoch 4, and it was broker 1"),
+    "another leader epoch": (partition_is(leader_epoch=5), "broker 1 leads the partition in epoch 5"),
+    "its owner has added it": (owner_is(), '"payments-7" is Ongoing on it now'),
+    "its owner commits it": (owner_is(state="PrepareCommit"), "is PrepareCommit on it now"),
+    "its owner aborts it": (owner_is(state="PrepareAbort"), "is PrepareAbort on it now"),
+    "a coordinator is silent": (
+        owner_is(pid=None, state=None, error="REQUEST_TIMED_OUT: no answer"),
+        "A coordinator no longer responds: REQUEST_TIMED_OUT",
+    ),
+}
+
+
+@both
+@pytest.mark.parametrize(("change", "why"), MEANWHILE.values(), ids=MEANWHILE)
+def test_what_changed_since_the_fresh_check_is_refused(change: Change, why: str, plan_of: Planner) -> None:
+    """The fresh check and the audit line have taken a while: coordinators, leader and producer state are read again."""
+    cluster = RowCluster(before={("transaction_rows", 1): change})
+    assert why in refusal(plan_of(cluster))
+
+
+@both
+@pytest.mark.parametrize("name", ["it ended", "new records", "a marker of it", "records again"])
+def test_what_changed_before_the_fresh_check_is_refused_by_it(name: str, plan_of: Planner) -> None:
+    """It is the finding of another moment that would justify the marker."""
+    change, why = MEANWHILE[name]
+    cluster = RowCluster(before={("finding_rows", 1): change})
+    assert why in refusal(plan_of(cluster))
+    assert cluster.calls["transaction_rows"] == 0, "the fresh check itself refuses it"
+
+
+@both
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"on": [("orders", 1)]}, id="another partition"),
+        pytest.param({"epoch": 1}, id="a newer epoch that has not written here"),
+        pytest.param({"state": "CompleteCommit", "on": ()}, id="an earlier transaction that is complete"),
+        pytest.param({"state": None, "error": "UNSUPPORTED_VERSION: before 3.0"}, id="brokers before 3.0"),
+    ],
+)
+def test_what_has_nothing_to_do_with_it_does_not_forbid_the_marker(other: dict[str, Any], plan_of: Planner) -> None:
+    cluster = RowCluster(transactions=[transaction(**other)])
+    execute(plan_of(cluster))
+    assert len(cluster.sent) == 1
+    assert ("transaction_rows", {"producer_ids": [7]}) in cluster.arguments
+
+
+def test_complete_also_waits_for_what_an_abort_may_overtake() -> None:
+    """A COMMIT makes all of it visible: an older epoch that is open there, or whatever is being decided anywhere."""
+    for owner, why in (
+        (transaction(epoch=-1), "is Ongoing"),
+        ({**transaction(), "producer_epoch": None}, "is Ongoing"),
+        (transaction(state="PrepareAbort", on=[("orders", 1)]), "is PrepareAbort"),
+    ):
+        assert why in refusal(complete_plan(RowCluster(transactions=[owner])))
+        execute(abort_plan(RowCluster(transactions=[owner])))
+
+
+def test_after_an_override_a_silent_coordinator_is_passed_over() -> None:
+    """Its answer is what was missing."""
+    unknown = found(verdict="unknown", outcome="unknown", action=None, missing=["the answer of broker 2"])
+    silent = transaction(pid=None, state=None, error="REQUEST_TIMED_OUT: no answer")
+    cluster = RowCluster(findings=[unknown.row()], transactions=[silent])
+    plan = abort_plan(cluster, basis=unknown)
+    execute(plan, override="unknown")
+    assert len(cluster.sent) == 1
+    in_use = RowCluster(findings=[unknown.row()], transactions=[silent, transaction()])
+    assert "is Ongoing on it now" in refusal(abort_plan(in_use, basis=unknown), override="unknown")
+
+
+# The fresh finding
+
+
+@both
+def test_another_transaction_of_the_partition_justifies_nothing(plan_of: Planner) -> None:
+    cluster = RowCluster()
+    plan = plan_of(cluster)
+    for other in ({"producer_id": 8}, {"start_offset": 90}):
+        cluster.findings = [changed(plan.basis, **other).row()]
+        assert "has no transaction open at orders-0@100 any more" in refusal(plan)
+    cluster.findings = [changed(plan.basis, producer_epoch=1).row()]
+    assert "its epoch is 1, not 0" in refusal(plan)
+    cluster.findings = [changed(plan.basis, producer_id=8).row(), plan.basis.row()]
+    assert execute(plan).last_stable_offset_after == 150
+
+
+@both
+def test_what_is_not_to_be_done_any_more_is_refused(plan_of: Planner) -> None:
+    cluster = RowCluster()
+    plan = plan_of(cluster)
+    for fields in (
+        {"verdict": "ongoing", "action": None},
+        {"verdict": "unknown", "outcome": "unknown", "action": None},
+        {"outcome": "unknown"},
+        {"outcome": "commit", "action": None},
+    ):
+        cluster.findings = [changed(plan.basis, **fields).row()]
+        refusal(plan)
+
+
+def test_complete_refuses_an_outcome_that_is_another_one_now() -> None:
+    cluster = RowCluster()
+    plan = complete_plan(cluster)
+    cluster.findings = [found(outcome="abort", action="abort").row()]
+    assert "its outcome is abort, and was commit" in refusal(plan)
+
+
+@both
+def test_the_plan_itself_has_to_be_confirmed_and_safe(plan_of: Planner, audit: Audit) -> None:
+    cluster = RowCluster()
+    plan = plan_of(cluster)
+    with pytest.raises(ActionRefused, match="confirm with exactly orders-0@100"):
+        plan.execute(confirm="orders-0@1")
+    assert not cluster.calls
+    assert [row["step"] for row in audit.rows()] == ["refused"]
+
+
+def test_an_abort_of_a_plan_that_is_not_safe_reads_nothing() -> None:
+    cluster = RowCluster()
+    assert "is ongoing now" in refusal(abort_plan(cluster, basis=found(verdict="ongoing", action=None)))
+    assert not cluster.calls
+    committed = found(outcome="commit", verdict="stuck_ending", action="complete")
+    for override in (None, "unknown", "stuck_ending"):
+        assert "is never aborted" in refusal(abort_plan(cluster, basis=committed), override=override)
+    assert not cluster.calls
+
+
+def test_records_of_an_outcome_that_is_not_proven_any_more_have_to_be_saved() -> None:
+    """It was undecided when it was planned; by the fresh check, evidence is missing, and that verdict is overridden."""
+    unknown = found(verdict="unknown", outcome="unknown", action=None)
+    cluster = RowCluster(findings=[unknown.row()])
+    assert "have to be saved" in refusal(abort_plan(cluster, basis=unknown), override="unknown", save=False)
+    assert not cluster.calls, "before anything is read"
+    execute(abort_plan(RowCluster()), save=False)
+
+
+# What nobody may override, and what a person may
+
+
+REDPANDA = BrokerIdentity(broker_id=1, host="one", cluster_id="redpanda.2d339cd9", apis={})
+
+
+def owner_evidence(name: str, value: str) -> tuple[EvidenceEntry, ...]:
+    return (EvidenceEntry(source="DescribeTransactions", observed_at=ago(), name=name, value=value),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"topic": "__transaction_state"}, "no marker belongs on the coordinators' own topic"),
+        ({"evidence": owner_evidence("state", "PrepareCommit")}, "its coordinator has decided a transaction"),
+        ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
+        ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
+    ],
+)
+def test_an_unknown_verdict_that_nobody_may_override(fields: dict[str, Any], why: str) -> None:
+    unknown = found(verdict="unknown", outcome="unknown", action=None, missing=["the answer of broker 2"])
+    check_abort(unknown, "unknown", target="orders-0@100")
+    with pytest.raises(ActionRefused, match=f"which cannot be overridden: {why}"):
+        check_abort(changed(unknown, **fields), "unknown", target="orders-0@100")
+    other = owner_evidence("state", "Ongoing") + owner_evidence("cause", "PrepareCommit")
+    check_abort(changed(unknown, evidence=other), "unknown", target="orders-0@100")
+
+
+def test_an_override_names_the_verdict_and_only_unknown_can_be_overridden() -> None:
+    ongoing = found(verdict="ongoing", action=None, reason="its owner is alive")
+    with pytest.raises(ActionRefused, match="is ongoing now, not unknown"):
+        check_abort(ongoing, "unknown", target="orders-0@100")
+    with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden: its owner is alive"):
+        check_abort(ongoing, "ongoing", target="orders-0@100")
+    with pytest.raises(ActionRefused, match="is hanging now, not unknown"):
+        check_abort(found(), "unknown", target="orders-0@100")
+
+
+def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
+    committed = abort_refusal(found(outcome="commit"))
+    assert committed == "its records were committed, and an abort marker would discard them: no transactional id has it"
+    for outcome in ("undecided", "abort"):
+        assert abort_refusal(found(outcome=outcome)) is None
+        assert abort_refusal(found(outcome=outcome, action=None)) == "no transactional id has it"
+        check_saving(found(outcome=outcome), None, is_saved=False)
+        with pytest.raises(ActionRefused, match="have to be saved"):
+            check_saving(found(outcome=outcome), "unknown", is_saved=False)
+    for unproven in ("unknown", None):
+        assert abort_refusal(found(outcome=unproven, missing=["a", "b"])) == "a; b"
+        with pytest.raises(ActionRefused, match="have to be saved"):
+            check_saving(found(outcome=unproven), None, is_saved=False)
+        check_saving(found(outcome=unproven), None, is_saved=True)
+
+
+def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:
+    for allowed in (("commit", "complete"), ("abort", "complete"), ("abort", "abort")):
+        check_complete(found(outcome=allowed[0], action=allowed[1]), target="orders-0@100")
+    for outcome, action, why in (
+        ("commit", "abort", "its coordinator may still write the marker"),
+        ("commit", None, "its coordinator may still write the marker"),
+        ("abort", None, "its coordinator may still write the marker"),
+        ("undecided", "complete", "its outcome is undecided, so no marker is known to be missing"),
+        ("unknown", "complete", "its outcome is unknown, so no marker"),
+        (None, "complete", "its outcome is not known, so no marker"),
+    ):
+        with pytest.raises(ActionRefused, match=f"cannot be completed: {why}"):
+            check_complete(found(outcome=outcome, action=action), target="orders-0@100")
+    with pytest.raises(ActionRefused, match="no marker belongs on the coordinators' own topic"):
+        check_complete(found(topic="__transaction_state", outcome="commit", action="complete"), target="x")
+
+
+# One marker ends everything that is open: two epochs
+
+
+def test_complete_refuses_records_of_two_epochs_and_of_none(batches: list[Batch]) -> None:
+    batches[:] = [Batch(100, producer_epoch=0), Batch(101, producer_epoch=1)]
+    plan = complete_plan(RowCluster(), producer_epoch=1)
+    with pytest.raises(ActionRefused, match="Epoch 1 of producer 7 has written to orders-0 since epoch 0"):
+        complete_module.check_epochs(
+            plan.cluster, plan.read_partition(), changed(plan.basis, producer_epoch=1), plan._last
+        )
+    with pytest.raises(ActionRefused, match="has written to orders-0 since epoch 0"):
+        plan_complete(connected(RowCluster(producers=[producer(epoch=1)])), changed(plan.basis, producer_epoch=1))
+    batches.clear()
+    assert "No record of orders-0@100 is left in the log" in refusal(complete_plan(RowCluster()))
+
+
+# The response
+
+
+def test_what_a_leader_answers_tells_whether_the_marker_was_written(audit: Audit) -> None:
+    """A storage error, or too few replicas after the append: it may be in the log."""
+    for code, effect, words in (
+        (31, "nothing", "CLUSTER_AUTHORIZATION_FAILED"),
+        (47, "nothing", "INVALID_PRODUCER_EPOCH"),
+        (52, "nothing", "TRANSACTION_COORDINATOR_FENCED"),
+        (6, "nothing", "NOT_LEADER_OR_FOLLOWER"),
+        (56, "uncertain", "KAFKA_STORAGE_ERROR"),
+        (20, "uncertain", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+        (7, "uncertain", "REQUEST_TIMED_OUT"),
+        (-1, "uncertain", "UNKNOWN_SERVER_ERROR"),
+    ):
+        cluster = RowCluster(response=code)
+        with pytest.raises(ActionFailed, match=words) as raised:
+            execute(abort_plan(cluster))
+        assert (raised.value.effect, raised.value.code) == (effect, words)
+        assert ("needs ALTER on the Cluster" in str(raised.value)) is (code == 31)
+        assert ("To find out" in str(raised.value)) is (effect == "uncertain")
+        kept = list((audit.path.parent / "trail.records").glob("*.parquet"))
+        assert bool(kept) is (effect == "uncertain"), "the only copy of what may have been discarded"
+        for path in kept:
+            path.unlink()
+    assert audit.rows()[-1]["response"].startswith("UNKNOWN_SERVER_ERROR")
+
+
+@both
+def test_without_an_answer_it_is_uncertain(plan_of: Planner) -> None:
+    with pytest.raises(ActionFailed) as raised:
+        execute(plan_of(RowCluster(response=NO_ANSWER)))
+    assert (raised.value.effect, raised.value.code) == ("uncertain", "REQUEST_TIMED_OUT")
+    with pytest.raises(ActionFailed) as raised:
+        execute(plan_of(RowCluster(before={("partition_rows", 1): fails})))
+    assert raised.value.effect == "nothing"
+
+
+def fails(cluster: RowCluster) -> None:
+    raise NO_ANSWER
+
+
+@both
+def test_a_marker_that_did_not_end_it_is_said_to_be_written(plan_of: Planner) -> None:
+    with pytest.raises(ActionFailed, match="orders-0@100 is still open: no marker has ended it") as raised:
+        execute(plan_of(RowCluster(writes=False)))
+    assert raised.value.effect == "written"
+
+
+def test_the_kind_of_marker_is_in_the_request_and_the_refusal() -> None:
+    marker = Marker(
+        topic="orders", partition=0, producer_id=7, producer_epoch=0, coordinator_epoch=None, is_commit=True
+    )
+    assert marker.request(2) == (
+        "WriteTxnMarkers to broker 2: producer_id=7, producer_epoch=0, transaction_result=True, coordinator_epoch=0, "
+        "transaction_version=0"
+    )
+    assert (marker.kind, changed(marker, is_commit=False).kind) == ("COMMIT", "ABORT")
+
+
+# A cancel
+
+
+CANCELLED = {
+    "while the partition is read": ("partition_rows", 1),
+    "during the fresh check": ("finding_rows", 1),
+    "while the guards read": ("transaction_rows", 1),
+}
+
+
+@both
+@pytest.mark.parametrize("call", CANCELLED.values(), ids=CANCELLED)
+def test_a_cancel_before_the_marker_writes_nothing(call: tuple[str, int], plan_of: Planner, audit: Audit) -> None:
+    cancel = threading.Event()
+    plan = plan_of(RowCluster(before={call: lambda cluster: cancel.set()}))
+    assert "The action was cancelled" in refusal(plan, cancel=cancel)
+    steps = [row["step"] for row in audit.rows()]
+    assert steps == (["intent", "outcome"] if call[0] == "transaction_rows" else ["refused"])
+    assert not list((audit.path.parent / "trail.records").glob("*"))
+
+
+@both
+def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read_says_so(plan_of: Planner, audit: Audit) -> None:
+    cancel, answer = threading.Event(), threading.Event()
+
+    def waits(cluster: RowCluster) -> None:
+        cancel.set()
+        answer.wait(60)
+
+    def held(cluster: RowCluster) -> None:
+        cancel.set()
+        cluster.partitions = [partition(lso=100)]
+
+    with pytest.raises(ActionFailed, match=r"cancelled.*It is uncertain whether.*To find out, run kafka-txn") as raised:
+        execute(plan_of(RowCluster(before={("send_one", 1): waits})), cancel=cancel)
+    answer.set()
+    assert raised.value.effect == "uncertain"
+    cancel.clear()
+    reads = 3 if plan_of is complete_plan else 2  # before it
+    with pytest.raises(ActionFailed, match=r"cancelled.* marker was written.*To find out") as raised:
+        execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
+    assert raised.value.effect == "written"
+    assert "written" in audit.rows()[-1]["error"]
+
+
+@both
+def test_without_a_cancel_a_cancellable_action_is_done(plan_of: Planner) -> None:
+    assert execute(plan_of(RowCluster()), cancel=threading.Event()).last_stable_offset_after == 150
+
+
+# What is read back
+
+
+read: list[int] = []
+
+
+def lso_after(*values: int | None, queue_position: int | None = 1, before: int | None = 100) -> int | None:
+    """The LSO that is reported when the leader shows these one after another."""
+
+    def at(value: int | None) -> Change:
+        return lambda cluster: setattr(cluster, "partitions", [partition(lso=value)])
+
+    cluster = RowCluster(before={("partition_rows", n): at(value) for n, value in enumerate(values, start=1)})
+    plan = abort_plan(cluster)
+    cluster.producers = [producer(8, start=180), producer(9, start=160), producer(10, start=None)]
+    done = plan.verify(since=found(last_stable_offset=before, queue_position=queue_position))
+    assert (done.last_stable_offset_before, done.next_start_offset) == (before, 160)
+    read.append(cluster.calls["partition_rows"])
+    return done.last_stable_offset_after
+
+
+def test_the_lso_moves_once_the_high_watermark_has_passed_the_marker() -> None:
+    assert lso_after(100, 100, 160) == 160
+    assert lso_after(None, 160) == 160
+    assert read[-2:] == [3, 2], "and waits no longer"
+    assert lso_after(100) == 100, "it reports what it has when the time is over"
+    assert lso_after(100, 160, queue_position=2) == 100, "another transaction holds it: it need not move"
+    assert lso_after(90, 160, before=None) == 90, "where none was known before, any is news"
+
+
+def test_complete_looks_for_the_records_that_it_made_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def received(checked: int, delivered: int) -> None:
+        result = Delivery(checked=checked, delivered=delivered)
+        monkeypatch.setattr(complete_module, "delivered", lambda *_: result)
+
+    received(2, 2)
+    done = execute(complete_plan(RowCluster()))
+    assert (done.outcome, done.records_checked, done.records_delivered) == ("commit", 2, 2)
+    received(2, 1)
+    with pytest.raises(ActionFailed, match="received 1 of 2 records") as raised:
+        execute(complete_plan(RowCluster()))
+    assert raised.value.effect == "written"
+    aborted = found(outcome="abort", action="abort")
+
+    def of_an_abort() -> CompletePlan:
+        cluster = RowCluster()
+        plan = complete_plan(cluster, basis=aborted)
+        cluster.findings = [aborted.row()]
+        return plan
+
+    with pytest.raises(ActionFailed, match="received 1 records of orders-0@100 after its abort"):
+        execute(of_an_abort())
+    received(2, 0)
+    assert execute(of_an_abort()).records_delivered == 0
+    monkeypatch.setattr(complete_module, "delivered", lambda *_: None)
+    done = execute(complete_plan(RowCluster()))
+    assert (done.records_checked, done.records_delivered) == (None, None)
+
+
+def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(complete_module, "group_offsets", lambda *_: (("an offset",), ("hidden",)))
+    elsewhere = execute(complete_plan(RowCluster()))
+    assert (elsewhere.offset_commits, elsewhere.unread_groups) == ((), ())
+    done: Any = complete_plan(RowCluster(producers=[]), topic="__consumer_offsets").verify()
+    assert (done.offset_commits, done.unread_groups) == (("an offset",), ("hidden",))
+
+
+# Plans
+
+
+@both
+def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_abort = plan_of is abort_plan
+    plan_it: Any = plan_abort if is_abort else plan_complete
+    name = "abort" if is_abort else "complete"
+    monkeypatch.setattr(f"toolkit.actions.{name}.{name}_impact", lambda *_, **__: None)
+    cluster = RowCluster()
+    basis = plan_of(cluster).basis
+    plan = plan_it(cluster, basis)
+    assert (plan.producer_epoch, plan.coordinator_epoch, plan.last_sequence) == (0, 0, 3)
+    assert plan.refusal is None
+    for rows in ([], [producer(8)], [producer(start=130)], [producer(start=None)]):
+        with pytest.raises(ActionRefused, match="has no transaction open at orders-0@100 any more"):
+            plan_it(RowCluster(producers=rows), basis)
+    for name in ("producer_id", "producer_epoch"):
+        with pytest.raises(ActionRefused, match="has no transaction open"):
+            plan_it(cluster, changed(basis, **{name: None}))
+    for fields in (
+        {"start_offset": None},
+        {"topic": None},
+        {"partition": None},
+        {"outcome": "unknown", "verdict": "ongoing"},
+    ):
+        with pytest.raises(ActionRefused, match="Remedy: kafka-txn abort"):
+            plan_it(cluster, changed(basis, **fields))
+    denied = [producer(error="TOPIC_AUTHORIZATION_FAILED: no")]
+    with pytest.raises(BrokerError, match="does not show the producers of orders-0: TOPIC_AUTH") as raised:
+        plan_it(RowCluster(producers=denied), basis)
+    assert raised.value.code == "TOPIC_AUTHORIZATION_FAILED"
+    unread = [partition(error="LEADER_NOT_AVAILABLE: none")]
+    with pytest.raises(BrokerError, match="orders-0 cannot be read: LEADER_NOT_AVAILABLE") as raised:
+        plan_it(RowCluster(partitions=unread), basis)
+    assert raised.value.code == "LEADER_NOT_AVAILABLE"
+
+
+def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolkit.actions.abort.abort_impact", lambda *_, **__: None)
+    cluster: Any = RowCluster()
+    plan = plan_abort(cluster, found(verdict="unknown", outcome="unknown", action=None, missing=["rights"]))
+    assert plan.refusal == "rights"
+    with pytest.raises(ActionRefused, match="orders-0@100 is never aborted"):
+        plan_abort(cluster, found(outcome="commit"))
+    with pytest.raises(ActionRefused, match="orders-0 is long"):
+        plan_abort(cluster, found(verdict="long"))
+
+
+# The copy of what is discarded
+
+
+def test_a_refused_abort_leaves_no_copy_and_a_done_one_names_it(audit: Audit) -> None:
+    done = execute(abort_plan(RowCluster()))
+    folder = audit.path.parent / "trail.records"
+    assert done.records_file == folder / "orders-0@100-7.parquet"
+    assert done.records_file.exists()
+    assert audit.rows()[0]["records_file"] == str(done.records_file)
+    assert done.records_saved == 0
+    again = execute(abort_plan(RowCluster()))
+    assert [path.name for path in sorted(folder.iterdir())] == ["orders-0@100-7.2.parquet", "orders-0@100-7.parquet"]
+    assert again.records_file == folder / "orders-0@100-7.2.parquet"
+    refusal(abort_plan(RowCluster(before={("transaction_rows", 1): MEANWHILE["it ended"][0]})))
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_more_bytes_than_the_limit_are_not_saved_and_not_aborted(batches: list[Batch], audit: Audit) -> None:
+    batches[:] = [Batch(100), Batch(101)]
+    why = refusal(abort_plan(RowCluster()), max_save_bytes=199)
+    assert why.startswith("The transaction's records take more than 199 bytes, the limit")
+    assert not (audit.path.parent / "trail.records").exists()
+    execute(abort_plan(RowCluster()), max_save_bytes=200)
+
+
+def test_the_limit_is_256_mb_if_none_is_named(batches: list[Batch]) -> None:
+    batches[:] = [Batch(100, size=256_000_001)]
+    assert "take more than 256000000 bytes" in refusal(abort_plan(RowCluster()))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), NO_ANSWER])
+def test_what_cannot_be_read_or_written_is_not_aborted(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, audit: Audit
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(saved_records, "_write", fail)
+    words = "No space left on device" if isinstance(error, OSError) else "did not answer"
+    assert words in refusal(abort_plan(RowCluster()))
+    assert not (audit.path.parent / "trail.records").exists()
+
+
+@pytest.mark.parametrize("name", ["toolkit.actions.saved_records.flush", "pathlib.Path.replace"])
+def test_a_copy_that_is_not_safely_on_disk_is_none(name: str, monkeypatch: pytest.MonkeyPatch, audit: Audit) -> None:
+    """Neither the file that was being written is left, nor the name that was reserved for it."""
+    audit.path.parent.mkdir()
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(name, fail)
+    plan = abort_plan(RowCluster())
+    with pytest.raises(ActionRefused, match=r"could not be saved to .*: Input/output error"):
+        execute(plan)
+    assert plan.cluster.sent == []  # type: ignore[attr-defined]
+    assert not (audit.path.parent / "trail.records").exists()
+
+
+def test_every_record_is_in_the_copy(batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In row groups of bounded memory: by their bytes, and by their number."""
+
+    def record(offset: int, size: int = 1) -> Record:
+        return Record(offset=offset, timestamp_ms=1_000 + offset, key=b"k", value=b"v" * size, headers=((b"h", None),))
+
+    batches[:] = [
+        Batch(100, written=[record(100), record(101)], size=70),
+        Batch(102, written=[record(102)], size=30),
+        Batch(103, producer_epoch=0, written=[record(103, size=20), record(104)], size=50),
+    ]
+    monkeypatch.setattr(saved_records, "ROW_GROUP_BYTES", 12)
+    monkeypatch.setattr(saved_records, "MAX_ROWS", 3)
+    plan = abort_plan(RowCluster())
+    last = LastBatch(0, 3)
+    arguments: dict[str, Any] = {"producer_id": 7, "start_offset": 100, "last": last}
+    path = tmp_path / "records" / "copy.parquet"
+    saved = saved_records.save_records(plan.cluster, plan.read_partition(), path, **arguments)
+    assert (saved.path, saved.records, saved.size) == (path, 5, 150)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    table = pq.read_table(path)
+    assert table.column("offset").to_pylist() == [100, 101, 102, 103, 104]
+    assert table.column("headers").to_pylist()[0] == [{"key": "h", "value": None}]
+    assert set(table.column("producer_id").to_pylist()) == {7}
+    file = pq.ParquetFile(path)
+    assert [file.metadata.row_group(each).num_rows for each in range(file.metadata.num_row_groups)] == [3, 1, 1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ActionRefused("The action was cancelled.")])
+def test_an_interrupt_while_the_copy_is_written_leaves_none(error: BaseException, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise error
+
+    plan = abort_plan(RowCluster())
+    arguments: dict[str, Any] = {"producer_id": 7, "start_offset": 100, "last": LastBatch(0, 3), "check": interrupt}
+    with pytest.raises(type(error)) as raised:
+        saved_records.save_records(
+            plan.cluster, plan.read_partition(), tmp_path / "records" / "copy.parquet", **arguments
+        )
+    assert raised.value is error
+    assert not (tmp_path / "records").exists()
+
+
+def saved_rows(path: Path, topic: str = "orders") -> pq.ParquetFile:
+    """The copy of the open batches."""
+    cluster: Any = RowCluster(partitions=[partition(topic)])
+    where = partition_view(cluster, topic, 0)
+    saved = saved_records.save_records(cluster, where, path, producer_id=7, start_offset=100, last=LastBatch(0, 3))
+    return pq.ParquetFile(saved.path)
+
+
+@pytest.mark.parametrize(("limit", "groups"), [(27, [2, 2, 2, 1]), (28, [3, 3, 1])])
+def test_a_row_group_is_bounded_by_keys_values_and_headers(
+    limit: int, groups: list[int], batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """14 bytes a record."""
+    headers = ((b"name", b"value"),)
+    records = [Record(offset=100 + n, timestamp_ms=0, key=b"kk", value=b"vvv", headers=headers) for n in range(7)]
+    batches[:] = [Batch(100, written=records)]
+    monkeypatch.setattr(saved_records, "ROW_GROUP_BYTES", limit)
+    found = saved_rows(tmp_path / "copy.parquet").metadata
+    assert [found.row_group(n).num_rows for n in range(found.num_row_groups)] == groups
+
+
+def test_offsets_of_groups_are_decoded_and_everything_else_is_saved_as_it_is(
+    batches: list[Batch], tmp_path: Path
+) -> None:
+    """An offset, one that is removed, a group's own record, and bytes of a newer Kafka; on their topic only."""
+    name = struct.pack(">h", 1) + b"g"
+    key = struct.pack(">h", 1) + name + struct.pack(">h", 6) + b"orders" + struct.pack(">i", 3)
+    value = struct.pack(">hqih", 3, 41, 5, 0) + struct.pack(">q", 1_000)
+    written = [
+        (key, value),
+        (key, None),
+        (struct.pack(">h", 2) + name, None),
+        (struct.pack(">h", 99), value),
+        (None, value),
+    ]
+    records = [Record(offset=100 + n, timestamp_ms=0, key=k, value=v, headers=()) for n, (k, v) in enumerate(written)]
+    batches[:] = [Batch(100, written=records)]
+    names = ["group_id", "committed_topic", "committed_partition", "committed_offset", "committed_leader_epoch"]
+    rows = saved_rows(tmp_path / "offsets.parquet", "__consumer_offsets").read().to_pylist()
+    decoded = [tuple(row[name] for name in names) for row in rows]
+    nothing = (None,) * 5
+    assert decoded == [("g", "orders", 3, 41, 5), ("g", "orders", 3, None, None), nothing, nothing, nothing]
+    assert [(row["key"], row["value"]) for row in rows] == written
+    elsewhere = saved_rows(tmp_path / "orders.parquet").read().to_pylist()
+    assert {row["group_id"] for row in elsewhere} == {None}
