@@ -225,7 +225,7 @@ def test_an_id_that_is_not_there_or_cannot_be_described() -> None:
 
 
 @pytest.mark.parametrize("code", [CONCURRENT, LOADING, NOT_COORDINATOR, UNAVAILABLE])
-def test_an_answer_that_passes_by_itself_is_asked_again(code: int) -> None:
+def test_an_answer_that_passes_by_itself_is_followed_by_another_request(code: int) -> None:
     cluster = cluster_of(**OVERDUE)
     cluster.answers = (code, NONE)
     assert execute(plan_of(cluster)).producer_epoch == 2

@@ -4,11 +4,17 @@ from typing import Any
 
 import pytest
 
+from tests.analysis.build import producer
 from tests.analysis.logged import ELSEWHERE, HERE, data, excerpt, marker, open_transaction, record
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import (
+    OtherMarker,
+    marker_partitions,
+    named_topics,
+    other_markers,
+)
 from toolkit.analysis.diagnosis.outcome import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema.table import TopicPartition
@@ -113,3 +119,20 @@ def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
         context = DiagnosisContext(one, LogEvidence(excerpts={HERE: excerpt(*rows)}))
         assert (context.producer_batches is not None) is shown
     assert DiagnosisContext(one, None).histories == ()
+
+
+def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
+    """A batch that the cleaner removed may have had the marker's own epoch, as with version 1."""
+    assert found(data(97, epoch=4), marker(99, COMMIT, epoch=5)) == []
+    first = marker(95, ABORT, epoch=4)
+    assert [each.offset for each in found(first, data(98, epoch=4), marker(99, COMMIT, epoch=5))] == [99]
+
+
+def test_the_three_nearest_partitions_of_a_producer_are_read() -> None:
+    """Those whose newest epoch is the lowest above the open one: their markers have the fewest records after them."""
+    context = DiagnosisContext(open_transaction(epoch=4), LogEvidence(excerpts={}))
+    epochs = {("a", 0): 9, ("b", 0): 5, ("c", 0): 6, ("d", 0): 7, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
+    rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
+    rows += [producer(8, epoch=5, topic="f"), {**producer(topic="g"), "producer_epoch": None}]
+    assert marker_partitions([context], rows) == {("b", 0): [context], ("c", 0): [context], ("d", 0): [context]}
+    assert named_topics([context]) == {"orders"}
