@@ -8,17 +8,46 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from tests.analysis.build import partition, producer
+from tests.analysis import build
 from toolkit.actions.abort import AbortPlan
 from toolkit.actions.complete import CompletePlan
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import Finding
 
-__all__ = ["ALIVE", "ENDED", "NO_ANSWER", "RowCluster", "abort_plan", "changed", "complete_plan", "found"]
+__all__ = [
+    "ALIVE",
+    "ENDED",
+    "NO_ANSWER",
+    "RowCluster",
+    "abort_plan",
+    "changed",
+    "complete_plan",
+    "found",
+    "partition",
+    "producer",
+    "transaction",
+]
 
 T = TypeVar("T")
 Change = Callable[["RowCluster"], None]
+
+
+def partition(*arguments: Any, **more: Any) -> Row:
+    """A row of `build.partition`."""
+    return build.partition(*arguments, **more).row()
+
+
+def producer(*arguments: Any, **more: Any) -> Row:
+    """A row of `build.producer`."""
+    return build.producer(*arguments, **more).row()
+
+
+def transaction(*arguments: Any, **more: Any) -> Row:
+    """A row of `build.transaction`."""
+    return build.transaction(*arguments, **more).row()
+
+
 ENDED: Sequence[Row] = (producer(start=None, coordinator_epoch=3),)
 ALIVE: Sequence[Row] = (producer(),)
 

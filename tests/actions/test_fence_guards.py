@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.actions.rows import NO_ANSWER, RowCluster
-from tests.analysis.build import NOW, ago, transaction
+from tests.actions.rows import NO_ANSWER, RowCluster, transaction
+from tests.analysis.build import NOW, ago
 from toolkit.actions import fence
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import FENCED, FLINK, LOST, MEANINGS, FencePlan, plan_fence
-from toolkit.analysis.diagnosis.decision import TIMEOUT_GRACE
+from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.outcome import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
@@ -83,7 +83,7 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     cluster = cluster_of(**OVERDUE)
     plan = plan_of(cluster)
     assert (plan.verdict, plan.refusal, plan.needed_override) == ("overdue", None, None)
-    assert (plan.target, plan.topic_partitions) == ("payments-7", [("orders", 0)])
+    assert (plan.target, list(plan.topic_partitions)) == ("payments-7", [("orders", 0)])
     done = execute(plan)
     assert (done.producer_epoch_before, done.producer_epoch, done.state, done.still_open) == (0, 2, "CompleteAbort", [])
     (request,) = cluster.sent
@@ -245,7 +245,7 @@ ANSWERS: dict[str, tuple[Sequence[int], str]] = {
 
 
 @pytest.mark.parametrize(("answers", "effect"), ANSWERS.values(), ids=ANSWERS)
-def test_a_refused_request_says_whether_the_id_may_be_fenced(answers: Sequence[int], effect: str, audit: Audit) -> None:
+def test_a_refused_request_names_its_effect(answers: Sequence[int], effect: str, audit: Audit) -> None:
     """CONCURRENT_TRANSACTIONS also comes while the coordinator aborts what is open: the fence has begun."""
     cluster = cluster_of(**OVERDUE)
     cluster.answers, cluster.timeout = answers, 0.05
@@ -284,7 +284,7 @@ def test_a_cancel_before_the_request_sends_nothing(call: tuple[str, int], step: 
     assert audit.rows()[0]["step"] == step
 
 
-def test_a_cancel_between_two_requests_says_that_it_may_be_fenced() -> None:
+def test_a_cancel_between_two_requests_is_uncertain() -> None:
     cancel = threading.Event()
     cluster = cluster_of(**OVERDUE)
     cluster.answers = (CONCURRENT,)

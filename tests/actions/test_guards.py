@@ -14,8 +14,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.actions.rows import NO_ANSWER, RowCluster, abort_plan, changed, complete_plan, found
-from tests.analysis.build import ago, partition, producer, transaction
+from tests.actions.rows import (
+    NO_ANSWER,
+    RowCluster,
+    abort_plan,
+    changed,
+    complete_plan,
+    found,
+    partition,
+    producer,
+    transaction,
+)
+from tests.analysis.build import ago
 from toolkit.actions import complete as complete_module
 from toolkit.actions import saved_records
 from toolkit.actions.abort import AbortPlan, plan_abort
@@ -393,7 +403,7 @@ def test_complete_refuses_records_of_two_epochs_and_of_none(batches: list[Batch]
 # The response
 
 
-def test_what_a_leader_answers_tells_whether_the_marker_was_written(audit: Audit) -> None:
+def test_the_response_of_a_leader_shows_whether_the_marker_was_written(audit: Audit) -> None:
     """A storage error, or too few replicas after the append: it may be in the log."""
     for code, effect, words in (
         (31, "nothing", "CLUSTER_AUTHORIZATION_FAILED"),
@@ -433,7 +443,7 @@ def fails(cluster: RowCluster) -> None:
 
 
 @both
-def test_a_marker_that_did_not_end_it_is_said_to_be_written(plan_of: Planner) -> None:
+def test_a_marker_that_did_not_end_it_was_written(plan_of: Planner) -> None:
     with pytest.raises(ActionFailed, match="orders-0@100 is still open: no marker has ended it") as raised:
         execute(plan_of(RowCluster(writes=False)))
     assert raised.value.effect == "written"
@@ -472,7 +482,7 @@ def test_a_cancel_before_the_marker_writes_nothing(call: tuple[str, int], plan_o
 
 
 @both
-def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read_says_so(plan_of: Planner, audit: Audit) -> None:
+def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, audit: Audit) -> None:
     cancel, answer = threading.Event(), threading.Event()
 
     def waits(cluster: RowCluster) -> None:

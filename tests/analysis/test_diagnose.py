@@ -17,8 +17,7 @@ from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observa
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
 from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
-from toolkit.schema import Row
-from toolkit.schema.live import EvidenceEntry, Finding, Transaction
+from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 
 ELSEWHERE = (("payments", 2),)
@@ -506,7 +505,7 @@ def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
     )
     first = {("orders", 0, 100): batch}
 
-    def opened(*owners: Row, **more: Any) -> tuple[Any, ...]:
+    def opened(*owners: Transaction, **more: Any) -> tuple[Any, ...]:
         found = only(diagnosed(twice(observation(*owners, first_batches=first, **more))))
         return found.opened_at, found.opened_at_clock, found.expires_at
 
@@ -572,7 +571,7 @@ def test_rows_without_ids_are_no_transactions() -> None:
     assert verdict(twice(observation(of_nobody))) == verdict(twice(observation())), "it owns nothing"
     nameless = transaction(None, state=None, error="REQUEST_TIMED_OUT: no answer", transactional_id="other")
     assert IndexedObservation(observation(nameless)).cases.keys() == {("orders", 0)}
-    rows = [{**producer(start=100), "producer_id": None}, producer(8, start=None)]
+    rows = [replace(producer(start=100), producer_id=None), producer(8, start=None)]
     assert IndexedObservation(observation(producers=rows)).cases == {}
 
 
@@ -594,14 +593,14 @@ def test_an_open_transaction_of_the_coordinator_waits_for_no_other() -> None:
 def test_a_partition_with_an_error_counts_as_recovered_only_if_it_was_read_again_and_nothing_is_open() -> None:
     failed = partition(lso=None, hw=None, error="NOT_LEADER_OR_FOLLOWER: not yet")
 
-    def errors(after: list[Row], producers_after: list[Row] | None = None) -> list[str]:
+    def errors(after: list[Partition], producers_after: list[Producer] | None = None) -> list[str]:
         one = observation(partitions=[failed], partitions_after=after, producers=[], after=producers_after or [])
         return IndexedObservation(one).errors(("orders", 0))
 
     assert errors([partition(lso=150)]) == []
-    assert errors([]) == [failed["error"]], "it was not read again"
-    assert errors([partition()]) == [failed["error"]], "its LSO is held"
-    assert errors([partition(lso=150)], [producer(start=150)]) == [failed["error"]], "a transaction is open"
+    assert errors([]) == [failed.error], "it was not read again"
+    assert errors([partition()]) == [failed.error], "its LSO is held"
+    assert errors([partition(lso=150)], [producer(start=150)]) == [failed.error], "a transaction is open"
     open_there = observation(transaction(), partitions=[failed], producers=[], after=[producer(start=150)])
     assert [each.verdict for each in diagnosed([open_there])] == ["unknown"], "and it is no transaction without data"
 
@@ -632,7 +631,7 @@ def test_whatever_its_coordinator_has_not_completed_is_open_without_data_too(sta
     assert IndexedObservation(ended).cases == {}
 
 
-def indexed(*owners: Row, **more: Any) -> IndexedObservation:
+def indexed(*owners: Transaction, **more: Any) -> IndexedObservation:
     return IndexedObservation(observation(*owners, **more))
 
 

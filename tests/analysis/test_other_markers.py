@@ -1,5 +1,6 @@
 """Markers on other partitions, where the coordinators' log does not prove an outcome."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,6 @@ def test_the_three_nearest_partitions_of_a_producer_are_read() -> None:
     context = DiagnosisContext(open_transaction(epoch=4), LogEvidence(excerpts={}))
     epochs = {("a", 0): 9, ("b", 0): 5, ("c", 0): 6, ("d", 0): 7, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
-    rows += [producer(8, epoch=5, topic="f"), {**producer(topic="g"), "producer_epoch": None}]
+    rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
     assert marker_partitions([context], rows) == {("b", 0): [context], ("c", 0): [context], ("d", 0): [context]}
     assert named_topics([context]) == {"orders"}
