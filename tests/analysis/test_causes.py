@@ -428,7 +428,7 @@ def test_a_partition_was_never_added_if_all_records_of_the_epoch_are_there_and_n
 def test_a_batch_is_late_unless_its_producer_has_begun_another_transaction() -> None:
     """It then belongs to that one, which never added the partition."""
 
-    def is_late(*events: Row, owner: Row = COMPLETE_ABORT) -> bool:
+    def is_late(*events: Row, owner: Transaction = COMPLETE_ABORT) -> bool:
         late = excerpt(data(98), marker(99, ABORT, second=1), data(100, sequence=1, second=3))
         return context(open_transaction(owner), late, *events).is_late
 
