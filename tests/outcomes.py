@@ -29,8 +29,8 @@ from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
 from tests.sources.log_files import HIGH_WATERMARK
 from toolkit import Cluster
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions.complete import CompletePlan, plan_complete
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
@@ -541,17 +541,13 @@ def columns_of(row: Row) -> Expected:
 
 def follow_remedies(cluster: Cluster, staged: Sequence[StagedCase]) -> list[StagedCase]:
     """Do what each finding says; those that ended by it."""
-    ended = []
+    plans: dict[StagedCase, AbortPlan | CompletePlan] = {}
     for each, row in zip(staged, rows_of(cluster, staged), strict=True):
-        if row["action"] == "complete":
-            missing_marker = plan_complete(cluster, row)
-            missing_marker.execute(confirm=missing_marker.target, recheck_after=0.1)
-        elif row["action"] == "abort":
-            plan = plan_abort(cluster, row)
-            plan.execute(confirm=plan.target, recheck_after=0.1)
         if row["action"]:
-            ended.append(each)
-    return ended
+            plans[each] = (plan_complete if row["action"] == "complete" else plan_abort)(cluster, row)
+    for plan in plans.values():
+        plan.execute(confirm=plan.target, recheck_after=0.1)
+    return list(plans)
 
 
 def _cells(version: str) -> dict[str, str]:

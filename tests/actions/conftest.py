@@ -1,4 +1,4 @@
-"""Tests never write to the user's own audit file."""
+"""Tests never write to the user's own audit file, and `complete` does not wait."""
 
 from pathlib import Path
 
@@ -12,3 +12,9 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     """The audit trail of the test, in its temporary folder."""
     monkeypatch.setenv(AUDIT_FILE, str(tmp_path / "audit" / "trail.jsonl"))
     return Audit()
+
+
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`complete` writes its marker as soon as it may."""
+    monkeypatch.setattr("toolkit.actions.complete.AFTER_PLAN_S", 0)

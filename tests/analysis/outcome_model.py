@@ -173,7 +173,7 @@ class World:
 
     def _operate(self, step: OperatorAbort | OperatorCommit) -> None:
         is_commit = isinstance(step, OperatorCommit)
-        if self.open and (not is_commit or self.decisions == {"commit"}):
+        if self.open and (not is_commit or self.of_open_records == self.decisions == {"commit"}):
             self._marker(COMMIT if is_commit else ABORT, self.last_epoch, by_hand=True)
 
     def _new_instance(self) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 __all__ = ["CompletePlan", "CompleteResult", "plan_complete"]
+
+AFTER_PLAN_S = 10.0
+"""From the plan to the marker, so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +92,12 @@ class CompletePlan(MarkerPlan):
     ----------
     impact
         What becomes visible, and to whom.
+    planned_at
+        When the outcome was proven, in seconds of this process's clock.
     """
 
     impact: CompleteImpact = field(compare=False)
+    planned_at: float = field(default_factory=time.monotonic, repr=False, compare=False)
 
     @property
     def outcome(self) -> str:
@@ -139,6 +146,8 @@ class CompletePlan(MarkerPlan):
     ) -> CompleteResult:
         """Check afresh, write the marker to the partition's leader, and read back what consumers receive.
 
+        The marker is written no sooner than 10 seconds after the plan.
+
         Parameters
         ----------
         confirm
@@ -165,7 +174,8 @@ class CompletePlan(MarkerPlan):
         with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
             before = progress.wait(self.read_partition)
-            fresh = progress.wait(partial(self._preflight, recheck_after))
+            remaining = AFTER_PLAN_S - (time.monotonic() - self.planned_at)
+            fresh = progress.wait(partial(self._preflight, max(recheck_after, remaining)))
             progress.check_cancelled()
         leader = fresh.broker_id or 0
         entry = {**about, **check_columns(fresh), "request": marker.request(leader)}

@@ -8,8 +8,8 @@ marker, and with transaction version 2 each transaction has an epoch of its own,
 With transaction version 1, transactions of one instance share an epoch, and times have to tell. They are times of two
 brokers, whose clocks may differ by `CLOCKS_DIFFER`. Within that, COMMIT markers show by how much they do: each is of a
 transaction, written after its decision and before its completion. ABORT markers show nothing, as an operator may have
-written them. An operator writes a COMMIT marker where that of a commit is missing (`kafka-txn complete`), so the last
-one may be of a transaction that was decided after the marker before it, and younger than its completion.
+written them. Nor does a COMMIT marker that an operator may have written because it was missing: `kafka-txn complete`
+does so some seconds after the decision, so the producer has no other marker shortly before it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ FOR_EVER = float("inf")
 COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may have differed more or less
 DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
 ROUNDING = 1  # ms: times are cut to milliseconds
+COMPLETED_AFTER = 9_000  # ms after the producer's last marker: `kafka-txn complete` waits for 10 s
 
 Range = tuple[float, float]
 """Lowest and highest difference in ms: the leader's clock minus the coordinator's."""
@@ -154,13 +155,22 @@ class ClosedTransactions:
 
     def _by_times(self, last: ProducerMarker, time: float) -> set[int]:
         """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
-        differences = self._differences(last, time)
+        found = self._by_differences(last, time, self._differences(last, time))
+        for index, marker in enumerate(self.markers[:-1]):
+            if found and marker in self._compared and self._may_be_by_hand(index):
+                found |= self._by_differences(last, time, self._differences(last, time, by_hand=marker))
+        return found
+
+    def _by_differences(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
+        """As `last`, by these differences of the clocks."""
         if not last.is_commit or last.is_by_hand:
             return set(self._after_decision(time, differences))
         found = self._of_coordinator(last, time, differences)
         if not found and self.is_one_clock:
             return set(self._after_decision(time, differences))
-        return found | self._completed(time, differences) if found else found
+        if found and self._may_be_by_hand(len(self.markers) - 1):
+            found |= self._completed(time, differences)
+        return found
 
     def _of_coordinator(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
         """As `last`, if a coordinator has written the COMMIT marker."""
@@ -212,14 +222,16 @@ class ClosedTransactions:
         # One coordinator may have decided it, and another, by a clock of its own, have ended it.
         return min(after_decision, before_end) - exact, max(after_decision, before_end) + exact
 
-    def _differences(self, last: ProducerMarker, time: float) -> list[Range]:
-        """The differences of the clocks that explain the COMMIT markers before the last one."""
+    def _differences(self, last: ProducerMarker, time: float, *, by_hand: ProducerMarker | None = None) -> list[Range]:
+        """The differences of the clocks that explain the COMMIT markers before the last one, but for one by hand."""
         if self.is_one_clock:
             return [(0, 0)]
         differences: list[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
         if not self.is_one_coordinator:
             return differences
         for marker in self._compared:
+            if marker is by_hand:
+                continue
             assert marker.time is not None
             drift = (time - marker.time) * DRIFT
             ranges = [self._range(marker.time, transaction) for _, transaction in self._candidates(marker)]
@@ -242,6 +254,22 @@ class ClosedTransactions:
             and last.time is not None
             and 0 <= last.time - each.time <= COMPARED
         ]
+
+    def _may_be_by_hand(self, index: int) -> bool:
+        """Whether `complete` may have written a marker: a commit lacked it for a while, and no other one came."""
+        marker, before = self.markers[index], self.markers[index - 1] if index else None
+        if marker.is_by_hand or marker.time is None:
+            return True
+        is_comparable = before is not None and before.leader_epoch == marker.leader_epoch
+        since = before.time if before is not None and is_comparable else None
+        if since is not None and marker.time - since < COMPLETED_AFTER:
+            return False
+        return self.began is not None or any(
+            each.can_have(marker)
+            and marker.time - each.decided_from >= COMPLETED_AFTER - MAX_DIFFERENCE_MS
+            and (since is None or since - each.decided_at <= MAX_DIFFERENCE_MS)
+            for each in self.decided
+        )
 
     def _after_decision(self, time: float, differences: Sequence[Range]) -> Iterator[int]:
         """Which transaction can be the last one that was decided before a marker of this time, whosever it is."""
