@@ -284,6 +284,15 @@ def test_complete_refuses_an_outcome_that_is_another_one_now() -> None:
     assert "its outcome is abort, and was commit" in refusal(plan)
 
 
+def test_complete_writes_no_sooner_than_ten_seconds_after_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later proof takes no marker for one by hand that follows another one of the producer sooner."""
+    monkeypatch.setattr(complete_module, "AFTER_PLAN_S", 10.0)
+    cluster = RowCluster()
+    execute(complete_plan(cluster))
+    (delay,) = [arguments["recheck_after"] for name, arguments in cluster.arguments if name == "finding_rows"]
+    assert 9 < delay <= 10
+
+
 @both
 def test_the_plan_itself_has_to_be_confirmed_and_safe(plan_of: Planner, audit: Audit) -> None:
     cluster = RowCluster()

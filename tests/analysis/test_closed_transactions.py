@@ -147,7 +147,7 @@ def test_a_marker_of_an_unknown_time_shows_nothing() -> None:
 BUSY = [commit(1_000), commit(1_300), commit(2_500), commit(3_100)]
 
 
-@pytest.mark.parametrize("ahead", [-5_000, -700, 0, 700, 5_000])
+@pytest.mark.parametrize("ahead", [-5_000, -700, 0, 700, 3_900])
 def test_earlier_commit_markers_show_the_difference_of_the_clocks(ahead: int) -> None:
     written = [marker(each.decided_at + 5 + ahead) for each in BUSY]
     assert last(BUSY, *written) == {3}
