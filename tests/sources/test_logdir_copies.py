@@ -54,7 +54,7 @@ def busy() -> Iterator[Kafka]:
         yield kafka
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def uncompacted() -> Iterator[Kafka]:
     """A broker whose logs lack nothing: without all records of its coordinator an outcome is unknown."""
     with Kafka("4.3.1", properties={**PROPERTIES, "log.cleaner.enable": "false"}) as kafka:
@@ -107,46 +107,47 @@ def finding(files: LogDir, topic: str, producer_id: int) -> Row:
 
 
 def test_a_partition_copied_before_the_end_of_a_transaction_and_its_coordinator_after_it(
-    busy: Kafka, cluster: Cluster, tmp_path: Path
+    uncompacted: Kafka, tmp_path: Path
 ) -> None:
-    root = busy.log_dirs[1]
-    topic = INCIDENTS["marker_only"](busy).topic
-    producer = TxnProducer(cluster.client, "commits-between-the-copies").init()
-    producer.add(topic, 0)
-    producer.send(topic, 0)
-    write_committed(cluster.client, topic, 0)  # a marker behind its start
-    wait_for_checkpoint(cluster, root, topic)
-    copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
-    producer.end(commit=True)
-    wait_for_end(cluster, "commits-between-the-copies")
-    copy(root, tmp_path, folders(root, of_coordinators=True))
-    row = finding(LogDir(tmp_path, consistent_copy=True), topic, producer.producer_id)
-    assert row["verdict"] == "stuck_ending", row[
-        "missing"
-    ]  # a false assertion; the commit is known, its marker is not there
-    row = finding(LogDir(tmp_path), topic, producer.producer_id)
-    assert row["verdict"] == "unknown"
-    assert "copied at one moment" in row["missing"][0]
+    with Cluster(uncompacted.bootstrap_servers) as cluster:
+        root = uncompacted.log_dirs[1]
+        topic = INCIDENTS["marker_only"](uncompacted).topic
+        producer = TxnProducer(cluster.client, "commits-between-the-copies").init()
+        producer.add(topic, 0)
+        producer.send(topic, 0)
+        write_committed(cluster.client, topic, 0)  # a marker behind its start
+        wait_for_checkpoint(cluster, root, topic)
+        copy(root, tmp_path, [*folders(root, of_coordinators=False), META, HIGH_WATERMARK])
+        producer.end(commit=True)
+        wait_for_end(cluster, "commits-between-the-copies")
+        copy(root, tmp_path, folders(root, of_coordinators=True))
+        row = finding(LogDir(tmp_path, consistent_copy=True), topic, producer.producer_id)
+        # A false assertion: the commit is known, its marker is not there.
+        assert row["verdict"] == "stuck_ending", row["missing"]
+        row = finding(LogDir(tmp_path), topic, producer.producer_id)
+        assert row["verdict"] == "unknown"
+        assert "copied at one moment" in row["missing"][0]
 
 
 def test_a_coordinator_copied_before_the_start_of_a_transaction_and_its_partition_after_it(
-    busy: Kafka, cluster: Cluster, tmp_path: Path
+    uncompacted: Kafka, tmp_path: Path
 ) -> None:
-    root = busy.log_dirs[1]
-    topic = INCIDENTS["marker_only"](busy).topic
-    producer = TxnProducer(cluster.client, "begins-between-the-copies").init()
-    copy(root, tmp_path, folders(root, of_coordinators=True))
-    producer.add(topic, 0)
-    producer.send(topic, 0)
-    write_committed(cluster.client, topic, 0)
-    wait_for_checkpoint(cluster, root, topic)
-    copy(root, tmp_path, [*folders(root, of_coordinators=False), *MARKS])
-    row = finding(LogDir(tmp_path, consistent_copy=True), topic, producer.producer_id)
-    assert row["verdict"] == "hanging", row["missing"]  # a false assertion
-    row = finding(LogDir(tmp_path), topic, producer.producer_id)
-    assert row["verdict"] == "unknown"
-    assert "copied at one moment" in row["missing"][0]
-    producer.end(commit=True)
+    with Cluster(uncompacted.bootstrap_servers) as cluster:
+        root = uncompacted.log_dirs[1]
+        topic = INCIDENTS["marker_only"](uncompacted).topic
+        producer = TxnProducer(cluster.client, "begins-between-the-copies").init()
+        copy(root, tmp_path, folders(root, of_coordinators=True))
+        producer.add(topic, 0)
+        producer.send(topic, 0)
+        write_committed(cluster.client, topic, 0)
+        wait_for_checkpoint(cluster, root, topic)
+        copy(root, tmp_path, [*folders(root, of_coordinators=False), META, HIGH_WATERMARK])
+        row = finding(LogDir(tmp_path, consistent_copy=True), topic, producer.producer_id)
+        assert row["verdict"] == "hanging", row["missing"]  # a false assertion
+        row = finding(LogDir(tmp_path), topic, producer.producer_id)
+        assert row["verdict"] == "unknown"
+        assert "copied at one moment" in row["missing"][0]
+        producer.end(commit=True)
 
 
 @pytest.mark.longer
