@@ -68,7 +68,7 @@ def test_a_commit_and_its_times() -> None:
 
 
 def test_every_added_partition_is_kept() -> None:
-    more = [{"topic": "a", "partition": 2}, *ORDERS]
+    more = [{"topic": topic, "partition": number} for topic in ("a", "b", "c") for number in range(3)] + ORDERS
     events = transaction("Commit", decide=1000)
     events.insert(1, {**events[0], "last_update_time": at(5), "topic_partitions": more})
     row = only(events)
@@ -135,6 +135,7 @@ def test_transaction_version_2_writes_every_abort_alike(decide: int, after: str 
     assert row["ended"] == "abort"
     choices = ["by its client", "by the coordinator for its timeout", "by the fence of a new instance"]
     assert [choice for choice in choices if choice in row["reason"]] == VERSION_2[decide, after]
+    assert ('the broker logged "Completed rollback' in row["reason"]) == (decide > 2000)
     assert (row["producer_epoch"], row["client_transaction_version"]) == (4, 2)
 
 
@@ -164,6 +165,38 @@ def test_an_end_without_a_transaction_is_the_clients() -> None:
     row = only([{**events[0], "topic_partitions": []}, events[1]])
     assert (row["ended"], row["truncated"], row["producer_epoch"]) == ("abort", False, 2)
     assert row["reason"].endswith(": it had no partition, and a coordinator ends only Ongoing transactions.")
+    assert row["client_transaction_version"] == 2
+
+
+def test_an_end_without_a_transaction_shows_version_2_of_the_next_transactions_client() -> None:
+    unused, complete = version_2(transaction("Abort", begin=5, decide=5, epochs=(3, 3))[1:])
+    following = transaction("Abort", begin=200, decide=300, epochs=(3, 4), offset=10)
+    rows = transaction_history([{**unused, "topic_partitions": []}, complete, *following])
+    assert rows[1]["reason"].startswith("Aborted by its client ")
+
+
+def test_a_transaction_aborted_in_the_millisecond_of_its_start_is_no_end_without_a_transaction() -> None:
+    """Compaction has removed the Ongoing record; then PrepareAbort, too."""
+    _, prepared, complete = transaction("Abort", begin=5, decide=5, epochs=(3, 4))
+    complete = {**complete, "last_update_time": at(5)}
+    for left in ([prepared, complete], [complete]):
+        row = only(version_2(left))
+        assert (row["ended"], row["truncated"]) == ("abort", True)
+        assert "it had no partition" not in row["reason"]
+
+
+def test_a_commit_whose_start_is_gone_shows_no_transaction_version() -> None:
+    *_, complete = transaction("Commit", decide=100, epochs=(4, 4))
+    aborted = transaction("Abort", begin=200, decide=300, epochs=(4, 5), offset=10)
+    assert [row["ended"] for row in transaction_history([complete, *aborted])] == ["commit", "fence"]
+
+
+def test_epochs_of_two_producer_ids_are_not_compared() -> None:
+    """Its PrepareAbort is missing, and CompleteAbort already has the next producer id."""
+    ongoing, _, complete = version_2(transaction("Abort", decide=2500, epochs=(32766, 0)))
+    row = only([ongoing, {**complete, "producer_id": 9, "previous_producer_id": 7}])
+    assert (row["ended"], row["producer_epoch"]) == ("abort", 32766)
+    assert "the record of its start is gone" in row["reason"]
 
 
 def test_right_after_the_end_a_fence_cannot_be_excluded() -> None:
@@ -180,6 +213,7 @@ def test_open_transactions_last_until_the_read_time() -> None:
     row = only(ongoing, as_of=at(1500))
     assert (row["ended"], row["ongoing_ms"], row["prepare_ms"]) == ("open", 1500, None)
     assert row["reason"] == "Ongoing for 1.5 s as of the last read."
+    assert only(ongoing, as_of=at(2000))["reason"] == "Ongoing for 2 s as of the last read."
     late = only(ongoing, as_of=at(10_000))
     assert late["reason"] == "Ongoing for 10 s as of the last read, past its timeout of 2 s."
     prepared = only([{**ongoing[0], "timeout_ms": 2**31 - 1}], as_of=at(10_000))
@@ -198,7 +232,21 @@ def test_a_prepare_state_is_ending_and_later_stuck() -> None:
     assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
     assert old["ended"] == "stuck"
     assert old["reason"] == "PrepareCommit for 1 min 1 s as of the last read: not every marker is written."
+    assert only(decided, as_of=at(100 + 60_000))["ended"] == "open"
     assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0))["ended"] == "stuck"
+
+
+def test_records_without_timestamps_have_no_age() -> None:
+    ongoing, prepared, complete = ({**event, "timestamp": None} for event in transaction("Commit", decide=100))
+    assert only([ongoing])["reason"] == "Ongoing as of the last read."
+    row = only([ongoing, prepared])
+    assert (row["ended"], row["prepare_ms"]) == ("open", None)
+    row = only([ongoing, prepared, complete])
+    assert (row["end_time"], row["prepare_ms"]) == (at(101), 1)  # by the time in the record itself
+
+
+def test_a_prepare_record_without_its_start_is_truncated() -> None:
+    assert only(transaction("Commit", decide=100)[1:])["truncated"]
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
@@ -208,6 +256,7 @@ def test_a_single_complete_record_gives_most_columns(end: str) -> None:
     assert (row["ended"], row["truncated"], row["records"]) == (end.lower(), True, 1)
     assert (row["start_time"], row["decided_at"], row["end_time"]) == (at(10), at(501), at(505))
     assert row["topic_partitions"] is None
+    assert row["producer_id"] == 7
     assert row["producer_epoch"] == (0 if end == "Commit" else None)  # the coordinator may have raised it
 
 
@@ -333,6 +382,7 @@ def test_an_end_without_a_transaction_is_recognized_in_a_dump() -> None:
     row = only(as_dump([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
     assert (row["ended"], row["truncated"], row["start_time"]) == ("abort", False, at(20))
     assert "it had no partition" in row["reason"]
+    assert "it had no partition" not in only(as_dump([{**end[0], "topic_partitions": []}, end[1]]))["reason"]
 
 
 def test_unread_records_give_an_error() -> None:

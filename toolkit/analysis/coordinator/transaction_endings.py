@@ -120,8 +120,8 @@ class TransactionRecords:
     def start_time(self) -> dt.datetime | None:
         """When it became Ongoing: each of its records has the time, except in dumps of Kafka before 4.1."""
         first = self.events[0]
-        start: dt.datetime | None = first["start_time"]
-        return first["last_update_time"] if start is None and self.is_whole else start
+        start: dt.datetime | None = first["last_update_time"] if self.is_whole else first["start_time"]
+        return start
 
     @property
     def decided_at(self) -> dt.datetime | None:
@@ -225,7 +225,7 @@ class TransactionRecords:
 
 
 def ending(
-    records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool = False, stuck_after: dt.timedelta
+    records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool, stuck_after: dt.timedelta
 ) -> Ending:
     """How a transaction ended.
 
@@ -279,7 +279,7 @@ def _abort(records: TransactionRecords, *, followed: bool | None) -> Ending:
         return Ending("fence", f"A new instance sent InitProducerId, so the coordinator aborted it{when}: {reason}.")
     if by == COORDINATOR and late and followed is False:
         return Ending("timeout", f"The coordinator aborted it{when}: {reason}, and no new instance followed at once.")
-    if by == EITHER and late is False and followed is False:
+    if late is False and followed is False:
         return Ending("abort", f"Aborted by its client{when}: no new instance followed at once.")
     return Ending("abort", _undecided(records, by, reason, late=late, followed=followed))
 
