@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import observation, only, partition, transaction, twice
+from tests.analysis.build import NOW, observation, only, partition, transaction, twice
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
+    at,
     data,
     diagnosed,
     ended_records,
@@ -20,15 +21,17 @@ from tests.analysis.logged import (
     record,
 )
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.log import TransactionLogRecord
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
@@ -66,10 +69,31 @@ def test_a_batch_after_the_end_of_its_own_transaction_is_late(kind: int, end: st
     )
     assert names == expected
     assert "marker at offset 99, with the next sequence number (1)" in sentence
+    assert ("when the marker overtook it" in sentence) == (kind == ABORT)
 
 
 def test_a_late_batch_is_found_without_the_coordinators_records() -> None:
     assert cause_of_hanging(open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES))[0] == "late-after-abort"
+
+
+def test_the_evidence_of_a_late_batch_ends_with_the_last_record_of_its_id() -> None:
+    records = [init(), *ended_records("Abort", began=0, at_second=1)]
+    result = cause(context(open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES), *records), DISOWNED)
+    assert result is not None
+    assert [entry.name for entry in result.evidence[:-1]] == ["batch_before", "marker_before", "first_batch"]
+    assert "CompleteAbort" in (result.evidence[-1].value or "")
+
+
+def test_a_delayed_end_of_version_2_has_the_epoch_of_its_transaction() -> None:
+    """So it tears no later transaction apart."""
+    late = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5), data(100, epoch=4, sequence=1))
+    owner = transaction(state="CompleteCommit", epoch=5, on=())
+    events = [init(epoch=4), *ended_records("Commit", began=0, at_second=1, epoch=4)]
+    events[2:] = [{**row, "producer_epoch": 5, "client_transaction_version": 2} for row in events[2:]]
+    assert "torn-transaction" not in cause_of_hanging(open_transaction(owner, epoch=5), late, *events)[0]
+    assert cause_of_hanging(open_transaction(owner, epoch=5), late)[0] == "late-after-commit, torn-transaction"
+    skipped = excerpt(marker(99, COMMIT), data(100, sequence=40))
+    assert cause_of_hanging(open_transaction(owner), skipped)[0] == "late-after-commit", "it does not continue it"
 
 
 def test_a_late_batch_is_found_without_its_predecessors() -> None:
@@ -112,6 +136,12 @@ def test_a_batch_after_a_manual_abort_is_never_added_and_not_late() -> None:
         cause_of_hanging(open_transaction(transaction(state="Empty", on=())), excerpt(*LATE_BATCHES), init())[0]
         == "never-added"
     )
+
+
+def test_a_late_batch_without_records_is_not_called_never_added() -> None:
+    """The marker before it shows a transaction of its epoch."""
+    owner = transaction(state="Empty", on=())
+    assert cause_of_hanging(open_transaction(owner), excerpt(*LATE_BATCHES))[0] == "late-after-abort"
 
 
 # Never added
@@ -164,7 +194,19 @@ def test_the_cause_names_the_superseded_epoch_and_how_it_opened() -> None:
     assert sentence.startswith(
         'superseded epoch: "payments-7" is at epoch 1, this transaction at 0; written but never added'
     )
+    assert "the coordinator wrote 1 record of producer 7 epoch 0, and none includes orders-0" in sentence
     assert cause_of_hanging(open_transaction(owner), excerpt(data(100)))[0] == "", "no record proves how it opened"
+    assert cause_of_hanging(open_transaction(transaction()), excerpt(data(100)))[0] == "", "it includes the partition"
+
+
+def test_the_evidence_of_a_batch_never_added_is_the_batch_and_the_last_records() -> None:
+    records = [init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))]
+    one = open_transaction(transaction(state="CompleteCommit", on=()))
+    result = cause(context(one, excerpt(data(100)), *records), DISOWNED)
+    assert result is not None
+    batch, *last = result.evidence
+    assert batch.name == "first_batch"
+    assert last == [record_entry(TransactionLogRecord.of(row)) for row in records[1:]]
 
 
 # No owner
@@ -220,8 +262,52 @@ def test_a_leader_change_explains_a_lost_marker() -> None:
     assert "(leader epoch 4, then 5)" in sentence
 
 
+COMMITTED = transaction(state="CompleteCommit", on=())
+
+
+@pytest.mark.parametrize(
+    ("leader", "names", "text"),
+    [
+        ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
+        ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
+        ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
+        ({"leader_epoch": 4}, "marker-skipped", ""),
+    ],
+)
+def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
+    leader: dict[str, Any], names: str, text: str
+) -> None:
+    one = open_transaction(COMMITTED, leader=partition(**leader))
+    found, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    assert found == names
+    assert text in sentence
+
+
+def test_the_first_batch_of_a_later_leader_shows_its_epoch() -> None:
+    log = excerpt(*OPEN_BATCHES, data(102, pid=1, second=13, leader_epoch=5), data(103, pid=1, leader_epoch=6))
+    assert "(leader epoch 4, then 5)" in cause_of_hanging(open_transaction(COMMITTED), log, *COMMIT_RECORDS)[1]
+
+
+def test_without_a_leader_no_change_of_it_is_claimed() -> None:
+    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
+    one = open_transaction(COMMITTED, leader=partition(leader_epoch=None))
+    assert cause_of_hanging(one, log, *COMMIT_RECORDS)[0] == "marker-skipped"
+
+
+def test_a_superseded_epoch_does_not_explain_a_lost_marker() -> None:
+    one = open_transaction(transaction(state="Empty", epoch=1, on=()))
+    restarted = [*COMMIT_RECORDS, record(5, "Empty", second=12, epoch=1)]
+    names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *restarted)
+    assert names == "marker-skipped"
+    assert sentence.startswith("its marker is lost")
+
+
 def test_an_older_coordinator_epoch_explains_a_refused_marker() -> None:
-    records = [{**row, "leader_epoch": 2} for row in COMMIT_RECORDS]
+    first, *rest = COMMIT_RECORDS
+    records = [{**first, "leader_epoch": 1}, *({**row, "leader_epoch": 2} for row in rest)]
+    for known in (2, None):
+        accepted = open_transaction(COMMITTED, coordinator_epoch=known)
+        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-skipped"
     one = open_transaction(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
     names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *records)
     assert names == "marker-refused"
@@ -260,7 +346,61 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     ].startswith("its marker is lost")
 
 
+def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
+    topic = "__consumer_offsets"
+    one = open_transaction(COMPLETE_ABORT, leader=partition(topic), topic=topic)
+
+    def sentence(groups: Sequence[str]) -> str:
+        log = LogEvidence(excerpts={(topic, 0): excerpt(*LATE_BATCHES, groups={7: groups})})
+        result = cause(DiagnosisContext(one, log), DISOWNED)
+        assert result is not None
+        assert result.names[-1] == "group-offsets"
+        return result.sentence
+
+    assert "; it holds offsets of groups billing, orders (" in sentence(["billing", "orders"])
+    assert "; it holds offsets of group billing (" in sentence(["billing"])
+    assert "; it holds offsets of consumer groups (" in sentence([])
+    unread = cause(DiagnosisContext(one, None), DISOWNED)
+    assert unread is not None
+    assert unread.sentence == "it holds offsets of consumer groups (group-offsets)"
+
+
 # Other verdicts
+
+
+def test_two_epochs_in_one_transaction_are_a_cause() -> None:
+    log = excerpt(data(100), data(101, pid=1), data(102, epoch=1), data(103, epoch=1, sequence=1))
+    result = cause(context(open_transaction(transaction()), log), CHECKS["ongoing"])
+    assert result is not None
+    assert result.sentence == (
+        "mixed epochs in one transaction: epoch 0, which is dead, opened it, and epoch 1 writes into it from offset "
+        "102 on"
+    )
+    assert [entry.name for entry in result.evidence] == ["first_batch", "first_of_new_epoch"]
+
+
+FLINK, RANDOM = "sink-0-7", "d9f2c1de-90ab-4c1e-8d31-2f6f0c0a9e11"
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "names"),
+    [(FLINK, 3_600_000, ("flink-timeout",)), (FLINK, 60_000, None), ("orders", 3_600_000, None),
+     (RANDOM, 60_000, ("random-id",))],
+)  # fmt: skip
+def test_the_format_of_an_id_is_a_hint(name: str, timeout_ms: int, names: tuple[str, ...] | None) -> None:
+    one = open_transaction(transaction(transactional_id=name, timeout_ms=timeout_ms))
+    result = cause(context(one, None), CHECKS["long"])
+    assert (result and result.names) == names
+
+
+def test_without_an_owner_no_id_gives_a_hint() -> None:
+    assert cause(context(open_transaction(), None), CHECKS["long"]) is None
+
+
+@pytest.mark.parametrize("log_start_offset", [None, 100])
+def test_a_log_that_still_has_its_head_is_no_cause(log_start_offset: int | None) -> None:
+    one = open_transaction(transaction(), leader=partition(log_start_offset=log_start_offset))
+    assert cause(context(one, None), CHECKS["unknown"]) is None
 
 
 def test_a_healthy_transaction_has_no_cause() -> None:
@@ -281,7 +421,10 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
     ("more", "events", "names"),
     [
         ({"leader": partition(isr=[1])}, (), ()),
+        ({"leader": partition(isr=None)}, (), ("marker-not-written",)),
+        ({"leader": partition(replicas=None)}, (), ("marker-not-written",)),
         ({}, (), ("marker-not-written",)),
+        ({}, (record(1, "PrepareCommit", second=0, client_transaction_version=1),), ("marker-not-written",)),
         (
             {},
             (record(1, "PrepareCommit", second=0, client_transaction_version=2),),
@@ -353,6 +496,7 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
     aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
     (row,) = explained_rows(COMPLETE_ABORT, excerpt(*OPEN_BATCHES), *aborted)
     assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort"), "it has no committed records"
+    assert (row.cause or "").endswith("(marker-skipped)")
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
@@ -380,6 +524,24 @@ def test_a_marker_missing_from_the_producer_state_is_a_contradiction() -> None:
     assert "kafka-txn abort" not in row.remedy
 
 
+def test_a_marker_contradicts_by_the_high_watermark_of_its_own_partition() -> None:
+    other = partition("another", hw=10, lso=10)
+    diagnosis = diagnose(twice(observation(COMPLETE_ABORT, partitions=[other, partition()])))
+    log = excerpt(*LATE_BATCHES, marker(101, ABORT))
+    (facts,) = (log_facts(context(each.txn, log, init())) for each in diagnosis.to_read())
+    assert facts.marker_contradicts
+    unknown = open_transaction(COMPLETE_ABORT, leader=partition(hw=None))
+    assert not log_facts(context(unknown, log, init())).marker_contradicts, "the marker may be newer"
+
+
+def test_a_transaction_that_its_leader_no_longer_shows_open_has_ended() -> None:
+    one = open_transaction(COMPLETE_ABORT)
+    key = HERE, 7, 100
+    assert log_facts(DiagnosisContext(one, LogEvidence(excerpts={}, ended={key}))).has_ended
+    assert not log_facts(DiagnosisContext(one, LogEvidence(excerpts={}))).has_ended
+    assert not log_facts(DiagnosisContext(one, None)).has_ended
+
+
 def test_a_batch_of_another_producer_at_its_start_is_a_contradiction() -> None:
     row = explained_row(excerpt(data(98), data(99, pid=9, records=5)))
     assert (row.verdict, row.action) == ("unknown", None)
@@ -391,9 +553,50 @@ def test_rows_of_unread_partitions_are_unchanged_and_marked() -> None:
     (evidence,) = diagnosis.to_read()
     unread = context(evidence.txn, None, init())
     rows = diagnosis.findings(log={evidence.key: log_facts(unread)})
-    (row,) = explain(rows, {evidence.key: unread})
-    assert [replace(row, evidence=row.evidence[:-1])] == rows
-    assert row.evidence[-1].name == "left_out"
+    for without in (unread, DiagnosisContext(evidence.txn, None)):
+        (row,) = explain(rows, {evidence.key: without})
+        assert [replace(row, evidence=row.evidence[:-1])] == rows
+        assert row.evidence[-1].name == "left_out"
+
+
+def held(**fields: Any) -> Finding:
+    """A finding of the transaction at offset 100."""
+    columns = {
+        "topic": "orders", "partition": 0, "producer_id": 7, "producer_epoch": 0, "start_offset": 100,
+        "last_stable_offset": 100, "high_watermark": 101, "verdict": "hanging", "reason": "", "remedy": "",
+        "missing": (), "evidence": (), "observed_at": NOW, "queue_position": 1,
+    }  # fmt: skip
+    return Finding(**{**columns, **fields})
+
+
+def explained(finding: Finding, log: Excerpt, owner: Transaction = COMPLETE_ABORT) -> Finding:
+    """The finding with the log around the transaction at offset 100."""
+    return only(explain([finding], {transaction_key(held()): context(open_transaction(owner), log, init())}))
+
+
+def test_only_the_transaction_that_holds_the_lso_holds_compaction_and_groups() -> None:
+    log = excerpt(data(100, second=30), start=0, is_compacted=True, groups={7: ["billing"]})
+    first = explained(held(), log)
+    assert (first.compaction_held, first.groups_held, first.held_from) == (True, ("billing",), at(30))
+    second = explained(held(queue_position=2), log)
+    assert (second.compaction_held, second.groups_held, second.held_from) == (None, None, None)
+
+
+def test_a_finding_without_log_evidence_of_its_own_only_has_what_its_partition_holds_back() -> None:
+    log = excerpt(data(100), start=0)
+    for finding in (held(producer_id=8, queue_position=2), held(start_offset=99, verdict="unknown")):
+        assert explained(finding, log) == replace(finding, records_held=1, bytes_held=100, compaction_held=None)
+    unread = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
+    assert explained(held(), unread) == held()
+    nowhere = held(topic=None, partition=None)
+    assert explained(nowhere, log) == nowhere
+
+
+def test_a_stuck_ending_has_the_cause_of_its_coordinators_state() -> None:
+    """In a Prepare state its coordinator has yet to write the marker; later, the marker is lost."""
+    finding = held(verdict="stuck_ending")
+    stuck = explained(finding, excerpt(data(100)), transaction(state="PrepareCommit"))
+    assert (stuck.cause or "").endswith("(marker-not-written)")
 
 
 # What the records of the epoch show

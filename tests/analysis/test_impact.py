@@ -40,6 +40,9 @@ def test_a_range_that_was_not_read_completely_is_not_counted() -> None:
     assert counts(row(high_watermark=111), excerpt(*BATCHES)) == (None, None)
     assert counts(row(last_stable_offset=80), excerpt(*BATCHES)) == (None, None)
     assert counts(row(last_stable_offset=None), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(high_watermark=None), excerpt(*BATCHES)) == (None, None)
+    assert counts(row(high_watermark=100), excerpt(start=150)) == (0, 0), "there is nothing to read"
+    assert counts(row(), excerpt(data(100), held=(9, 300))) == (9, 300), "counted while it was read"
 
 
 def test_compacted_records_do_not_count() -> None:
@@ -50,6 +53,8 @@ def test_compacted_records_do_not_count() -> None:
 def test_a_batch_counts_from_the_log_start_offset() -> None:
     log = excerpt(data(100, records=6), data(106, records=4), start=103, log_start_offset=103)
     assert counts(row(), log) == (7, 200)
+    unknown = excerpt(data(0, records=2), start=0, log_start_offset=None)
+    assert counts(row(last_stable_offset=0, high_watermark=2), unknown) == (2, 100)
 
 
 def opening(
@@ -70,6 +75,7 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
     [
         (at(5), (at(5), "producer")),
         (at(-3), (at(-3), "producer")),  # clocks differ a little
+        (at(63), (at(63), "producer")),
         (at(-3600), (at(0), "broker")),
         (at(3600), (at(0), "broker")),
     ],
@@ -121,6 +127,7 @@ def hold_start(*batches: Any, start: int = 90, **fields: Any) -> tuple[dt.dateti
 def test_a_single_transaction_holds_from_its_first_batch() -> None:
     assert hold_start(data(99, pid=1), marker(99, COMMIT, pid=1), data(100, second=30)) == (at(30), [])
     assert hold_start(data(100, second=30), start=0) == (at(30), [])
+    assert hold_start(data(100, second=30), start=100) == (at(30), [])
 
 
 def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
@@ -128,9 +135,19 @@ def test_a_transaction_holds_once_all_earlier_transactions_have_ended() -> None:
     ended = (marker(101, COMMIT, pid=2, second=40), marker(102, ABORT, pid=1, second=50))
     later = (data(103, pid=3), marker(104, COMMIT, pid=3, second=60))
     assert hold_start(*before, *ended, *later, high_watermark=105) == (at(50), ["held_since"])
+    log = producer_batches(excerpt(*before, *ended, *later), 7, 100)
+    (entry,) = held_since(holder(high_watermark=105), log).evidence
+    assert (entry.value or "").startswith("offsets 102..102: ABORT")
     assert hold_start(*before, *ended[:1], high_watermark=102) == (None, []), (
         "the log and the broker contradict each other"
     )
+
+
+def test_earlier_transactions_of_the_same_producer_are_others() -> None:
+    own_earlier = (data(91), marker(92, COMMIT))
+    assert hold_start(*own_earlier, data(100, second=30)) == (at(30), [])
+    behind = (data(93, pid=1), data(100, second=30), marker(101, COMMIT, pid=1, second=40))
+    assert hold_start(*own_earlier, *behind, high_watermark=102) == (at(40), ["held_since"])
 
 
 def test_a_transaction_that_may_precede_the_excerpt_counts_as_holder() -> None:
@@ -143,6 +160,10 @@ def test_a_transaction_that_may_precede_the_excerpt_counts_as_holder() -> None:
     assert hold_start(*first_of_epoch, high_watermark=103) == (at(30), [])
     after_its_marker = (data(92, pid=2, sequence=5), marker(93, ABORT, pid=2), *continued)
     assert hold_start(*after_its_marker, high_watermark=103) == (at(30), [])
+    begun_in_it = (data(94, pid=2, sequence=6), data(100, second=30), marker(101, COMMIT, pid=2, second=40))
+    assert hold_start(*after_its_marker[:2], *begun_in_it, high_watermark=102) == (at(40), ["held_since"])
+    still_open = (data(100, second=30), data(101, pid=2, sequence=8))
+    assert hold_start(*still_open, high_watermark=102) == (at(30), []), "the broker has it behind this one"
 
 
 def test_an_excerpt_below_the_high_watermark_gives_no_hold_time() -> None:
@@ -167,6 +188,14 @@ def test_an_impossible_producer_time_is_replaced_in_held_from() -> None:
     assert hold_start(data(100, second=3600), **with_owner) == (at(7), [])
     assert hold_start(data(100, second=-3600), **with_owner) == (at(7), [])
     assert hold_start(data(100, second=30), **with_owner) == (at(30), [])
+    assert hold_start(data(100, second=2), **with_owner) == (at(2), []), "clocks differ a little"
+    by_producer: dict[str, Any] = {"opened_at": at(90), "opened_at_clock": "producer"}
+    assert hold_start(data(100, second=30), **by_producer) == (at(30), [])
+
+
+def test_a_brokers_time_of_the_first_batch_is_not_corrected() -> None:
+    appended = data(100, second=-3600, attributes=TRANSACTIONAL | LOG_APPEND_TIME)
+    assert hold_start(marker(98, COMMIT, pid=1, second=0), appended) == (at(-3600), [])
 
 
 def test_a_hold_ends_at_its_marker() -> None:
@@ -177,6 +206,7 @@ def test_a_hold_ends_at_its_marker() -> None:
 
 def test_a_broker_clock_ahead_gives_no_negative_duration() -> None:
     batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
-    assert held_since(holder(high_watermark=102, observed_at=at(0)), batches).held_ms == 0
+    for second in (0, -3):
+        assert held_since(holder(high_watermark=102, observed_at=at(second)), batches).held_ms == 0
     held = held_since(holder(high_watermark=102, observed_at=at(-60)), batches)
     assert (held.held_from, held.held_ms) == (at(2), None)

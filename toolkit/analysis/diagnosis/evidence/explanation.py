@@ -215,7 +215,7 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     ]
     steps = lso_steps(log_transactions, log_end_offset=batches.excerpt.stop)
     holds = (steps["holder_producer_id"] == batches.producer_id) & (steps["holder_first_offset"] == batches.start)
-    if not len(own) or not holds.any():
+    if not holds.any():
         return unknown
     step, evidence = steps[holds][0], finding.evidence
     if step["event"] == OPEN:
@@ -241,7 +241,7 @@ def _log_transactions_around(finding: Finding, batches: ProducerBatches) -> tupl
     headers, start = batches.excerpt.headers, batches.excerpt.start
     if start == 0:  # a transaction that begins later cannot have held the LSO before this one
         earlier = headers["producer_id"][: bisect_right(headers["base_offset"], batches.start)]
-        return finish(partial_transactions(headers[np.isin(headers["producer_id"], earlier)]), from_start=True), set()
+        return finish(partial_transactions(headers[np.isin(headers["producer_id"], earlier)])), set()
     found = partial_transactions(headers)
     read = finish(found)
     unsure = read[(read["truncated"] == -1) & (read["marker_offset"] >= 0) & (read["first_sequence"] != 0)]
