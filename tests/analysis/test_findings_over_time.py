@@ -258,3 +258,27 @@ def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
     old = RECORDED["findings"].arrow([finding(8)]).drop_columns(newer)
     (row,) = over_time(old, observation_times([sample(8)]))
     assert (row.owner, row.outcome, row.action) == (None, None, None)
+
+
+def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
+    log = log_finding(verdict="unknown", outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
+    row = only(merge_findings([log], recorded_findings(finding(2))))
+    assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
+
+
+def test_without_an_end_a_transaction_was_held_until_its_last_sample() -> None:
+    still_open = {"verdict": "unknown", "outcome": "unknown", "held_to": None, "held_ms": None}
+    row = only(merge_findings([log_finding(**still_open)], recorded_findings(finding(9))))
+    assert row.held_ms == 81_000
+    ahead = log_finding(**still_open, held_from=due(20))
+    assert only(merge_findings([ahead], recorded_findings(finding(9)))).held_ms == 0
+    waiting = log_finding(**still_open, held_from=None)
+    assert only(merge_findings([waiting], recorded_findings(finding(9, queue_position=2)))).held_ms is None
+
+
+def test_of_several_recorded_findings_the_last_one_counts() -> None:
+    log = log_finding(verdict="unknown", outcome="unknown", held_to=None)
+    first, last = (only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))) for number in (1, 2))
+    last = replace(last, observed_at=due(10))
+    for recorded in ([first, last], [last, first]):
+        assert only(merge_findings([log], recorded)).reason == "It is at 2."

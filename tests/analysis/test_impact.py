@@ -74,8 +74,9 @@ BETWEEN = (marker(98, COMMIT, pid=1, second=0), data(100, second=5), marker(101,
     ("at_time", "expected"),
     [
         (at(5), (at(5), "producer")),
-        (at(-3), (at(-3), "producer")),  # clocks differ a little
-        (at(63), (at(63), "producer")),
+        (at(-5), (at(-5), "producer")),  # clocks differ a little
+        (at(65), (at(65), "producer")),
+        (at(66), (at(0), "broker")),
         (at(-3600), (at(0), "broker")),
         (at(3600), (at(0), "broker")),
     ],

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.coordinator.producer_id_owners import names_any, producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, replica_of
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, TRANSACTIONS, Row
 
 T0 = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -232,7 +233,7 @@ def test_a_prepare_state_is_ending_and_later_stuck() -> None:
     assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
     assert old["ended"] == "stuck"
     assert old["reason"] == "PrepareCommit for 1 min 1 s as of the last read: not every marker is written."
-    assert only(decided, as_of=at(100 + 60_000))["ended"] == "open"
+    assert [only(decided, as_of=at(100 + ms))["ended"] for ms in (60_000, 60_001)] == ["open", "stuck"]
     assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0))["ended"] == "stuck"
 
 
@@ -483,6 +484,30 @@ def test_of_several_replicas_the_newest_leader_counts() -> None:
 
 
 def test_of_several_replicas_the_longest_gives_the_owner() -> None:
-    known, expired = record(0, 0, "Empty", 3), record(1, 10, None, None)
+    known, expired = record(1, 0, "Empty", 3), record(2, 10, None, None)
     for events in ([known, expired, {**known, "broker_id": 2}], [{**known, "broker_id": 2}, known, expired]):
         assert [owner.now for owner in producer_ids(events)[7]] == ["expired"]
+
+
+def test_unreadable_records_have_no_owner() -> None:
+    without_id = {**record(0, 0, "Empty"), "transactional_id": None}
+    damaged = {**record(1, 0, "Empty", producer_id=8), "error": "CORRUPT_RECORD: no."}
+    assert producer_ids([without_id, damaged, record(2, 0, "Empty", producer_id=9)]).keys() == {9}
+
+
+@pytest.mark.parametrize("name", ["producer_id", "previous_producer_id", "next_producer_id"])
+def test_a_record_names_its_previous_and_next_producer_id_too(name: str) -> None:
+    event = {**record(0, 0, "Ongoing"), "producer_id": 1, name: 9}
+    assert names_any(event, {9})
+    assert not names_any(event, {8})
+
+
+@pytest.mark.parametrize("state", sorted(OPEN_STATES))
+def test_every_open_state_has_a_start_time(state: str) -> None:
+    [row] = newest([record(0, 10, state, 1, start=5)], observed_at=at(1000))
+    assert row["start_time"] == at(5)
+
+
+def test_an_unknown_replica_is_none_of_the_known_ones() -> None:
+    event = {**record(0, 0, "Empty"), "broker_id": None, "txn_state_partition": None}
+    assert replica_of(event) == ("payments", -1, -1)
