@@ -288,6 +288,18 @@ def test_the_first_batch_of_a_later_leader_shows_its_epoch() -> None:
     assert "(leader epoch 4, then 5)" in cause_of_hanging(open_transaction(COMMITTED), log, *COMMIT_RECORDS)[1]
 
 
+def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> None:
+    """Its epoch is its own, and its marker would have ended it."""
+    epochs = (0, 0, 1, 1)
+    records = [
+        {**row, "producer_epoch": epoch, "client_transaction_version": 2}
+        for row, epoch in zip(COMMIT_RECORDS, epochs, strict=True)
+    ]
+    result = cause(context(open_transaction(replace(COMMITTED, producer_epoch=1)), None, *records), DISOWNED)
+    assert result is not None
+    assert (result.names, result.evidence) == (("marker-skipped",), ())
+
+
 def test_without_a_leader_no_change_of_it_is_claimed() -> None:
     log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
     one = open_transaction(COMMITTED, leader=partition(leader_epoch=None))
