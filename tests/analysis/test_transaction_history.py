@@ -68,6 +68,18 @@ def test_a_commit_and_its_times() -> None:
     assert row["topic_partitions"] == ORDERS
 
 
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (1000, "1 s"), (1240, "1.2 s"), (9940, "9.9 s"), (10_400, "10 s")]
+)
+def test_durations_have_two_digits(ms: int, text: str) -> None:
+    assert only(transaction("Commit", decide=ms))["reason"] == f"Its client committed it {text} after its start."
+
+
+def test_two_phase_commit_passes_no_timeout() -> None:
+    row = only(transaction("Abort", decide=5000, epochs=(4, 5), timeout_ms=2**31 - 1))
+    assert row["ended"] == "fence"
+
+
 def test_every_added_partition_is_kept() -> None:
     more = [{"topic": topic, "partition": number} for topic in ("a", "b", "c") for number in range(3)] + ORDERS
     events = transaction("Commit", decide=1000)
