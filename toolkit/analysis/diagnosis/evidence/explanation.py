@@ -209,7 +209,7 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     # A transaction that was open before the excerpt may have ended after it.
     if excerpt.start != 0 and (high_watermark is None or excerpt.stop < high_watermark):
         return unknown
-    log_transactions, unsure = _log_transactions_around(finding, batches)
+    log_transactions, unsure = _log_transactions_around(batches)
     own = log_transactions[
         (log_transactions["producer_id"] == batches.producer_id) & (log_transactions["first_offset"] == batches.start)
     ]
@@ -232,7 +232,7 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     return replace(finding, held_from=held_from, held_to=held_to, held_ms=held_ms, evidence=evidence)
 
 
-def _log_transactions_around(finding: Finding, batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
+def _log_transactions_around(batches: ProducerBatches) -> tuple[LogTransactions, set[int]]:
     """Transactions in the excerpt, and the marker offsets of those that may have begun before it.
 
     Those are assumed to have begun before it. A first batch with sequence number 0 begins its producer's epoch, and so
@@ -248,10 +248,7 @@ def _log_transactions_around(finding: Finding, batches: ProducerBatches) -> tupl
     unsure = unsure[unsure["first_offset"] != batches.start]
     before = {int(each["producer_id"]): (0, int(each["producer_epoch"])) for each in unsure} if batches.start else {}
     if batches.start < start:
-        before[batches.producer_id] = (
-            batches.start,
-            -1 if finding.producer_epoch is None else finding.producer_epoch,
-        )
+        before[batches.producer_id] = batches.start, -1
     return finish(found, opened_before=before), set(unsure["marker_offset"].tolist())
 
 
