@@ -74,6 +74,30 @@ def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: d
     assert late(one, first_seen_at=ago(minutes=3)) == []
 
 
+def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
+    one = observation(first_batches=first_batch(None))
+    assert late_transactions(findings([one]), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
+
+
+def test_an_unknown_timeout_is_the_longest_one() -> None:
+    """The coordinator listed the id and did not describe it."""
+    (row,) = late(observation(transaction(timeout_ms=None, start_time=ago(minutes=21))))
+    assert row.timeout_ms == 900_000
+
+
+def test_a_late_transaction_is_found_behind_others() -> None:
+    unread = partition("a", error="LEADER_NOT_AVAILABLE: x", lso=None, hw=None)
+    other = transaction(8, transactional_id="payments-8", start_time=ago(minutes=30))
+    one = observation(
+        transaction(start_time=ago(minutes=1)),
+        other,
+        partitions=[unread, partition()],
+        producers=[producer(), producer(8, start=120)],
+    )
+    (row,) = late(one)
+    assert (row.producer_id, row.transactional_id) == (8, "payments-8")
+
+
 def test_two_phase_commit_has_no_timeout() -> None:
     assert late(observation(transaction(timeout_ms=2**31 - 1, start_time=ago(days=60)))) == []
 
