@@ -191,8 +191,8 @@ def test_an_end_without_a_transaction_shows_version_2_of_the_next_transactions_c
 def test_a_transaction_aborted_in_the_millisecond_of_its_start_is_no_end_without_a_transaction() -> None:
     """Compaction has removed the Ongoing record; then PrepareAbort, too."""
     _, prepared, complete = transaction("Abort", begin=5, decide=5, epochs=(3, 4))
-    complete = {**complete, "last_update_time": at(5)}
-    for left in ([prepared, complete], [complete]):
+    records: list[Row] = [prepared, {**complete, "last_update_time": at(5)}]
+    for left in (records, records[1:]):
         row = only(version_2(left))
         assert (row["ended"], row["truncated"]) == ("abort", True)
         assert "it had no partition" not in row["reason"]
