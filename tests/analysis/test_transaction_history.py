@@ -215,10 +215,25 @@ def test_epochs_of_two_producer_ids_are_not_compared() -> None:
 def test_right_after_the_end_a_fence_cannot_be_excluded() -> None:
     events = transaction("Abort", decide=2500, epochs=(4, 5))
     assert only(events)["ended"] == "timeout"
+    assert only(events, as_of=at(5504))["ended"] == "abort", "3 s after the markers, not after the decision"
     early = only(events, as_of=at(3000))
     assert early["ended"] == "abort"
     assert "by the fence of a new instance whose record is not written yet" in early["reason"]
     assert only(events, as_of=at(8000))["ended"] == "timeout"
+
+
+def test_only_an_init_that_follows_at_once_may_be_of_a_fence() -> None:
+    events = transaction("Abort", decide=2500, epochs=(4, 5))
+    next_one = transaction("Commit", begin=2600, decide=2700, epochs=(5, 5), offset=10)
+    assert transaction_history([*events, *next_one])[0]["ended"] == "timeout"
+    init = record(90, 2620, "Empty", 6)
+    for before, after, followed in [
+        (events[:2], init, "followed 120 ms later"),  # CompleteAbort is missing
+        (events, {**init, "timestamp": None}, "followed 0 ms later"),
+    ]:
+        row = only([*before, after])
+        assert row["ended"] == "abort"
+        assert followed in row["reason"]
 
 
 def test_open_transactions_last_until_the_read_time() -> None:
@@ -403,6 +418,7 @@ def test_unread_records_give_an_error() -> None:
     damaged = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
     without_id = {**damaged, "transactional_id": None}
 
+    assert only([ongoing, prepared, damaged], as_of=at(9000))["ended"] == "abort"
     for after in (damaged, without_id):
         row = only([ongoing, after])
         assert (row["ended"], row["error"]) == (None, "CORRUPT_RECORD: no.")

@@ -338,7 +338,7 @@ def _is_followed(records: TransactionRecords, as_of: dt.datetime | None) -> bool
     """Whether InitProducerId follows as soon as a fencing instance sends it; null if unknown."""
     if records.after is not None:
         return records.after["state"] == "Empty" and _gap(records) <= MAX_RETRY_DELAY
-    ended = records.end_time or records.decided_at
+    ended = records.end_time
     too_early = as_of is not None and ended is not None and as_of - ended <= MAX_RETRY_DELAY
     return None if too_early or records.unread is not None else False
 
@@ -359,7 +359,7 @@ def _when(records: TransactionRecords) -> str:
         return ""
     when = f" {_time(decided_at - start)} after its start"
     timeout = _timeout(records)
-    if records.is_commit or late is None or timeout is None:
+    if records.is_commit or timeout is None:
         return when
     return f"{when}, {'past' if late else 'before'} its timeout of {_time(timeout)}"
 
