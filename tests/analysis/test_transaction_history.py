@@ -418,7 +418,7 @@ def test_unread_records_give_an_error() -> None:
     damaged = {**record(5, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."}
     without_id = {**damaged, "transactional_id": None}
 
-    assert only([ongoing, prepared, damaged], as_of=at(9000))["ended"] == "abort"
+    assert only([ongoing, prepared, without_id], as_of=at(9000))["ended"] == "abort"
     for after in (damaged, without_id):
         row = only([ongoing, after])
         assert (row["ended"], row["error"]) == (None, "CORRUPT_RECORD: no.")
