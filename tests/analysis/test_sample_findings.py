@@ -55,6 +55,9 @@ def test_missing_evidence_of_either_sample_is_missing() -> None:
         earlier_sample(HANGING),
     )
     assert [row.topic for row in rows] == ["new", "orders", None], "reported once"
+    for partitions, before in (([partition("new", hw=100)], earlier_sample(HANGING)), ([], None)):
+        nothing_known = observation(partitions=partitions, producers=[], coverage=hidden_topics)
+        assert [row.topic for row in diagnosed_sample(nothing_known, before)] == [None]
 
 
 def test_requested_partitions_have_a_finding() -> None:
