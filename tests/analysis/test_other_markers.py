@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import producer
-from tests.analysis.logged import ELSEWHERE, HERE, data, excerpt, marker, open_transaction, record
+from tests.analysis.logged import ELSEWHERE, HERE, at, data, excerpt, marker, open_transaction, record
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import LogEvidence
@@ -14,6 +14,7 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
     OtherMarker,
     marker_partitions,
     named_topics,
+    opened_after,
     other_markers,
 )
 from toolkit.analysis.diagnosis.outcome import Outcome
@@ -101,6 +102,38 @@ def test_of_records_of_two_epochs_a_marker_proves_nothing() -> None:
     assert outcome(*markers, first=None).name == "unknown", "the batch that opened it was not read"
 
 
+def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
+    """The epoch of the open records is that of its transactions of version 1, too."""
+    for sequence, expected in ((0, "commit"), (1, "unknown")):
+        log = LogEvidence(
+            excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, other_markers=found(*COMMITTED)
+        )
+        assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == expected
+
+
+def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
+    """DeleteRecords moves the start of the log past it; the LSO stays below."""
+    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, other_markers=found(*COMMITTED))
+    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
+
+
+def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
+    """Of records that are younger than a marker of another producer at that time."""
+    here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
+    log = LogEvidence(excerpts={HERE: here}, other_markers=markers)
+    return DiagnosisContext(open_transaction(epoch=4), log).outcome.name
+
+
+def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
+    """They are a late batch. The clocks of two leaders may differ by 5 s."""
+    (at_60,) = found(data(98, epoch=4), marker(99, COMMIT, epoch=5, second=60))
+    assert outcome_of_records_after(65, at_60) == "commit"
+    assert outcome_of_records_after(65.001, at_60) == "unknown"
+    at_80 = replace(at_60, tp=("payments", 4), time=at(80))
+    assert outcome_of_records_after(70, at_60, at_80) == "unknown", "one of the two is not"
+    assert outcome_of_records_after(70, replace(at_60, time=None)) == "unknown", "it may be an old one"
+
+
 def test_a_proven_outcome_is_not_replaced_by_a_marker_elsewhere() -> None:
     """The coordinators' log of this producer is complete: it decides."""
     rows = [record(0, "Empty", second=-1, epoch=4)]
@@ -137,3 +170,29 @@ def test_the_three_nearest_partitions_of_a_producer_are_read() -> None:
     rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
     assert marker_partitions([context], rows) == {("b", 0): [context], ("c", 0): [context], ("d", 0): [context]}
     assert named_topics([context]) == {"orders"}
+
+
+def test_a_hundred_partitions_are_read_each_for_all_of_its_producers() -> None:
+    contexts = [DiagnosisContext(open_transaction(pid=pid), None) for pid in range(102)]
+    rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(101)]
+    rows.append(producer(101, epoch=5, topic="payments", partition=0))
+    read = marker_partitions(contexts, rows)
+    assert set(read) == {("payments", number) for number in range(100)}
+    assert read["payments", 0] == [contexts[0], contexts[101]]
+
+
+def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:
+    rows = [record(1, "Ongoing", second=1, on=(ELSEWHERE,)), record(2, "Empty", second=2, topic_partitions=None)]
+    log = LogEvidence(excerpts={}, coordinators=CoordinatorLog(rows=rows))
+    assert named_topics([DiagnosisContext(open_transaction(), log)]) == {"orders", "payments"}
+
+
+def test_a_partition_is_read_from_before_the_oldest_of_the_open_records() -> None:
+    """5 s before a broker's time ahead of them; from its beginning, if one of them has none."""
+    one, older = (
+        DiagnosisContext(open_transaction(), LogEvidence(excerpts={HERE: excerpt(before, data(100))}))
+        for before in (marker(99, COMMIT, second=60), marker(99, COMMIT, second=50))
+    )
+    assert opened_after([one, older]) == opened_after([older, one]) == at(45)
+    assert opened_after([one]) == at(55)
+    assert opened_after([one, DiagnosisContext(open_transaction(), None)]) is None

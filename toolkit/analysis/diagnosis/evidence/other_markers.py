@@ -175,7 +175,7 @@ def outcome_by_markers(
     found = [each for each in own if each.data_epoch == epoch and each.tp != txn.tp]
     written_after = None if batches is None else batches.brokers_time_before
     is_late = written_after is not None and any(
-        each.time is not None and each.time + CLOCKS_DIFFER < written_after for each in found
+        each.time is None or each.time + CLOCKS_DIFFER < written_after for each in found
     )
     if epoch != txn.epoch or is_late or len({each.is_commit for each in found}) != 1:
         return None
