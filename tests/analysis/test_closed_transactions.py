@@ -25,8 +25,9 @@ def abort(decided_at: float, ended_at: float | None = None, **more: Any) -> Deci
     return commit(decided_at, ended_at, is_commit=False, **more)
 
 
-def marker(time: float | None, *, is_commit: bool = True, epoch: int = 3, leader_epoch: int = 1) -> ProducerMarker:
-    return ProducerMarker(offset=9, epoch=epoch, is_commit=is_commit, time=time, leader_epoch=leader_epoch)
+def marker(time: float | None, *, is_commit: bool = True, **more: Any) -> ProducerMarker:
+    columns = {"offset": 9, "epoch": 3, "is_commit": is_commit, "time": time, "leader_epoch": 1}
+    return ProducerMarker(**{**columns, **more})
 
 
 def last(decided: list[DecidedTransaction], *markers: ProducerMarker, **more: Any) -> set[int]:
@@ -206,3 +207,64 @@ def test_a_coordinator_that_took_over_has_another_clock() -> None:
     assert last(decided, marker(15_500), is_one_coordinator=False) == {1, 2}
     assert last([commit(9_000, 6_000)], marker(15_000), is_one_coordinator=False) == set()
     assert last([commit(9_000, 7_000)], marker(12_000), is_one_coordinator=False) == {0}, "ended by a clock behind"
+
+
+# Markers by hand
+
+
+def test_within_9_s_of_another_marker_none_is_by_hand() -> None:
+    """`complete` waits for 10 s. The last marker is that of the third commit, or a late one of the second."""
+    decided = [commit(1_000), commit(5_000), commit(10_003)]
+    assert last(decided, marker(1_005), marker(10_005)) == {1, 2}
+    assert last(decided, marker(1_006), marker(10_005)) == {2}
+    with_an_abort = [decided[0], abort(4_000), *decided[1:]]
+    assert last(with_an_abort, marker(1_005), marker(10_005)) == {3}, "`complete` refuses beside an abort"
+
+
+def test_a_marker_by_hand_is_of_a_commit_that_lacked_it_4_s_later_and_beside_the_marker_before() -> None:
+    """9 s after it, less the 5 s that the clocks may differ by."""
+    older = commit(1_000, epoch=1), marker(1_005, epoch=1)
+    assert last([older[0], commit(6_005), commit(10_003)], older[1], marker(10_005)) == {1, 2}
+    assert last([older[0], commit(6_006), commit(10_003)], older[1], marker(10_005)) == {2}
+    operators = marker(20_005, is_commit=False)
+    assert last([commit(15_005), commit(30_003)], operators, marker(30_005)) == {0, 1}
+    assert last([commit(15_004), commit(30_003)], operators, marker(30_005)) == {1}, "it has closed the first commit"
+    decided = [abort(1_000), commit(11_000), commit(12_000), commit(13_000)]
+    assert last(decided, marker(11_005), marker(12_005)) == {2, 3}, "no commit lacked the first one"
+
+
+def test_the_time_between_markers_of_two_leaders_is_not_known() -> None:
+    decided = [commit(1_000), commit(4_000), commit(10_003)]
+    assert last(decided, marker(6_000, leader_epoch=0), marker(10_005)) == {1, 2}
+    assert last(decided, marker(None), marker(10_005)) == {1, 2}
+
+
+def test_a_marker_before_one_by_hand_shows_the_difference_of_its_own_clock_only() -> None:
+    """The last marker is by hand, of the second commit. By a clock that is 4 s behind, it is younger than the third."""
+    decided = [commit(10_000), commit(20_000), commit(42_000)]
+    assert last(decided, marker(6_005, leader_epoch=0), marker(40_000)) == {1, 2}
+    long_ago = [commit(-100_000), *decided[1:]]
+    assert last(long_ago, marker(-103_995), marker(40_000)) == {1, 2}
+    assert last(decided, marker(6_005), marker(40_000), is_one_coordinator=False) == {1, 2}
+    assert last(decided, marker(6_005), marker(40_000)) == set()
+
+
+def test_after_a_marker_by_hand_another_one_may_be_by_hand() -> None:
+    decided = [commit(1_000), commit(30_000), commit(45_003)]
+    assert last(decided, marker(21_000, is_by_hand=True), marker(45_005)) == {1, 2}
+
+
+def test_the_second_marker_may_be_by_hand() -> None:
+    """It is that of the second commit, and fits the third if the leader's clock is 1 s behind. So does the last."""
+    decided = [commit(1_000), commit(200_000), commit(211_000), commit(212_000)]
+    assert last(decided, marker(1_005), marker(210_000), marker(211_005)) == {2, 3}
+
+
+def test_a_marker_before_one_by_hand_may_be_of_a_transaction_before_the_first_record() -> None:
+    decided = [commit(30_000), commit(45_003)]
+    assert last(decided, marker(10_000), marker(46_500), began=9_000) == {0, 1}
+
+
+def test_a_marker_of_the_same_millisecond_is_compared() -> None:
+    decided = [commit(4_000), commit(4_010, epoch=4), commit(8_000, epoch=4)]
+    assert last(decided, marker(5_000), marker(5_000, epoch=4)) == {0, 1}

@@ -202,6 +202,18 @@ def test_a_marker_by_hand_shows_nothing_about_the_clocks() -> None:
     assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
 
 
+@pytest.mark.parametrize(
+    ("since", "leader_clock"),
+    [(Failover(of_partition=True), -4_000), (Failover(clock=-4_000), 0)],
+    ids=["another leader", "another coordinator"],
+)
+def test_the_marker_before_one_by_hand_is_by_another_clock(since: Failover, leader_clock: int) -> None:
+    """It was called `hanging`: by the clocks of then, the marker by hand was younger than the next commit."""
+    completed: list[Step] = [Txn(lasts=5), since, Txn(marker=False, gap=10_000), OperatorCommit(gap=20_000)]
+    world = after(*completed, Txn(gap=900, marker=False), leader_clock=leader_clock)
+    assert (world.outcome().name, world.of_open_records) == ("unknown", {"commit"})
+
+
 def test_a_marker_of_another_coordinator_epoch_is_by_hand() -> None:
     """It was called `hanging`: the partition refused the COMMIT marker of the second transaction.
 

@@ -201,19 +201,31 @@ class ClosedTransactions:
     def _before_last_marker(self) -> Iterator[tuple[int, Sequence[Range]]]:
         """As `last`, for the marker before the last one, each with the differences of the clocks that explain it."""
         any_difference = [(-FOR_EVER, FOR_EVER)]
-        marker = self.markers[-2] if len(self.markers) > 1 else None
+        last, marker = self.markers[-1], self.markers[-2] if len(self.markers) > 1 else None
         if marker is None:
             yield -1, any_difference
-        elif marker.time is None or not marker.is_commit or marker.is_by_hand:
+        elif marker.time is None or last.time is None or not marker.is_commit or marker.is_by_hand:
             yield from ((index, any_difference) for index in range(-1, len(self.decided)))
         else:
-            yield from ((index, [self._range(marker.time, each)]) for index, each in self._candidates(marker))
-            if self.began is not None:
-                yield -1, [(marker.time - self.began, FOR_EVER)]
+            is_compared = self.is_one_coordinator and marker in self._compared
+            for index, each in self._ranges(marker, last.time):
+                if _meet([each], [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]):
+                    # The clocks of another leader, or of long ago, differed by something else.
+                    yield index, [each] if is_compared else any_difference
 
     def _candidates(self, marker: ProducerMarker) -> Iterator[tuple[int, DecidedTransaction]]:
         """Transactions that a marker may be of, with their index."""
         return ((index, each) for index, each in enumerate(self.decided) if each.can_have(marker))
+
+    def _ranges(self, marker: ProducerMarker, time: float) -> Iterator[tuple[int, Range]]:
+        """The differences of the clocks at a time if an earlier marker is of each transaction, -1 for an older one."""
+        assert marker.time is not None
+        drift = 0 if self.is_one_clock else (time - marker.time) * DRIFT
+        for index, transaction in self._candidates(marker):
+            lowest, highest = self._range(marker.time, transaction)
+            yield index, (lowest - drift, highest + drift)
+        if self.began is not None:
+            yield -1, (marker.time - self.began - drift, FOR_EVER)
 
     def _range(self, time: float, transaction: DecidedTransaction) -> Range:
         """The difference of the clocks if a marker of this time is of the transaction."""
@@ -230,14 +242,8 @@ class ClosedTransactions:
         if not self.is_one_coordinator:
             return differences
         for marker in self._compared:
-            if marker is by_hand:
-                continue
-            assert marker.time is not None
-            drift = (time - marker.time) * DRIFT
-            ranges = [self._range(marker.time, transaction) for _, transaction in self._candidates(marker)]
-            if self.began is not None:
-                ranges.append((marker.time - self.began, FOR_EVER))
-            differences = _meet(differences, [(lowest - drift, highest + drift) for lowest, highest in ranges])
+            if marker is not by_hand:
+                differences = _meet(differences, [each for _, each in self._ranges(marker, time)])
         return differences
 
     @cached_property
@@ -258,8 +264,7 @@ class ClosedTransactions:
     def _may_be_by_hand(self, index: int) -> bool:
         """Whether `complete` may have written a marker: a commit lacked it for a while, and no other one came."""
         marker, before = self.markers[index], self.markers[index - 1] if index else None
-        if marker.is_by_hand or marker.time is None:
-            return True
+        assert marker.time is not None
         is_comparable = before is not None and before.leader_epoch == marker.leader_epoch
         since = before.time if before is not None and is_comparable else None
         if since is not None and marker.time - since < COMPLETED_AFTER:
