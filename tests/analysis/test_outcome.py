@@ -232,6 +232,18 @@ def test_a_marker_of_another_coordinator_epoch_is_by_hand() -> None:
     assert find(open_transaction(COMPLETE_COMMIT), log(1), *records).name == "unknown"
 
 
+@pytest.mark.parametrize(("coordinator_epoch", "expected"), [(2, "undecided"), (4, "unknown"), (5, "undecided")])
+def test_a_marker_is_by_hand_if_no_coordinator_since_the_first_record_has_its_epoch(
+    coordinator_epoch: int, expected: str
+) -> None:
+    """Older coordinators wrote markers whose records the cleaner has removed."""
+    ended = ended_records("Commit", began=0, at_second=1)
+    records = [{**init(), "leader_epoch": 3}, *({**each, "leader_epoch": 5} for each in ended)]
+    end = marker(99, COMMIT, second=1.01, coordinator_epoch=coordinator_epoch)
+    log = excerpt(data(98, second=0.5), end, data(100, second=1.25))
+    assert find(open_transaction(COMPLETE_COMMIT), log, *records).name == expected
+
+
 @pytest.mark.parametrize("leader_clock", [-5_000, 0, 3_900])
 def test_a_marker_that_was_written_twice_is_one(leader_clock: int) -> None:
     assert after(Txn(twice=True, delay=9), LateBatch(), leader_clock=leader_clock).outcome().name == "undecided"

@@ -10,6 +10,7 @@ from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt,
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
+from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.schema.live import Transaction
 
 ELSEWHERE = (("payments", 2),)
@@ -67,6 +68,8 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
             'coordinator 3: id "payments-7" is Empty, so no coordinator will',
             "",
         ),
+        (transaction(state="CompleteAbort", on=(), epoch=1), None, "is CompleteAbort, so no coordinator will", ""),
+        (transaction(state="Empty", on=(), timeout_ms=TWO_PHASE), None, "is Empty, so no coordinator will", ""),
         (
             transaction(on=ELSEWHERE),
             "written but not added to the transaction",
@@ -101,6 +104,11 @@ def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, rea
     ("owner", "reason", "missing"),
     [
         (transaction(state="PrepareCommit", on=ELSEWHERE), "on other partitions", "the end of the transaction"),
+        (
+            transaction(state="PrepareCommit", on=ELSEWHERE, last_update_time=ago(minutes=5)),
+            "on other partitions",
+            "the end of the transaction",
+        ),
         (transaction(timeout_ms=TWO_PHASE, on=ELSEWHERE), "may run ahead", "the external coordinator's decision"),
         (transaction(epoch=1), "its coordinator is fencing it", 'the record of "payments-7" with epoch 1'),
         (transaction(state="Odd", on=()), "is Odd, a state", "the meaning of the state Odd"),
@@ -116,6 +124,58 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
     assert row.missing[0].startswith(missing)
     assert row.remedy.startswith(("Do not abort", "Ask the external coordinator"))
     assert (len(diagnosis.to_read()), diagnosis.to_recheck()) == (1, [HERE])
+
+
+def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
+    row = only(diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[producer(epoch=None)]))))
+    assert "does not know this one" in row.reason
+
+
+def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agree() -> None:
+    one, other = (observation(producers=[producer(epoch=epoch)]) for epoch in (0, 1))
+    row = only(diagnosed([twice(one)[0], other]))
+    assert (row.verdict, row.missing) == (
+        "unknown",
+        ("observations that agree: the coordinator answered differently before",),
+    )
+
+
+FIRST_BATCH = FirstBatch(
+    base_offset=100,
+    last_offset=104,
+    producer_id=7,
+    producer_epoch=1,
+    base_timestamp=ago(hours=2),
+    log_append_time=False,
+)
+ON_STATE_TOPIC = {"topic": "__transaction_state"}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        observation(producers=[producer(**ON_STATE_TOPIC)], partitions=[partition(**ON_STATE_TOPIC)]),
+        observation(transaction(), transaction(coordinator_id=2)),
+        observation(transaction(), producers=[producer(epoch=1)]),
+        observation(
+            transaction(epoch=2), producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}
+        ),
+        observation(
+            transaction(epoch=1, start_time=ago(seconds=11)),
+            producers=[producer(epoch=1)],
+            first_batches={("orders", 0, 100): FIRST_BATCH},
+        ),
+    ],
+    ids=[
+        "on the coordinators' topic",
+        "several coordinators",
+        "stale coordinator",
+        "of two epochs",
+        "older first batch",
+    ],
+)
+def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
+    assert len(diagnose(twice(one)).to_read()) == 1
 
 
 def test_what_the_log_decides() -> None:

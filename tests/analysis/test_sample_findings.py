@@ -103,6 +103,17 @@ def test_a_recorded_commit_is_never_aborted(action: str | None) -> None:
     assert "kafka-txn abort" not in row.remedy
 
 
+def test_recorded_committed_records_below_a_live_transaction_are_not_undecided() -> None:
+    """Its remedy was to wait, or to fence the id, which discards them."""
+    live = observation(transaction(start_time=ago(minutes=20), timeout_ms=3_600_000))
+    (found,) = diagnose_sample(live)
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    recorded = replace(found, verdict="ongoing", outcome="commit", evidence=(entry,))
+    row = only(diagnose_sample(live, recorded=[recorded]))
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
+    assert "Do not fence the id" in row.remedy
+
+
 def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     entry = EvidenceEntry(name="outcome", value="abort: the transaction was aborted")

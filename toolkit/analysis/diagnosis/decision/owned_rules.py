@@ -89,20 +89,16 @@ def _wait(e: OpenEvidence) -> str:
     return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
 
 
-def _decided_state(state: str) -> str:
-    return COMMIT if state == "PrepareCommit" else ABORT
-
-
 def _ending_rules() -> Iterator[OpenRule]:
     """What is decided and not yet written everywhere: a rule for each decision, as the outcome follows from it."""
-    for state in ("PrepareCommit", "PrepareAbort", "PrepareEpochFence"):
+    for state, outcome in (("PrepareCommit", COMMIT), ("PrepareAbort", ABORT), ("PrepareEpochFence", ABORT)):
         yield OpenRule(
             name=f"{state} for long",
             applies=lambda e, state=state: (  # type: ignore[misc]
                 e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE
             ),
             verdict="stuck_ending",
-            outcome=_decided_state(state),
+            outcome=outcome,
             why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))} and has not ended it here.",
             remedy=lambda e: (
                 "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
@@ -116,7 +112,7 @@ def _ending_rules() -> Iterator[OpenRule]:
             name=state,
             applies=lambda e, state=state: e.txn.state == state and e.txn.listed,  # type: ignore[misc]
             verdict="ending",
-            outcome=_decided_state(state),
+            outcome=outcome,
             why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
             remedy=lambda e: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
         )
@@ -197,7 +193,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="live, over committed records",
-        applies=lambda e: _is_live(e) and e.log is not None and e.outcome.name == COMMIT,
+        applies=lambda e: _is_live(e) and e.outcome.name == COMMIT,
         verdict="ongoing",
         outcome=COMMIT,
         why=lambda e: (
