@@ -216,6 +216,7 @@ def test_a_recorded_hanging_without_outcome_decides_nothing() -> None:
     open_row = log_finding(verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None)
     row = only(merge_findings([open_row], recorded_findings(finding(9))))
     assert (row.verdict, row.outcome, row.action, row.missing) == ("unknown", "unknown", None, ("an answer",))
+    assert only(merge_findings([open_row], recorded_findings(finding(9, "overdue")))).verdict == "overdue"
 
 
 @pytest.mark.parametrize("recorded_later", [False, True])
@@ -229,6 +230,14 @@ def test_what_one_source_proves_committed_is_never_aborted(recorded_later: bool)
     aborted = replace(log, outcome="abort")
     row = only(merge_findings([aborted], recorded_findings(committed)))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+
+
+def test_two_sources_that_prove_the_same_commit_agree() -> None:
+    log = log_finding(verdict="stuck_ending", outcome="commit", action="complete", observed_at=due(20), held_to=None)
+    row = only(
+        merge_findings([log], recorded_findings(finding(9, "stuck_ending", outcome="commit", action="complete")))
+    )
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
 
 
 def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
-from toolkit.analysis.diagnosis.decision.decide import decide
+from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
-from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
+from toolkit.analysis.diagnosis.outcome import Outcome
 from toolkit.schema.live import Transaction
 
 ELSEWHERE = (("payments", 2),)
@@ -176,6 +177,14 @@ ON_STATE_TOPIC = {"topic": "__transaction_state"}
 )
 def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
     assert len(diagnose(twice(one)).to_read()) == 1
+
+
+def test_markers_elsewhere_are_read_only_where_nothing_but_the_outcome_is_missing() -> None:
+    (evidence,) = diagnose(twice(observation())).to_read()
+    facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("unknown", "commit")}
+    assert needs_outcome(replace(evidence, log=facts_of["unknown"]))
+    assert not needs_outcome(replace(evidence, log=facts_of["commit"]))
+    assert not needs_outcome(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
 
 
 def test_what_the_log_decides() -> None:
