@@ -232,12 +232,11 @@ def test_what_one_source_proves_committed_is_never_aborted(recorded_later: bool)
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
 
 
-def test_two_sources_that_prove_the_same_commit_agree() -> None:
-    log = log_finding(verdict="stuck_ending", outcome="commit", action="complete", observed_at=due(20), held_to=None)
-    row = only(
-        merge_findings([log], recorded_findings(finding(9, "stuck_ending", outcome="commit", action="complete")))
-    )
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
+def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
+    commit = {"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}
+    log = log_finding(**commit, reason="By the log.", observed_at=due(20), held_to=None)
+    row = only(merge_findings([log], recorded_findings(finding(9, **commit))))
+    assert (row.verdict, row.outcome, row.action, row.reason) == (*commit.values(), "By the log.")
 
 
 def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:

@@ -179,6 +179,19 @@ def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
     assert len(diagnose(twice(one)).to_read()) == 1
 
 
+@pytest.mark.parametrize(
+    "one",
+    [
+        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=2))),
+        observation(transaction(on=ELSEWHERE, start_time=ago(minutes=20), timeout_ms=FLINK_MS)),
+        observation(producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}),
+    ],
+    ids=["overdue elsewhere", "long elsewhere", "of two epochs, and no owner"],
+)
+def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: Observation) -> None:
+    assert only(diagnosed(twice(one))).verdict == "hanging"
+
+
 def test_markers_elsewhere_are_read_only_where_nothing_but_the_outcome_is_missing() -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
     facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("unknown", "commit")}

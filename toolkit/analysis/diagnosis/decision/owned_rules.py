@@ -204,7 +204,6 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             "marker: an abort discards them."
         ),
         cause="committed records in a live transaction",
-        is_explained=True,
     ),
     OpenRule(
         name="live, of two epochs",
