@@ -128,7 +128,9 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
 
 
 def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
-    row = only(diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[producer(epoch=None)]))))
+    row = only(
+        diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[replace(producer(), producer_epoch=None)])))
+    )
     assert "does not know this one" in row.reason
 
 
@@ -149,13 +151,14 @@ FIRST_BATCH = FirstBatch(
     base_timestamp=ago(hours=2),
     log_append_time=False,
 )
-ON_STATE_TOPIC = {"topic": "__transaction_state"}
 
 
 @pytest.mark.parametrize(
     "one",
     [
-        observation(producers=[producer(**ON_STATE_TOPIC)], partitions=[partition(**ON_STATE_TOPIC)]),
+        observation(
+            producers=[producer(topic="__transaction_state")], partitions=[partition(topic="__transaction_state")]
+        ),
         observation(transaction(), transaction(coordinator_id=2)),
         observation(transaction(), producers=[producer(epoch=1)]),
         observation(

@@ -220,7 +220,7 @@ class ClosedTransactions:
     def _ranges(self, marker: ProducerMarker, time: float) -> Iterator[tuple[int, Range]]:
         """The differences of the clocks at a time if an earlier marker is of each transaction, -1 for an older one."""
         assert marker.time is not None
-        drift = 0 if self.is_one_clock else (time - marker.time) * DRIFT
+        drift = (time - marker.time) * DRIFT
         for index, transaction in self._candidates(marker):
             lowest, highest = self._range(marker.time, transaction)
             yield index, (lowest - drift, highest + drift)
