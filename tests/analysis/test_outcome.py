@@ -279,6 +279,15 @@ COMPLETE_COMMIT = transaction(state="CompleteCommit", on=())
 SINCE = 'records of "payments-7" in __transaction_state-33 from before'
 
 
+def test_a_late_batch_behind_the_own_marker_of_version_2_is_in_no_commit() -> None:
+    """The leader has forgotten the producer, and takes its old epoch. It was called committed, to be completed."""
+    late = excerpt(data(98, epoch=4, second=0.5), marker(99, COMMIT, epoch=5, second=1), data(100, epoch=4, second=9))
+    records = [init(epoch=4), *ended_records("Commit", began=0, at_second=1, epoch=4)]
+    records[2:] = [{**each, "producer_epoch": 5, "client_transaction_version": 2} for each in records[2:]]
+    owner = transaction(state="CompleteCommit", epoch=5, on=())
+    assert find(open_transaction(owner, epoch=4), late, *records).name == "undecided"
+
+
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
 def test_a_decision_counts_only_if_the_log_reaches_back(end: str) -> None:
     """Before the first record that is left, there may have been another decision without a marker."""
