@@ -23,9 +23,9 @@ from tests.analysis.logged import (
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT

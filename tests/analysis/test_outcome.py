@@ -36,8 +36,8 @@ from tests.analysis.outcome_model import (
 )
 from tests.tiers import fuzzed
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence, producer_batches
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.observation import FirstBatch
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction

@@ -14,9 +14,9 @@ from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.decision.decide import needs_outcome
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence, have_ended
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC

@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import (
     CLOCKS_DIFFER,
-    LogEvidence,
+    Excerpt,
     ProducerBatches,
     producer_batches,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import outcome_by_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, outcome_by_markers
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 
-__all__ = ["DiagnosisContext"]
+__all__ = ["DiagnosisContext", "LogEvidence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogEvidence:
+    """Log evidence of held partitions.
+
+    Parameters
+    ----------
+    excerpts
+        By partition.
+    coordinators
+        The coordinators' log; null if it was not read.
+    other_markers
+        Markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome.
+    ended
+        Partition, producer id and start offset of transactions that their leader no longer shows open, once the
+        coordinators' log was read.
+    """
+
+    excerpts: Mapping[TopicPartition, Excerpt]
+    coordinators: CoordinatorLog | None = None
+    other_markers: Sequence[OtherMarker] = ()
+    ended: Collection[tuple[TopicPartition, int, int]] = ()
 
 
 @dataclass(frozen=True)

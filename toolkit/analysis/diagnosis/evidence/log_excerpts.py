@@ -6,25 +6,18 @@ import datetime as dt
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.log.log_transactions import last_sequences
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
-from toolkit.schema.table import TopicPartition
-
-if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker
 
 __all__ = [
     "CLOCKS_DIFFER",
     "Excerpt",
-    "LogEvidence",
     "ProducerBatches",
     "have_ended",
     "producer_batches",
@@ -77,29 +70,6 @@ class Excerpt:
         begins = [*between["base_offset"], stop]
         ends = [start - 1, *between["last_offset"]]
         return all(begin <= end + 1 for begin, end in zip(begins, ends, strict=True))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogEvidence:
-    """Log evidence of held partitions.
-
-    Parameters
-    ----------
-    excerpts
-        By partition.
-    coordinators
-        The coordinators' log; null if it was not read.
-    other_markers
-        Markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome.
-    ended
-        Partition, producer id and start offset of transactions that their leader no longer shows open, once the
-        coordinators' log was read.
-    """
-
-    excerpts: Mapping[TopicPartition, Excerpt]
-    coordinators: CoordinatorLog | None = None
-    other_markers: Sequence[OtherMarker] = ()
-    ended: Collection[tuple[TopicPartition, int, int]] = ()
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:

@@ -12,8 +12,8 @@ from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import TransactionKey
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, LogEvidence
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError

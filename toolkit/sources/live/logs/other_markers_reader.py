@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.other_markers import (
+from toolkit.analysis.diagnosis.evidence.marker_partitions import (
     MAX_OFFSETS,
-    OtherMarker,
     marker_partitions,
     named_topics,
     opened_after,
-    other_markers,
 )
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.errors import ToolkitError
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row

@@ -7,14 +7,13 @@ from itertools import accumulate
 
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.other_markers import (
+from toolkit.analysis.diagnosis.evidence.marker_partitions import (
     MAX_OFFSETS,
-    OtherMarker,
     marker_partitions,
     named_topics,
     opened_after,
-    other_markers,
 )
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import concatenate
 from toolkit.schema.live import Producer
