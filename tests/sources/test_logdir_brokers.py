@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pytest
 
 from tests.causes import cause_names
 from toolkit import Cluster, LogDir
+from toolkit.analysis.diagnosis.decision import owned_rules
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import write_committed
@@ -53,6 +55,14 @@ class Played:
     def topics(self) -> list[str]:
         """Topics that only producers of the lab write to."""
         return sorted({row["topic"] for row in self.partitions if not row["topic"].startswith("__")})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_youth() -> Iterator[None]:
+    """Logs of live transactions are read at any age: the cluster is diagnosed some seconds before its files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owned_rules, "COMPARED_AFTER", dt.timedelta(0))
+        yield
 
 
 @pytest.fixture(scope="module", params=[pytest.param("3.5.2", marks=pytest.mark.full), "4.3.1"])
