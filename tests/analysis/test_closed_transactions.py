@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -207,6 +208,16 @@ def test_a_coordinator_that_took_over_has_another_clock() -> None:
     assert last(decided, marker(15_500), is_one_coordinator=False) == {1, 2}
     assert last([commit(9_000, 6_000)], marker(15_000), is_one_coordinator=False) == set()
     assert last([commit(9_000, 7_000)], marker(12_000), is_one_coordinator=False) == {0}, "ended by a clock behind"
+
+
+def test_thousands_of_transactions_are_compared_at_once() -> None:
+    """20 in a second, as a busy producer commits: this took minutes."""
+    between = Random(1)
+    decided = [commit(50 * each + between.randrange(40)) for each in range(20_000)]
+    markers = [marker(each.decided_at + 2) for each in decided[:-1]]
+    assert last(decided, *markers) == {19_998}
+    assert last([*decided, commit(1_020_000)], *markers, marker(1_020_001)) == {19_999, 20_000}, "it may be by hand"
+    assert last(decided, began=0, read_from=math.inf) == {*range(-1, 20_000)}
 
 
 # Markers by hand

@@ -78,8 +78,9 @@ def _age(txn: OpenTransaction) -> str:
     return ""
 
 
-def _timeout_text(txn: OpenTransaction) -> str:
-    return f" of {duration(_timeout(txn))}" if _timeout(txn) else ""
+def _within_timeout(e: OpenEvidence) -> str:
+    timeout = f" of {duration(_timeout(e.txn))}" if _timeout(e.txn) else ""
+    return f"{_says(e)}{_age(e.txn)}, within its own timeout{timeout}."
 
 
 def _wait(e: OpenEvidence) -> str:
@@ -244,7 +245,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=lambda e: _is_live(e) and e.txn.age is not None and e.txn.age > e.long_after,
         verdict="long",
         outcome=UNDECIDED,
-        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        why=_within_timeout,
         remedy=_wait,
         is_explained=True,
     ),
@@ -253,7 +254,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=lambda e: _is_live(e) and _begins_earlier(e.txn),
         verdict="ongoing",
         outcome=UNDECIDED,
-        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        why=_within_timeout,
         remedy=_wait,
         is_explained=True,
     ),
@@ -262,7 +263,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         applies=_is_live,
         verdict="ongoing",
         outcome=UNDECIDED,
-        why=lambda e: f"{_says(e)}{_age(e.txn)}, within its own timeout{_timeout_text(e.txn)}.",
+        why=_within_timeout,
         remedy=_wait,
     ),
     OpenRule(

@@ -14,9 +14,11 @@ does so some seconds after the decision, so the producer has no other marker sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 
@@ -25,12 +27,15 @@ __all__ = ["COMPARED", "ClosedTransactions", "DecidedTransaction", "ProducerMark
 MAX_DIFFERENCE_MS = CLOCKS_DIFFER.total_seconds() * 1000  # ms
 FOR_EVER = float("inf")
 COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may have differed more or less
+MOST_COMPARED = 1_000  # markers, the last ones: fewer leave more that is possible
 DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
 ROUNDING = 1  # ms: times are cut to milliseconds
 COMPLETED_AFTER = 9_000  # ms after the producer's last marker: `kafka-txn complete` waits for 10 s
 
 Range = tuple[float, float]
 """Lowest and highest difference in ms: the leader's clock minus the coordinator's."""
+
+WITHIN_LIMIT: Sequence[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +132,9 @@ class ClosedTransactions:
     def last(self) -> set[int]:
         """Possible indices in `decided` of the last closed transaction, -1 for none; empty if times contradict."""
         closed = [self._by_epochs(each) for each in self.decided]
-        possible = {
-            last
-            for last in range(-1, len(closed))
-            if False not in closed[: last + 1] and True not in closed[last + 1 :]
-        }
+        first_open = closed.index(False) if False in closed else len(closed)
+        last_closed = max((index for index, is_closed in enumerate(closed) if is_closed), default=-1)
+        possible = set(range(last_closed, first_open))
         if not self.markers or self.markers[-1].time is None:
             return possible
         by_times = self._by_times(self.markers[-1], self.markers[-1].time)
@@ -162,9 +165,9 @@ class ClosedTransactions:
     def _by_times(self, last: ProducerMarker, time: float) -> set[int]:
         """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
         found = self._by_differences(last, time, self._differences(last, time))
-        for index, marker in enumerate(self.markers[:-1]):
-            if found and marker in self._compared and self._may_be_by_hand(index):
-                found |= self._by_differences(last, time, self._differences(last, time, by_hand=marker))
+        for index in self._compared:
+            if found and self._may_be_by_hand(index):
+                found |= self._by_differences(last, time, self._differences(last, time, by_hand=index))
         return found
 
     def _by_differences(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
@@ -180,11 +183,7 @@ class ClosedTransactions:
 
     def _of_coordinator(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
         """As `last`, if a coordinator has written the COMMIT marker."""
-        found = {
-            index
-            for index, transaction in self._candidates(last)
-            if _meet([self._range(time, transaction)], differences)
-        }
+        found = {index for index, each in self._ranges(last, time, differences) if _meet([each], differences)}
         if self.began is not None and _meet([(time - self.began, MAX_DIFFERENCE_MS)], differences):
             found.add(-1)
         return found
@@ -195,43 +194,74 @@ class ClosedTransactions:
             index
             for before, ranges in self._before_last_marker
             for index in self._after_decision(time, _meet(ranges, differences))
-            if self._are_commits(self.decided[before + 1 : index + 1])
+            if max(before.start, self._completable[index].start) < min(before.stop, self._completable[index].stop)
         }
 
-    def _are_commits(self, without_marker: Sequence[DecidedTransaction]) -> bool:
-        """Whether an operator may have completed these by the last marker."""
-        is_missing = any(each.can_have(self.markers[-1]) for each in without_marker)
-        return is_missing and all(each.is_commit for each in without_marker)
+    @cached_property
+    def _completable(self) -> Sequence[range]:
+        """What `before` may be if an operator has completed, by the last marker, all from there to each index; -1 last.
+
+        They are commits, and the marker can be of one of them.
+        """
+        completable, without, last = [], -1, -1
+        for index, each in enumerate(self.decided):
+            without = without if each.is_commit else index
+            last = index if each.can_have(self.markers[-1]) else last
+            completable.append(range(without, last))
+        return [*completable, range(0)]
 
     @property
-    def _before_last_marker(self) -> Iterator[tuple[int, Sequence[Range]]]:
+    def _before_last_marker(self) -> Iterator[tuple[range, Sequence[Range]]]:
         """As `last`, for the marker before the last one, each with the differences of the clocks that explain it."""
         any_difference = [(-FOR_EVER, FOR_EVER)]
         last, marker = self.markers[-1], self.markers[-2] if len(self.markers) > 1 else None
         if marker is None:
-            yield -1, any_difference
+            yield range(-1, 0), any_difference
         elif marker.time is None or last.time is None or not marker.is_commit or marker.is_by_hand:
-            yield from ((index, any_difference) for index in range(-1, len(self.decided)))
+            yield range(-1, len(self.decided)), any_difference
         else:
-            is_compared = self.is_one_coordinator and marker in self._compared
-            for index, each in self._ranges(marker, last.time):
-                if _meet([each], [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]):
+            is_compared = self.is_one_coordinator and len(self.markers) - 2 in self._compared
+            for index, each in self._earlier_ranges(marker, last.time, WITHIN_LIMIT):
+                if _meet([each], WITHIN_LIMIT):
                     # The clocks of another leader, or of long ago, differed by something else.
-                    yield index, [each] if is_compared else any_difference
+                    yield range(index, index + 1), [each] if is_compared else any_difference
 
-    def _candidates(self, marker: ProducerMarker) -> Iterator[tuple[int, DecidedTransaction]]:
-        """Transactions that a marker may be of, with their index."""
-        return ((index, each) for index, each in enumerate(self.decided) if each.can_have(marker))
-
-    def _ranges(self, marker: ProducerMarker, time: float) -> Iterator[tuple[int, Range]]:
-        """The differences of the clocks at a time if an earlier marker is of each transaction, -1 for an older one."""
+    def _earlier_ranges(
+        self, marker: ProducerMarker, time: float, within: Sequence[Range]
+    ) -> Iterator[tuple[int, Range]]:
+        """As `_ranges`, at a later time, and with -1 for an older transaction."""
         assert marker.time is not None
         drift = (time - marker.time) * DRIFT
-        for index, transaction in self._candidates(marker):
-            lowest, highest = self._range(marker.time, transaction)
+        for index, (lowest, highest) in self._ranges(marker, marker.time, within, drift):
             yield index, (lowest - drift, highest + drift)
         if self.began is not None:
             yield -1, (marker.time - self.began - drift, FOR_EVER)
+
+    def _ranges(
+        self, marker: ProducerMarker, time: float, within: Sequence[Range], margin: float = 0
+    ) -> Iterator[tuple[int, Range]]:
+        """The difference of the clocks if a marker is of a transaction: of all that meet these, and perhaps others."""
+        if within:
+            for index in self._between(
+                time - within[-1][1] - margin - ROUNDING, time - within[0][0] + margin + ROUNDING
+            ):
+                if self.decided[index].can_have(marker):
+                    yield index, self._range(time, self.decided[index])
+
+    def _between(self, first: float, last: float) -> range:
+        """Indices of the transactions that ended since the first time and were decided until the last, or more."""
+        return range(bisect_left(self._latest, first), bisect_right(self._earliest, last))
+
+    @cached_property
+    def _latest(self) -> Sequence[float]:
+        """The latest time in each transaction and those before it."""
+        return [*accumulate((max(each.decided_at, each.ended_at) for each in self.decided), max)]
+
+    @cached_property
+    def _earliest(self) -> Sequence[float]:
+        """The earliest time in each transaction and those after it."""
+        earliest = (min(each.decided_from, each.ended_at) for each in reversed(self.decided))
+        return [*accumulate(earliest, min)][::-1]
 
     def _range(self, time: float, transaction: DecidedTransaction) -> Range:
         """The difference of the clocks if a marker of this time is of the transaction."""
@@ -240,25 +270,26 @@ class ClosedTransactions:
         # One coordinator may have decided it, and another, by a clock of its own, have ended it.
         return min(after_decision, before_end) - exact, max(after_decision, before_end) + exact
 
-    def _differences(self, last: ProducerMarker, time: float, *, by_hand: ProducerMarker | None = None) -> list[Range]:
+    def _differences(self, last: ProducerMarker, time: float, *, by_hand: int | None = None) -> Sequence[Range]:
         """The differences of the clocks that explain the COMMIT markers before the last one, but for one by hand."""
         if self.is_one_clock:
             return [(0, 0)]
-        differences: list[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
+        differences = WITHIN_LIMIT
         if not self.is_one_coordinator:
             return differences
-        for marker in self._compared:
-            if marker is not by_hand:
-                differences = _meet(differences, [each for _, each in self._ranges(marker, time)])
+        for index in self._compared:
+            if index != by_hand:
+                ranges = self._earlier_ranges(self.markers[index], time, differences)
+                differences = _meet(differences, _union(each for _, each in ranges))
         return differences
 
     @cached_property
-    def _compared(self) -> Sequence[ProducerMarker]:
-        """COMMIT markers that the same leader wrote shortly before the last marker."""
+    def _compared(self) -> Sequence[int]:
+        """Indices of the COMMIT markers that the same leader wrote shortly before the last marker."""
         last = self.markers[-1]
-        return [
-            each
-            for each in self.markers[:-1]
+        compared = [
+            index
+            for index, each in enumerate(self.markers[:-1])
             if each.is_commit
             and not each.is_by_hand
             and each.leader_epoch == last.leader_epoch
@@ -266,6 +297,7 @@ class ClosedTransactions:
             and last.time is not None
             and 0 <= last.time - each.time <= COMPARED
         ]
+        return compared[-MOST_COMPARED:]
 
     def _may_be_by_hand(self, index: int) -> bool:
         """Whether `complete` may have written a marker: a commit lacked it for a while, and no other one came."""
@@ -284,15 +316,39 @@ class ClosedTransactions:
 
     def _after_decision(self, time: float, differences: Sequence[Range]) -> Iterator[int]:
         """Which transaction can be the last one that was decided before a marker of this time, whosever it is."""
+        if not differences:
+            return
         exact = 0 if self.is_one_clock else ROUNDING
-        for index in range(-1, len(self.decided)):
+        possible = self._between(time - differences[-1][1] - exact, time - differences[0][0] + exact)
+        for index in range(possible.start - 1, possible.stop):
             lowest = self.decided[index].decided_from if index >= 0 else -FOR_EVER
             highest = self.decided[index + 1].decided_at if index + 1 < len(self.decided) else FOR_EVER
             if any(time - low + exact >= lowest and time - high - exact < highest for low, high in differences):
                 yield index
 
 
+def _union(ranges: Iterable[Range]) -> list[Range]:
+    """The same in order, and apart from each other."""
+    union: list[Range] = []
+    for lowest, highest in sorted(ranges):
+        if lowest > highest:
+            continue
+        if union and lowest <= union[-1][1]:
+            union[-1] = union[-1][0], max(highest, union[-1][1])
+        else:
+            union.append((lowest, highest))
+    return union
+
+
 def _meet(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """The ranges that are in both."""
-    both = ((max(a[0], b[0]), min(a[1], b[1])) for a in some for b in others)
-    return sorted({(lowest, highest) for lowest, highest in both if lowest <= highest})
+    """What is in both, each in order and apart from each other."""
+    both, i, j = [], 0, 0
+    while i < len(some) and j < len(others):
+        lowest, highest = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if lowest <= highest:
+            both.append((lowest, highest))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return both

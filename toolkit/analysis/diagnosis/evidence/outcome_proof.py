@@ -89,15 +89,15 @@ class _Proof:
 
     @cached_property
     def outcome(self) -> Outcome:
-        found = {self._without_markers(last) for last in self._last_closed}
-        if not found:
+        if not self._last_closed:
             return _unknown(f"markers and records of {self.name} that agree: {self.whether}")
-        decisions = {_is_commit(each) for without in found for each in without}
-        if () in found and True not in decisions:
+        least, most = self._without_markers(max(self._last_closed)), self._without_markers(min(self._last_closed))
+        decisions = {_is_commit(each) for each in most}
+        if not least and True not in decisions:
             return self._undecided()  # if one of them wrote the records, it was aborted
-        if () in found or (len(found) > 1 and len(decisions) > 1):
+        if not least or (len(least) < len(most) and len(decisions) > 1):
             return _unknown(f"{self._what_decides}: {self._transaction_text(self.decided[-1])}, {self.whether}")
-        return self._decided(min(found, key=len))
+        return self._decided(least)
 
     @property
     def name(self) -> str:
@@ -135,8 +135,8 @@ class _Proof:
         epoch = transaction.producer_epoch
         return epoch is None or ((self.first_epoch or -1) <= epoch and (self.txn.epoch < 0 or epoch <= self.txn.epoch))
 
-    def _without_markers(self, last_closed: int) -> tuple[PastTransaction, ...]:
-        return tuple(each for each in self.decided[last_closed + 1 :] if self._may_have_written(each))
+    def _without_markers(self, last_closed: int) -> Sequence[PastTransaction]:
+        return [each for each in self.decided[last_closed + 1 :] if self._may_have_written(each)]
 
     @cached_property
     def markers(self) -> Sequence[ProducerMarker]:
