@@ -55,6 +55,13 @@ def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, rea
     assert row == {**parts, "client_lag": None}
 
 
+def test_nothing_is_held_from_a_share_group_where_nothing_is_open() -> None:
+    row = share_group_lag(
+        3, start_offset=18, last_stable_offset=21, high_watermark=21, ranges=None, read_committed=True
+    )
+    assert row == {"lag": 3, "client_lag": None, "behind": 3, "held": 0, "markers": None}
+
+
 def test_without_the_log_markers_are_not_counted() -> None:
     assert lag_of(2, ranges=None) == {"lag": 19, "client_lag": 8, "behind": 8, "held": 11, "markers": None}
 
@@ -69,6 +76,7 @@ def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
         (10, 10, LOG, "A read_committed client reports lag 0, and 10 records are held behind the LSO 10"),
         (2, 10, LOG, "7 records are ready to read; 10 records are held behind the LSO 10"),
         (2, 21, [(2, 20, "committed")], "19 records are ready to read, and nothing is held."),
+        (20, 21, [(20, 20, "committed")], "1 record is ready to read, and nothing is held."),
         (20, 21, LOG, "Nothing is left to read"),
         (21, 21, LOG, "Everything is read."),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolkit.analysis.coordinator.producer_id_owners import names_any, producer_ids
-from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
+from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current, newest, transaction_history
 from toolkit.analysis.coordinator.transaction_states import replica_of
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, TRANSACTIONS, Row
 
@@ -252,13 +252,14 @@ def test_without_a_read_time_open_transactions_last_to_the_newest_record() -> No
     ongoing = transaction("Commit", decide=100)[:1]
     other = record(9, 700, "Empty", transactional_id="other")
     assert only([*ongoing, other])["ongoing_ms"] == 700
+    assert only([other, *ongoing])["ongoing_ms"] == 700
 
 
 def test_a_prepare_state_is_ending_and_later_stuck() -> None:
     decided = transaction("Commit", decide=100)[:2]
     young, old = only(decided, as_of=at(200)), only(decided, as_of=at(200 + 61_000))
     assert (young["ended"], young["prepare_ms"], young["ongoing_ms"]) == ("open", 100, 100)
-    assert old["ended"] == "stuck"
+    assert (old["ended"], old["prepare_ms"]) == ("stuck", 61_100)
     assert old["reason"] == "PrepareCommit for 1 min 1 s as of the last read: not every marker is written."
     assert [only(decided, as_of=at(100 + ms))["ended"] for ms in (60_000, 60_001)] == ["open", "stuck"]
     assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0))["ended"] == "stuck"
@@ -363,15 +364,62 @@ def test_a_next_producer_id_already_has_an_owner() -> None:
     assert {pid: owners_of_id[0].now for pid, owners_of_id in owners.items()} == {7: "owner", 9: "next"}
 
 
-def test_an_epoch_that_is_returned_twice_is_reported() -> None:
-    [_, row] = transaction_history([record(0, 0, "Empty", 3), record(1, 50, "Empty", 3)])
-    assert row["reason"] == "InitProducerId returned epoch 3 again."
+AFTER_EPOCH_3 = {  # why InitProducerId wrote its record
+    "returned epoch 3 again.": record(1, 50, "Empty", 3),
+    "raised the epoch from 3 to 5: a new instance, or the same after an error.": record(1, 50, "Empty", 5),
+    "replaced producer id 7 with 9.": record(1, 50, "Empty", producer_id=9),
+}
+
+
+@pytest.mark.parametrize("why", AFTER_EPOCH_3)
+def test_why_init_producer_id_wrote_a_record(why: str) -> None:
+    [_, row] = transaction_history([record(0, 0, "Empty", 3), AFTER_EPOCH_3[why]])
+    assert row["reason"] == f"InitProducerId {why}"
+
+
+def test_the_last_epoch_may_be_returned_twice() -> None:
+    [_, row] = transaction_history([record(0, 0, "Empty", 32766), record(1, 50, "Empty", 32766)])
+    assert row["reason"] == "InitProducerId returned epoch 32766 again."
+
+
+def test_an_init_without_a_known_record_before_it() -> None:
+    init = record(5, 50, "Empty", 3, updated=40)
+    for events in ([init], [unread(4), init]):
+        row = transaction_history(events)[-1]
+        assert row["reason"] == "InitProducerId assigned producer id 7 with epoch 3."
+        assert (row["kind"], row["end_time"], row["truncated"]) == ("init", at(50), False)
+    [row] = transaction_history([{**init, "timestamp": None}])
+    assert row["end_time"] == at(40)  # by the time in the record itself
+
+
+def test_compaction_may_leave_only_the_expiry() -> None:
+    [row] = transaction_history([record(9, 500, None, None)])
+    assert (row["kind"], row["end_time"], row["producer_id"], row["state"]) == ("expired", at(500), None, None)
+
+
+def test_a_producer_id_is_remembered_across_an_unread_record() -> None:
+    events = [record(0, 0, "Empty"), unread(1), record(2, 500, None, None), record(3, 600, "Empty", producer_id=9)]
+    rows = transaction_history(events)
+    assert [(row["kind"], row["producer_id"]) for row in rows] == [("init", 7), ("expired", None), ("init", 9)]
+    assert rows[-1]["previous_producer_id"] == 7
+
+
+@pytest.mark.parametrize(("state", "before"), [("Empty", 7), ("Ongoing", None)])
+def test_the_first_record_shows_a_change_of_producer_id_only_if_it_is_of_init(state: str, before: int | None) -> None:
+    """Later records keep the previous id."""
+    [row] = transaction_history([record(5, 50, state, 0, start=50, producer_id=9, previous_producer_id=7)])
+    assert row["previous_producer_id"] == before
 
 
 def test_a_single_complete_record_keeps_the_previous_producer_id() -> None:
     [event] = version_2(transaction("Commit", decide=10, epochs=(0, 0)))[2:]
     row = only([{**event, "producer_id": 9, "previous_producer_id": 7}])
     assert (row["producer_id"], row["producer_epoch"]) == (7, 32766)
+
+
+def unread(offset: int, **more: Any) -> Row:
+    """A record of the id whose value could not be read."""
+    return {**record(offset, 0, None, None), "tombstone": False, "error": "MALFORMED_LINE: no.", **more}
 
 
 def as_dump(events: list[Row]) -> list[Row]:
@@ -405,6 +453,30 @@ def test_a_dump_that_begins_mid_transaction_has_no_start() -> None:
     assert only(events[:1])["reason"] == "Ongoing as of the last read."
 
 
+def test_a_dump_keeps_successive_transactions_apart() -> None:
+    aborted = [
+        *transaction("Abort", begin=10, decide=110, epochs=(4, 4), offset=1),
+        *transaction("Abort", begin=200, decide=210, epochs=(4, 4), offset=4),
+    ]
+    assert [row["records"] for row in transaction_history(as_dump(aborted))] == [3, 3]
+    without_data: list[Row] = [
+        {**event, "topic_partitions": []} for event in aborted if event["state"] in {"PrepareAbort", "CompleteAbort"}
+    ]
+    assert [row["records"] for row in transaction_history(as_dump(without_data))] == [2, 2]
+
+
+def test_a_dump_that_lacks_a_segment_joins_no_abort_to_a_commit() -> None:
+    prepared, complete = record(1, 10, "PrepareCommit", 4), record(900, 9000, "CompleteAbort", 4)
+    first, second = transaction_history(as_dump([prepared, complete]))
+    assert (first["ended"], second["ended"], second["records"]) == ("commit", "abort", 1)
+
+
+def test_a_dump_has_no_proof_of_a_start_after_an_unread_record() -> None:
+    aborted = transaction("Abort", begin=10, decide=110, epochs=(4, 5), offset=1)
+    row = only(as_dump([unread(0), *aborted]))
+    assert (row["truncated"], row["start_time"], row["error"]) == (None, None, "MALFORMED_LINE: no.")
+
+
 def test_an_end_without_a_transaction_is_recognized_in_a_dump() -> None:
     [_, *end] = transaction("Abort", begin=20, decide=20, epochs=(5, 5), offset=1)
     row = only(as_dump([record(0, 0, "Empty", 4), {**end[0], "topic_partitions": []}, end[1]]))
@@ -423,6 +495,8 @@ def test_unread_records_give_an_error() -> None:
         row = only([ongoing, after])
         assert (row["ended"], row["error"]) == (None, "CORRUPT_RECORD: no.")
         assert only([ongoing, prepared, complete, after])["ended"] == "abort"  # it may be of a fencing instance
+    last = {**without_id, "error": "CORRUPT_BATCH: last."}
+    assert only([ongoing, without_id, last])["error"] == "CORRUPT_BATCH: last."
     row = only([damaged, complete])
     assert (row["truncated"], row["error"]) == (True, "CORRUPT_RECORD: no.")
     assert only([without_id, ongoing, prepared, complete])["error"] is None
@@ -431,6 +505,36 @@ def test_unread_records_give_an_error() -> None:
     [alone] = transaction_history([damaged])
     assert (alone["reason"], alone["error"]) == ("No record of the id could be read.", "CORRUPT_RECORD: no.")
     assert transaction_history([without_id]) == []
+
+
+@pytest.mark.parametrize("epochs", [(4, 4), (4, 5)])
+def test_what_records_prove_needs_no_unread_one(epochs: tuple[int, int]) -> None:
+    """A commit and a fence are proven, whatever the next record is; a whole transaction, whatever the last one was."""
+    end = "Commit" if epochs == (4, 4) else "Abort"
+    row = only([unread(0), *transaction(end, decide=100, epochs=epochs, offset=1, value_version=0), unread(4)])
+    assert (row["ended"], row["truncated"], row["error"]) == ("commit" if end == "Commit" else "fence", False, None)
+
+
+def test_history_continues_after_an_unread_record() -> None:
+    first, second = (transaction("Commit", begin=ms, decide=ms + 10, offset=ms) for ms in (10, 30))
+    rows = transaction_history([record(0, 0, "Empty"), unread(1), *first, *second, unread(90)])
+    assert [(row["kind"], row["first_offset"]) for row in rows] == [
+        ("init", 0),
+        ("transaction", 10),
+        ("transaction", 30),
+    ]
+
+
+def test_an_id_without_records_has_no_history() -> None:
+    assert (advance(HistoryState(), []), current(HistoryState())) == (([], HistoryState()), [])
+
+
+def test_records_of_one_batch_are_in_the_order_of_their_offsets() -> None:
+    """They have one location in the file; unread records are listed last."""
+    batch: dict[str, Any] = {"file": "0.log", "position": 100}
+    ongoing = record(7, 0, "Ongoing", start=0, **batch)
+    before, after = (unread(offset, transactional_id=None, **batch) for offset in (6, 8))
+    assert [only([ongoing, each])["error"] for each in (before, after)] == [None, "MALFORMED_LINE: no."]
 
 
 def test_damage_before_the_last_record_is_no_loss() -> None:
@@ -474,41 +578,21 @@ def test_ids_and_replicas_are_kept_apart() -> None:
 
 
 def test_the_newest_record_of_each_id_gives_its_state() -> None:
-    events = [
-        *transaction("Commit", decide=100),
-        record(20, 300, "Ongoing", 1, start=300, transactional_id="open"),
-        record(21, 400, "Empty", 1, transactional_id="gone"),
-        record(22, 500, None, None, transactional_id="gone"),
-        {**record(23, 600, None, None, transactional_id="bad"), "tombstone": False, "error": "CORRUPT_RECORD: no."},
-        {**record(24, 600, None, None, transactional_id=None), "tombstone": False, "error": "CORRUPT_BATCH: no."},
-    ]
-    rows = newest(events, broker_id=2, observed_at=at(1000))
-    assert len(TRANSACTIONS.arrow(rows)) == 4
-    without_id, bad, still_open, payments = rows
-    assert (without_id["transactional_id"], without_id["txn_state_partition"]) == (None, 3)
-    assert without_id["error"] == "CORRUPT_BATCH: no."
-    assert (bad["transactional_id"], bad["state"], bad["error"]) == ("bad", None, "CORRUPT_RECORD: no.")
-    assert (still_open["state"], still_open["start_time"], still_open["topic_partitions"]) == (
+    complete = transaction("Commit", decide=100)[-1]
+    ongoing = record(20, 300, "Ongoing", 1, start=300, transactional_id="open")
+    expired = record(22, 500, None, None, transactional_id="gone")
+    rows = newest([complete, ongoing, expired], observed_at=at(1000))
+    assert len(TRANSACTIONS.arrow(rows)) == 2
+    still_open, payments = rows
+    assert (still_open["transactional_id"], still_open["state"], still_open["topic_partitions"]) == (
+        "open",
         "Ongoing",
-        at(300),
         ORDERS,
     )
-    assert (payments["state"], payments["start_time"], payments["last_update_time"]) == (
-        "CompleteCommit",
-        None,
-        at(101),
-    )
-    assert {row["coordinator_id"] for row in rows} == {row["broker_id"] for row in rows} == {2}
-    assert {row["source"] for row in rows} == {"__transaction_state"}
-
-
-def test_of_several_replicas_the_newest_leader_counts() -> None:
-    complete = transaction("Commit", decide=100)[2]
-    behind = {**complete, "leader_epoch": 4, "offset": 90, "broker_id": 2, "state": "Ongoing"}
-    ahead = {**complete, "leader_epoch": 5}
-    for events in ([behind, ahead], [ahead, behind]):
-        [row] = newest(events, observed_at=at(0))
-        assert (row["state"], row["broker_id"], row["coordinator_id"]) == ("CompleteCommit", 1, None)
+    assert [row["start_time"] for row in rows] == [at(300), None]
+    assert (payments["state"], payments["last_update_time"]) == ("CompleteCommit", at(101))
+    columns = ("source", "txn_state_partition", "broker_id", "observed_at", "error")
+    assert {tuple(row[name] for name in columns) for row in rows} == {("__transaction_state", 3, 1, at(1000), None)}
 
 
 def test_of_several_replicas_the_longest_gives_the_owner() -> None:

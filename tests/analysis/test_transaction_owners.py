@@ -1,7 +1,6 @@
 """The owner of a transactional id: the naming scheme of each framework, its proof, and similar names."""
 
 import datetime as dt
-from collections.abc import Sequence
 
 import pytest
 
@@ -58,7 +57,7 @@ CASES = {
     ),
     "streams with a client.id of its own": (
         f"orders-{PROCESS}-1",
-        [group("orders", member("mine-StreamThread-1-consumer", process_id=PROCESS))],
+        [group("orders", *(member(f"mine-StreamThread-{each}-consumer", process_id=PROCESS) for each in (1, 2)))],
         "Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)",
     ),
     "streams instance that has left the group": (
@@ -74,8 +73,14 @@ CASES = {
     "streams by its form only": (f"a-b-{PROCESS}-1", [], "Kafka Streams application a-b, thread 1 (likely)"),
     "streams before 4.0": (
         "orders-0_3",
-        [group("orders", thread(PROCESS, 1))],
+        [group("orders", thread(PROCESS, 1), member("console-consumer"))],
         "Kafka Streams application orders, task 0_3 (certain)",
+    ),
+    "streams before 4.0 by its form only": ("orders-0_3", [], "Kafka Streams application orders, task 0_3 (likely)"),
+    "a group without threads proves no streams": (
+        "orders-0_3",
+        [group("orders", member("console-consumer"))],
+        "Kafka Streams application orders, task 0_3 (likely)",
     ),
     "ksqlDB": (
         f"_confluent-ksql-default_query_CSAS_A_5-{PROCESS}-1",
@@ -97,12 +102,24 @@ CASES = {
         [BLUE, group("blue-green", kind="connect")],
         "Kafka Connect cluster blue-green, connector files task 0 (likely)",
     ),
+    "connect task that begins with a consumer group's name, too": (
+        "blue-files-0",
+        [BLUE, group("blue-files")],
+        "Kafka Connect cluster blue, connector files task 0 on http://a:8083/ (certain)",
+    ),
+    "a number after a connect cluster is no task": ("blue-0", [BLUE], "application blue (likely)"),
+    "a task begins with its cluster": ("files-blue-0", [BLUE], None),
     "connect leader": (
         "connect-cluster-blue",
         [BLUE],
         "Kafka Connect cluster blue, leader on http://b:8083/ (certain)",
     ),
     "connect leader by its form only": ("connect-cluster-blue", [], "Kafka Connect cluster blue, leader (likely)"),
+    "connect leader of a consumer group's name": (
+        "connect-cluster-blue",
+        [group("blue", member("one"))],
+        "Kafka Connect cluster blue, leader (likely)",
+    ),
     "a consumer group is no connect cluster": ("blue-files-0", [group("blue")], None),
     "flink's old producer": (f"Sink: out-{'0a' * 16}-7", [], "Apache Flink Sink: out (likely)"),
     "flink's default prefix": ("kafka-sink-3-17", [], "Apache Flink kafka-sink, subtask 3 (likely)"),
@@ -112,7 +129,13 @@ CASES = {
         [group("billing"), group("bill")],
         "Spring Kafka billing, orders-3 (likely)",
     ),
+    "spring before 3.0 without a prefix": (
+        "billing.orders.3",
+        [group("billing")],
+        "Spring Kafka billing, orders-3 (likely)",
+    ),
     "a prefix and a number": ("tx-0", [], None),
+    "a group's name after a separator": ("-tx-7", [group("tx")], None),
     "a group's name and a number": (
         "billing-tx-7",
         [group("billing", member("one")), group("bill")],
@@ -134,6 +157,21 @@ def test_the_owner_of_each_form_of_id(case: str) -> None:
     assert owner_clauses([Transaction.of(transaction(transactional_id))], groups=groups) == {transactional_id: expected}
 
 
+REASONS = {
+    "payments-3-17": "Flink's KafkaSink, Spring Kafka and numbered instances use ids like this; its owner is unknown.",
+    "tx-0": "It ends in a number, as ids of Spring Kafka and of numbered instances do; its owner is unknown.",
+    "payments": "Its form matches no known framework.",
+    f"orders-{PROCESS}-1": "Its id has the form that Kafka Streams gives it with exactly_once_v2.",
+    f"shop-{PROCESS}-1": "Its id has the form that Kafka Streams gives it with exactly_once_v2. "
+    "The group has no member of that process now.",
+}
+
+
+@pytest.mark.parametrize("transactional_id", REASONS)
+def test_what_is_missing_for_a_proof(transactional_id: str) -> None:
+    assert owner(transactional_id, group("shop", thread(OTHER, 1, "shop")))["reason"] == REASONS[transactional_id]
+
+
 def test_a_timeout_of_an_hour_identifies_flink() -> None:
     assert owner_clause(owner("payments-3-17", timeout_ms=3_600_000)) == "Apache Flink payments, subtask 3 (likely)"
 
@@ -148,13 +186,20 @@ def test_a_connect_leaders_id_names_the_cluster_of_its_tasks() -> None:
 
 def test_groups_are_found_in_arbitrary_ids() -> None:
     assert possible_groups("tx-a.b") == {"tx", "tx-a", "tx-a.b", "a", "a.b", "b"}
+    assert possible_groups("-a-") == {"-a", "-a-", "a", "a-"}
     assert len(possible_groups("-" * 60_000)) < 1_000
     assert owner("x" * 60_000, group("x" * 60_000))["confidence"] == "unknown"
 
 
 def test_unread_groups_are_reported() -> None:
-    rows: Sequence[Row] = transaction_owners(
-        [transaction("payments"), transaction(None, error="NETWORK_EXCEPTION: gone")], groups_error="NOT_COORDINATOR"
-    )
-    assert rows[0]["reason"].endswith("Not all groups were read: NOT_COORDINATOR.")
-    assert (rows[1]["confidence"], rows[1]["error"]) == ("unknown", "NETWORK_EXCEPTION: gone")
+    transactions = [transaction("payments"), transaction("blue-files-0")]
+    unproven, proven = transaction_owners(transactions, groups=[BLUE], groups_error="NOT_COORDINATOR")
+    assert unproven["reason"].endswith("Not all groups were read: NOT_COORDINATOR.")
+    assert (proven["confidence"], proven["reason"]) == ("certain", "Its id names a task that this worker runs.")
+
+
+def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
+    unread = transaction(None, error="NETWORK_EXCEPTION: gone")
+    [row] = transaction_owners([unread])
+    assert (row["confidence"], row["error"]) == ("unknown", "NETWORK_EXCEPTION: gone")
+    assert owner_clauses([Transaction.of(unread)]) == {}

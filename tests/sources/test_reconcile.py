@@ -102,6 +102,69 @@ def test_unread_partitions_are_neither_late_nor_never_added() -> None:
     assert (row["combination"], row["was_added"], row["last_ended"]) == ("disowned", None, None)
 
 
+HERE, ELSEWHERE = {"topic": "orders", "partition": 0}, {"topic": "payments", "partition": 3}
+PRODUCER = {**HERE, "producer_id": 7, "producer_epoch": 3, "current_txn_start_offset": 50}
+HANGING = {**HERE, "producer_id": 7, "start_offset": 50, "verdict": "hanging", "missing": ["its outcome"]}
+
+
+def owner_row(state: str, *listed: Row, epoch: int | None = 3, error: str | None = None) -> Row:
+    return {
+        "transactional_id": "payments", "producer_id": 7, "producer_epoch": epoch, "state": state,
+        "topic_partitions": None if error else listed, "error": error,
+    }  # fmt: skip
+
+
+def past_row(kind: str = "transaction", *added: Row, epoch: int = 3, **more: Row | bool | str | None) -> Row:
+    return {
+        "kind": kind, "producer_id": 7, "producer_epoch": epoch, "ended": "commit",
+        "topic_partitions": added or None, "truncated": False, "error": None, **more,
+    }  # fmt: skip
+
+
+def hanging(owner: Row, *past: Row) -> Row:
+    (row,) = reconcile([PRODUCER], [owner], past, findings=[HANGING])
+    return row
+
+
+@pytest.mark.parametrize(
+    ("owner", "combination"),
+    [
+        (owner_row("Ongoing", ELSEWHERE), "not this partition"),
+        (owner_row("PrepareCommit", ELSEWHERE, epoch=4), "not this partition"),  # version 2 raises it with every end
+        (owner_row("Ongoing", ELSEWHERE, epoch=4), "superseded epoch"),
+        (owner_row("CompleteCommit", epoch=4), "disowned"),
+    ],
+)
+def test_what_a_coordinator_has_open_instead(owner: Row, combination: str) -> None:
+    row = hanging(owner)
+    assert (row["combination"], row["means"]) == (combination, COMBINATIONS[combination])
+    assert row["expects_marker"] is False
+
+
+def test_a_coordinator_that_did_not_answer_may_still_expect_the_marker() -> None:
+    """ListTransactions named the id and its state, and then DescribeTransactions failed: its partitions are unknown."""
+    row = hanging(owner_row("Ongoing", epoch=None, error="NETWORK_EXCEPTION: gone"))
+    assert (row["state"], row["expects_marker"], row["combination"]) == ("Ongoing", None, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("past", "was_added"),
+    [
+        ([past_row("init"), past_row("transaction", HERE)], True),
+        ([past_row("init"), past_row("transaction", ELSEWHERE)], False),
+        ([past_row("init", truncated=True), past_row("transaction", ELSEWHERE)], None),
+        ([past_row("init"), past_row("transaction", ELSEWHERE, error="CORRUPT_RECORD: no.")], None),
+        ([past_row("transaction", HERE, truncated=True)], True),
+    ],
+)
+def test_only_a_history_without_gaps_shows_that_a_partition_was_never_added(
+    past: list[Row], was_added: bool | None
+) -> None:
+    row = hanging(owner_row("CompleteCommit"), *past)
+    assert (row["was_added"], row["last_ended"]) == (was_added, "commit" if was_added else None)
+    assert row["combination"] == {True: "late", False: "never added", None: "disowned"}[was_added]
+
+
 @pytest.mark.lab
 def test_one_observation_proves_no_mismatch() -> None:
     with connect("lab", staged={"orders": "busy_elsewhere"}) as opened:

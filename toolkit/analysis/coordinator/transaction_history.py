@@ -168,36 +168,23 @@ def _by_replica(
     return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
 
 
-def newest(events: Iterable[Row], *, broker_id: int | None = None, observed_at: dt.datetime) -> list[Row]:
-    """The newest state of each transactional id, without expired ids.
+def newest(events: Iterable[Row], *, observed_at: dt.datetime) -> list[Row]:
+    """The state of each transactional id, without expired ids.
 
     Parameters
     ----------
     events
-        As for `transaction_history`. If there are several replicas, the record of the highest leader epoch, then
-        offset, counts.
-    broker_id
-        Leader of the records' partition; null if unknown.
+        The newest readable record of each id; rows of ``schema.TRANSACTION_LOG``.
     observed_at
         When they were read.
 
     Returns
     -------
     list of Row
-        Rows of ``schema.TRANSACTIONS``; with ``error`` if an id's newest record could not be read, and without id for a
-        partition with a record of an unknown id.
+        Rows of ``schema.TRANSACTIONS``, by id.
     """
-    last: dict[IdReplica, Row] = {}
-    for event in events:
-        if event["transactional_id"] is not None or event["error"]:
-            last[replica_of(event)] = event
-    leading: dict[tuple[str, int], Row] = {}
-    for (transactional_id, _, partition), event in last.items():
-        other = leading.setdefault((transactional_id, partition), event)
-        if _rank(event) > _rank(other):
-            leading[transactional_id, partition] = event
-    known = [leading[key] for key in sorted(leading)]
-    return [_transaction(event, broker_id, observed_at) for event in known if event["error"] or not event["tombstone"]]
+    by_id = sorted(events, key=lambda event: str(event["transactional_id"]))
+    return [_transaction(event, observed_at) for event in by_id if not event["tombstone"]]
 
 
 class _NumberedRecord(NamedTuple):
@@ -220,8 +207,7 @@ class _NumberedRecord(NamedTuple):
 
 def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
     """The last record by location, and the last by number."""
-    located = [event for event in events if event.location is not None]
-    return [*sorted(located, key=lambda event: event.location or ("", 0, 0))[-1:], events[-1]]
+    return [sorted(events, key=lambda event: event.location or ("", 0, 0))[-1], events[-1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +279,7 @@ class _RecordWindow:
             "topic_partitions": records.topic_partitions,
             "client_transaction_version": records.client_transaction_version,
             "truncated": None if records.is_whole is None else not records.is_whole,
-            "error": unread_before or (None if how.ended in {"commit", "fence", "timeout"} else records.unread),
+            "error": unread_before or (None if how.ended in {"commit", "fence"} else records.unread),
         }
 
 
@@ -310,13 +296,15 @@ def _groups(events: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _continues(before: Row, event: Row) -> bool:
-    """Whether a record is of the same transaction as the one before."""
-    if before["error"] or event["error"] or before["start_time"] != event["start_time"]:
-        return False
+    """Whether a record is of the same transaction as the one before; one that could not be read has no stage."""
     stage, next_stage = STAGES.get(before["state"]), STAGES.get(event["state"])
-    if stage is None or next_stage is None or next_stage < stage:
-        return False
-    return stage == 0 or before["state"].endswith("Commit") == event["state"].endswith("Commit")
+    return (
+        before["start_time"] == event["start_time"]
+        and stage is not None
+        and next_stage is not None
+        and stage <= next_stage
+        and (stage == 0 or before["state"].endswith("Commit") == event["state"].endswith("Commit"))
+    )
 
 
 def _init(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
@@ -347,7 +335,7 @@ def _why_init(event: Row, before: Row | None) -> str:
 
 
 def _expired(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
-    known = before if before is not None and not before["error"] else {}
+    known = before or {}
     return {
         **_row_of(records, "expired"),
         "producer_id": known.get("producer_id"),
@@ -378,22 +366,15 @@ def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | 
     return None if before == producer_id else before
 
 
-def _transaction(event: Row, broker_id: int | None, observed_at: dt.datetime) -> Row:
+def _transaction(event: Row, observed_at: dt.datetime) -> Row:
     copied = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "last_update_time")
     return {
         **NO_TRANSACTION,
-        **{name: event[name] for name in (*copied, "topic_partitions", "txn_state_partition", "error")},
+        **{name: event[name] for name in (*copied, "topic_partitions", "txn_state_partition", "broker_id")},
         "start_time": event["start_time"] if event["state"] in OPEN_STATES else None,
-        "coordinator_id": broker_id,
         "source": STATE_TOPIC,
-        "broker_id": event["broker_id"] if broker_id is None else broker_id,
         "observed_at": observed_at,
     }
-
-
-def _rank(event: Row) -> tuple[int, int]:
-    epoch, offset = event["leader_epoch"], event["offset"]
-    return -1 if epoch is None else epoch, -1 if offset is None else offset
 
 
 def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:

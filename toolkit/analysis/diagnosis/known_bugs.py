@@ -20,7 +20,6 @@ Release = tuple[int, ...]
 """``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch release is unknown."""
 
 OLDEST = (0, 11, 0)  # the first with transactions
-NEWEST_PATCH = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +47,17 @@ class KnownBug:
 
     def affects(self, release: Release) -> bool | None:
         """Whether a release has the bug; null if only some patch releases of a minor release do."""
-        if len(release) > 2:
-            return self._has(release)
-        first, last = self._has((*release, 0)), self._has((*release, NEWEST_PATCH))
-        bounds = [bound for pair in self.affected for bound in pair if bound and bound[:2] == release]
-        return first if first == last and not any(bound[2] for bound in bounds) else None
+        bounds = (bound for pair in self.affected for bound in pair if bound)
+        if any(bound[:2] == release and bound[2] for bound in bounds):
+            return None
+        release = (*release, 0)
+        return any(since <= release and (until is None or release < until) for since, until in self.affected)
 
     @property
     def fixed_in(self) -> str:
         """Releases that fix the bug, as text."""
         fixes = [release_text(until) for _, until in self.affected if until]
         return ", ".join(fixes) or "no known release"
-
-    def _has(self, release: Release) -> bool:
-        return any(since <= release and (until is None or release < until) for since, until in self.affected)
 
 
 KNOWN_BUGS: Sequence[KnownBug] = (

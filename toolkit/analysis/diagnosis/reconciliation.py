@@ -70,10 +70,10 @@ def _row(
     producer: Row, transactions: Sequence[Row], transaction_history: Sequence[Row] | None, finding: Row | None
 ) -> Row:
     tp, producer_id = (producer["topic"], producer["partition"]), producer["producer_id"]
-    owner = next((row for row in transactions if row["producer_id"] == producer_id and row["transactional_id"]), None)
+    owner = next((row for row in transactions if row["producer_id"] == producer_id), None)
     of_producer = [row for row in transaction_history or () if row["producer_id"] == producer_id]
     of_epoch = [row for row in of_producer if row["producer_epoch"] == producer["producer_epoch"]]
-    on_partition = [row for row in of_epoch if row["kind"] == "transaction" and tp in _topic_partitions(row)]
+    on_partition = [row for row in of_epoch if tp in _topic_partitions(row)]
     is_complete = bool(of_producer) and not any(row["truncated"] or row["error"] for row in of_producer)
     row = {
         "topic": producer["topic"],
@@ -84,7 +84,7 @@ def _row(
         "transactional_id": owner and owner["transactional_id"],
         "state": owner and owner["state"],
         "owner_epoch": owner and owner["producer_epoch"],
-        "expects_marker": None if owner is None else owner["state"] in OPEN_STATES and tp in _topic_partitions(owner),
+        "expects_marker": None if owner is None or owner["error"] else tp in _topic_partitions(owner),
         "was_added": True if on_partition else False if is_complete else None,
         "last_ended": on_partition[-1]["ended"] if on_partition else None,
     }
@@ -98,6 +98,8 @@ def _combination(row: Row) -> str:
     """The combination of a hanging transaction; the first that applies."""
     if row["transactional_id"] is None:
         return "orphan"
+    if row["expects_marker"] is None:
+        return "unknown"  # its coordinator's response is missing
     if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):
         return "superseded epoch"
     if row["expects_marker"]:
