@@ -47,6 +47,10 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
     return PastTransaction.of(row)
 
 
+def utc(second: float) -> str:
+    return at(second).isoformat(timespec="milliseconds")
+
+
 def only(rows: list[Finding]) -> Finding:
     FINDINGS.arrow(row.row() for row in rows)
     (row,) = rows
@@ -153,11 +157,21 @@ def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
             "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
             "last_stable_offset": None}  # fmt: skip
     assert {name: getattr(row, name) for name in expected} == expected
-    assert [(entry.name, entry.source) for entry in row.evidence] == [
-        ("first_batch", "log"),
-        ("marker", "log"),
-        ("records", "__transaction_state"),
+    assert [(entry.name, entry.source, entry.observed_at) for entry in row.evidence] == [
+        ("first_batch", "log", at(500)),
+        ("marker", "log", at(500)),
+        ("records", "__transaction_state", at(121)),
     ]
+    assert row.evidence[0].value == f"offset 100: epoch 3, sequence 0, {utc(0)} by the producer's clock"
+    assert row.evidence[1].value == f"offset 110: COMMIT, epoch 3, coordinator epoch 0, {utc(120)}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "time"),
+    [({"start": None}, "time unknown"), ({"start_clock": None}, utc(0))],
+)
+def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
+    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 
 
 @pytest.mark.parametrize(
@@ -240,12 +254,29 @@ def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
     row = finding_of(behind_another, history())
     assert (row.held_from, row.held_ms) == (at(90), 30_000)
     assert "held_since" in [entry.name for entry in row.evidence]
+    behind_an_untimed_marker = hold(after_offset=105, held_from=None, held_ms=None)
+    assert finding_of(behind_an_untimed_marker, history()).held_from is None, "it did not hold the LSO from its start"
+
+
+def test_a_start_time_within_the_difference_of_clocks_corrects_nothing() -> None:
+    row = finding_of(hold(), history(start_time=at(3)))
+    assert (row.held_from, row.opened_at, row.opened_at_clock) == (at(0), at(3), "coordinator")
+
+
+def test_without_a_start_time_the_opening_is_that_of_the_log() -> None:
+    row = finding_of(hold(), history(start_time=None))
+    assert (row.transactional_id, row.opened_at, row.opened_at_clock) == ("payments", at(0), "producer")
+
+
+def test_a_hold_before_its_id_got_another_producer_id_has_an_owner() -> None:
+    assert finding_of(hold(), history(producer_id=9, previous_producer_id=7)).transactional_id == "payments"
 
 
 def test_short_holds_are_left_out() -> None:
     histories = by_producer([history()])
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
     assert held_findings([unknown], min_held_ms=60_000) == []
+    assert only(held_findings([unknown, hold(first_offset=120)], min_held_ms=60_000)).start_offset == 120
     assert len(held_findings([unknown], transaction_history=histories, min_held_ms=60_000)) == 1
     assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000)).reason
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
@@ -281,6 +312,9 @@ def test_the_complete_log_wins_over_an_excerpt() -> None:
     assert (row.held_from, row.evidence) == (at(0), ())
     row = only(held_findings([open_hold(after_offset=103, held_from=at(30))], current_findings=[from_excerpt]))
     assert (row.held_from, [entry.name for entry in row.evidence]) == (at(30), ["held_since"])
+    untimed = open_hold(held_from=None, records_held=None, bytes_held=None)
+    for one in (untimed, replace(untimed, after_offset=103)):
+        assert only(held_findings([one], current_findings=[from_excerpt])) == from_excerpt
 
 
 def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
@@ -290,6 +324,20 @@ def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
     assert (row.held_from, row.held_ms) == (None, None)
     with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
     assert only(held_findings([replace(ahead, not_before=None)], current_findings=[with_owner])).held_from == at(2)
+
+
+def test_a_brokers_clock_ahead_of_now_is_kept() -> None:
+    ahead = NOW + dt.timedelta(hours=1)
+    of_broker = open_hold(opened_at=ahead, opened_at_clock="broker", held_from=ahead, not_before=at(-1))
+    row = only(held_findings([of_broker], current_findings=[current_finding()]))
+    assert (row.held_from, row.held_ms) == (ahead, None)
+
+
+def test_a_clock_a_little_ahead_of_now_is_kept() -> None:
+    ahead = NOW + dt.timedelta(seconds=2)
+    of_producer = open_hold(opened_at=ahead, held_from=ahead, not_before=at(-1))
+    row = only(held_findings([of_producer], current_findings=[current_finding()]))
+    assert (row.held_from, row.held_ms) == (ahead, 0)
 
 
 def test_other_findings_are_unchanged() -> None:
@@ -302,6 +350,11 @@ def test_other_findings_are_unchanged() -> None:
     assert held_findings([open_hold()], current_findings=[current_finding(start_offset=90)]) == [
         current_finding(start_offset=90)
     ]
+    second = current_finding(queue_position=2)
+    assert held_findings([open_hold()], current_findings=[second]) == [second], "another replica has one before it"
+    ended = hold(producer_id=8, first_offset=80)
+    rows = held_findings([open_hold(), ended], current_findings=[second])
+    assert [row.verdict for row in rows] == ["ended", "hanging"]
     (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
     assert row.verdict == "ended", "its marker is in the log, however short it was held"
 
@@ -309,6 +362,9 @@ def test_other_findings_are_unchanged() -> None:
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
     row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
     assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
+    histories = by_producer([history()])
+    row = only(held_findings([hold()], transaction_history=histories, current_findings=[current_finding()]))
+    assert row.transactional_id == "payments", "by the coordinators' log"
     before = row.evidence[-1]
     assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
 
@@ -328,6 +384,27 @@ def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any
     assert (row.held_from, row.held_to, row.held_ms) == (at(0), None, 500_000)
     assert (row.last_stable_offset, row.offsets_held) == (100, 10)
     assert row.remedy.startswith("Do not abort.")
+    assert [entry.observed_at for entry in row.evidence if entry.name == "records"] == [at(0)]
+
+
+def test_a_finding_without_offset_is_not_that_of_an_open_hold() -> None:
+    of_coordinator = current_finding(queue_position=None, start_offset=None, verdict="ongoing")
+    rows = held_findings([open_hold()], current_findings=[of_coordinator])
+    assert [row.verdict for row in rows] == ["unknown", "ongoing"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "as_of"),
+    [
+        ({}, at(0)),
+        ({"after_offset": 103, "held_from": at(30)}, at(30)),
+        ({"after_offset": 103, "held_from": None}, at(0)),
+        ({"held_from": None, "opened_at": None}, dt.datetime.fromtimestamp(0, dt.UTC)),
+    ],
+)
+def test_a_log_without_times_of_markers_is_as_of_its_last_known_time(fields: Any, as_of: dt.datetime) -> None:
+    row = only(held_findings([open_hold(as_of=None, log_end_offset=None, **fields)]))
+    assert (row.observed_at, row.offsets_held) == (as_of, None)
 
 
 def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None:
@@ -337,3 +414,4 @@ def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None
     assert held_offsets(open_hold(), lso=103, high_watermark=109) == (103, 109)
     assert held_offsets(open_hold(), lso=90, high_watermark=111) is None, "the log was not read that far"
     assert held_offsets(open_hold(log_end_offset=None)) is None
+    assert held_offsets(open_hold(log_end_offset=None), high_watermark=109) is None
