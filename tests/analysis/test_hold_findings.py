@@ -94,17 +94,66 @@ def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
     assert attribute(hold(), [one, next_one]).sentence == "This one."
     late = history(decided_at=at(122), end_time=at(123))
     assert attribute(hold(), [late]).history == late, "clocks of brokers differ a little"
+    slightly_short = replace(late, start_time=at(10))
+    assert attribute(hold(), [slightly_short]).history == slightly_short, "by a tenth of the time"
+    short = replace(late, start_time=at(60))
+    assert attribute(hold(), [short]).history is None
+    by_previous_marker = {"opened_at_clock": "broker"}, {"opened_at": None, "opened_at_clock": None}
+    for fields in (*by_previous_marker, {**by_previous_marker[1], "start": None, "start_clock": None}):
+        assert attribute(hold(**fields), [short]).history == short, "its first batch may be later"
     assert attribute(hold(), [history(decided_at=at(126), end_time=at(127))]).history is None
 
 
-def test_two_matches_give_no_owner() -> None:
-    owner = attribute(hold(), [history(first_offset=8), history()])
+@pytest.mark.parametrize("partitions", [HERE, None])
+def test_two_matches_give_no_owner(partitions: Any) -> None:
+    past = history(topic_partitions=partitions)
+    owner = attribute(hold(), [replace(past, first_offset=8), past])
     assert (owner.transactional_id, owner.history) == ("payments", None)
     assert owner.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
 
 
+@pytest.mark.parametrize(
+    ("one", "fitting"),
+    [
+        (hold(), {"commit", "open", "stuck", None}),
+        (hold(marker="ABORT"), {"abort", "timeout", "fence", "open", "stuck", None}),
+        (hold(marker=None), {"commit", "abort", "timeout", "fence", "open", "stuck", None}),  # it was not read
+        (open_hold(), {"open", "stuck", None}),
+    ],
+)
+def test_a_transaction_fits_the_marker_unless_it_ended_otherwise(one: LsoHold, fitting: set[str | None]) -> None:
+    ended = ("commit", "abort", "timeout", "fence", "open", "stuck", None)
+    assert {each for each in ended if attribute(one, [history(each)]).history is not None} == fitting
+
+
+@pytest.mark.parametrize(
+    ("epoch", "marker_epoch", "fits"),
+    [(2, 3, False), (4, 4, True), (4, 6, True), (4, 7, False), (5, 4, False), (4, None, False), (None, None, True)],
+)
+def test_a_newer_epoch_fits_if_the_marker_has_it(epoch: int | None, marker_epoch: int | None, fits: bool) -> None:
+    owner = attribute(hold(marker_epoch=marker_epoch), [history(producer_epoch=epoch)])
+    assert (owner.history is not None) == fits
+
+
+def test_a_transaction_lasts_as_long_as_the_markers_show() -> None:
+    past = history(start_time=at(60))
+    for least_ms, fits in ((None, True), (65_000, True), (67_000, False)):
+        assert (attribute(hold(least_ms=least_ms), [past]).history is not None) == fits
+
+
+def test_the_match_with_the_partition_wins_over_one_with_unknown_partitions() -> None:
+    unknown = history(topic_partitions=None, first_offset=8)
+    assert attribute(hold(), [unknown, history(reason="This one.")]).sentence == "This one."
+
+
+def test_unknown_times_exclude_no_transaction() -> None:
+    for past in (history(start_time=None, decided_at=None), history(end_time=None)):
+        assert attribute(hold(), [past]).history == past
+
+
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
-    assert attribute(hold(), [history(producer_id=9, previous_producer_id=7)]).transactional_id == "payments"
+    owner = attribute(hold(), [history(producer_id=9, previous_producer_id=7)])
+    assert (owner.transactional_id, owner.history) == ("payments", None), "that one is of the next producer id"
     owner = attribute(hold(), [history(producer_id=9)])
     assert (owner.transactional_id, owner.sentence) == (
         None,
@@ -136,9 +185,48 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
     assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
     assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have removed them"
     assert attribute(hold(), [replace(before, error="CORRUPT_RECORD: one."), after]).was_known
-    assert attribute(
-        hold(), [before, history(topic_partitions=None, start_time=at(60), end_time=at(63)), after]
-    ).was_known
+    for one in (hold(opened_at=None), hold(held_to=None, marker="ABORT")):
+        assert attribute(one, [before, elsewhere, after]).was_known, "its time is unknown"
+
+
+BEFORE = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
+AFTER = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
+INIT: Row = {"kind": "init", "ended": None, "start_time": None, "decided_at": None, "topic_partitions": None}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start_time": at(60), "end_time": at(63)},
+        {"start_time": None, "decided_at": None, "end_time": at(63)},
+        {"start_time": at(60), "end_time": None, "producer_epoch": 9},
+    ],
+)
+def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(fields: Any) -> None:
+    assert attribute(hold(), [BEFORE, history(topic_partitions=None, **fields), AFTER]).was_known
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "was_known"),
+    [
+        (BEFORE, AFTER, False),
+        (BEFORE, replace(AFTER, ended="open", decided_at=None, end_time=None), False),
+        (BEFORE, history(**{**INIT, "end_time": at(200)}), False),
+        (BEFORE, history(**{**INIT, "end_time": None}), True),
+        (BEFORE, history(**{**INIT, "end_time": at(60)}), True),
+        (BEFORE, history(topic_partitions=ELSEWHERE, start_time=at(60), end_time=at(200)), True),
+        (BEFORE, history(start_time=at(122), decided_at=at(123), end_time=at(124)), True),  # clocks differ
+        (replace(BEFORE, decided_at=at(-2), end_time=at(-2)), AFTER, True),
+    ],
+)
+def test_only_records_before_and_after_the_hold_are_complete(
+    before: PastTransaction, after: PastTransaction, was_known: bool
+) -> None:
+    assert attribute(hold(), [after, before]).was_known == was_known
+
+
+def test_an_init_during_the_hold_is_no_transaction() -> None:
+    assert not attribute(hold(), [BEFORE, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
 
 
 # The text of a finding.
@@ -211,6 +299,17 @@ def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> No
             'its client did not end it in time; a hint: "sink-3-17" with a timeout of 1 h looks like Apache Flink, '
             "whose checkpoint decides what to do (client-too-slow, flink-timeout)",
         ),
+        (
+            {"marker": "ABORT"},
+            history("fence", transactional_id="sink-3-17", timeout_ms=3_600_000),
+            'its client left it open, until a new instance took over the id; a hint: "sink-3-17" with a timeout of '
+            "1 h looks like Apache Flink, whose checkpoint decides what to do (flink-timeout)",
+        ),
+        ({}, history(transactional_id="sink-3-17", timeout_ms=3_600_000), None),
+        ({}, history("open", decided_at=None), None),
+        ({"held_to": None, "held_ms": None}, history(decided_at=at(30)), None),
+        ({"first_epoch": None}, history(), None),
+        ({"producer_epoch": None}, history(), None),
         ({}, history(), None),
     ],
 )
