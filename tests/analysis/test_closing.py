@@ -163,7 +163,7 @@ def test_a_transaction_that_was_never_first_in_the_queue_held_nothing() -> None:
     assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", None, None, due(10))
 
 
-def test_what_ended_twice_says_once_what_it_was_before() -> None:
+def test_a_transaction_that_ended_twice_has_one_verdict_before() -> None:
     row = only(merge_findings([log_finding()], recorded_findings(finding(2, "ongoing"))))
     assert [value for name, value in entries(row) if name == "verdict_before"] == ["ongoing"]
     row = only(merge_findings([log_finding()], [log_finding()]))
