@@ -95,7 +95,7 @@ def test_without_a_later_sample_the_finding_is_unchanged(samples: Any) -> None:
     assert only(recorded_findings(finding(2), samples=samples)).verdict == "hanging"
 
 
-def current(*rows: Row, at: int = 20) -> list[Finding]:
+def current(*rows: Row, at: float = 20) -> list[Finding]:
     return [Finding.of({**row, "observed_at": due(at)}) for row in rows or [finding(0, "clear", **PARTITION_ROW)]]
 
 
@@ -104,7 +104,18 @@ def test_a_current_observation_ends_findings_of_a_recording() -> None:
     row = only(close_by_observation(recorded, current()))
     assert (row.verdict, row.held_to, row.held_ms) == ("ended", due(20), 120_000)
     assert row.reason.startswith("The sample of 2026-11-21 12:03:20 UTC no longer has it. Last seen open at")
-    assert close_by_observation([row], current()) == [row]
+    assert close_by_observation([row], current(at=30)) == [row]
+
+
+def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
+    other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
+    row = only(close_by_observation(recorded_findings(finding(9)), current(other)))
+    assert (row.verdict, row.held_to) == ("ended", due(20))
+
+
+def test_only_transactions_end() -> None:
+    of_partition = recorded_findings(finding(9, "unreplicated", **PARTITION_ROW))
+    assert close_by_observation(of_partition, current(finding(0))) == of_partition
 
 
 @pytest.mark.parametrize(
@@ -117,6 +128,7 @@ def test_a_current_observation_ends_findings_of_a_recording() -> None:
         current(finding(0, "unknown", missing=["an answer"], **PARTITION_ROW)),
         current(finding(0, "clear", **{**PARTITION_ROW, "partition": 1})),
         current(at=3),
+        current(at=9.1),  # the time of the finding
     ],
 )
 def test_an_observation_without_proof_of_an_end_ends_no_finding(later: list[Finding]) -> None:
@@ -133,6 +145,29 @@ def test_a_marker_in_a_log_ends_a_finding_of_a_recording() -> None:
     assert row.reason.startswith("Its ABORT marker is at offset 110 of the log. Last seen open at")
     FINDINGS.arrow([row.row()])
     assert only(close_by_log([row], [log_transaction()])) == row, "it is already closed"
+
+
+def test_the_time_of_a_hold_is_never_negative() -> None:
+    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=due(8))]))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), due(8), 0)
+
+
+def test_a_marker_without_time_ends_a_finding_at_an_unknown_time() -> None:
+    row = only(close_by_log(recorded_findings(finding(9)), [log_transaction(end=None)]))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(9), None, None)
+
+
+def test_a_transaction_that_was_never_first_in_the_queue_held_nothing() -> None:
+    second = recorded_findings(finding(9, queue_position=2))
+    row = only(close_by_log(second, [log_transaction(end=due(10))]))
+    assert (row.verdict, row.held_to, row.held_ms, row.observed_at) == ("ended", None, None, due(10))
+
+
+def test_a_transaction_that_ended_twice_has_one_verdict_before() -> None:
+    row = only(merge_findings([log_finding()], recorded_findings(finding(2, "ongoing"))))
+    assert [value for name, value in entries(row) if name == "verdict_before"] == ["ongoing"]
+    row = only(merge_findings([log_finding()], [log_finding()]))
+    assert (row.reason, verdict_before(row)) == ("It ended.", None)
 
 
 @pytest.mark.parametrize(
@@ -177,4 +212,5 @@ def test_the_latest_sample_of_a_partition_wins() -> None:
     early, late = (recorded_findings(finding(number, "unknown", **PARTITION_ROW)) for number in (3, 9))
     assert without_stale(early, sampled_at=due(9)) == []
     assert without_stale(late, sampled_at=due(9)) == late
+    assert without_stale(late, sampled_at=late[0].observed_at) == late
     assert without_stale(recorded_findings(finding(3)), sampled_at=due(9)) != []

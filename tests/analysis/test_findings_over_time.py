@@ -20,7 +20,7 @@ from toolkit.schema.recorded import RecordedSample
 INTERVAL_S = 10  # seconds
 
 
-def due(number: int) -> dt.datetime:
+def due(number: float) -> dt.datetime:
     return NOW + dt.timedelta(seconds=INTERVAL_S * number)
 
 
@@ -91,6 +91,7 @@ def test_known_start_and_end_times_win_over_sample_times() -> None:
     assert (row.held_from, row.held_ms) == (due(1), 50_000)
     row = only(recorded_findings(finding(3), finding(4, "ending", held_to=due(4))))
     assert (row.held_to, row.held_ms) == (due(4), 10_000)
+    assert only(recorded_findings(finding(9, held_from=due(20)))).held_ms == 0
 
 
 def test_a_transaction_holds_once_it_is_first_in_the_queue() -> None:
@@ -98,6 +99,8 @@ def test_a_transaction_holds_once_it_is_first_in_the_queue() -> None:
                          finding(2, producer_id=8, start_offset=105, transactional_id="payments"))  # fmt: skip
     assert (first.held_to, second.held_from, second.held_to) == (due(2), due(2), due(3))
     assert second.transactional_id == "payments"
+    unnamed = only(recorded_findings(finding(1, transactional_id="payments"), finding(2)))
+    assert unnamed.transactional_id == "payments", "the coordinator did not answer the last sample"
     never_first = only(recorded_findings(finding(1, queue_position=2), finding(2, queue_position=2)))
     assert (never_first.held_from, never_first.held_to, never_first.held_ms) == (None, None, None)
     assert entries(never_first)[-2][0] == "gone"
@@ -112,6 +115,29 @@ def test_failed_samples_are_reported_and_end_nothing() -> None:
     row = only(recorded_findings(finding(2), samples=[0, 1, 2, *failed]))
     assert row.held_to is None
     assert ("missed", "2 samples after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+
+
+def test_one_failed_sample_is_reported() -> None:
+    row = only(recorded_findings(finding(2), samples=[0, 1, 2, sample(3, "TIMED_OUT: nobody answered.")]))
+    assert ("missed", "a sample after 2026-11-21 12:00:20 UTC failed (TIMED_OUT)") in entries(row)
+
+
+def test_one_sample_left_out_is_reported() -> None:
+    row = only(recorded_findings(finding(2), finding(4), samples=[0, 1, 2, 4, 5]))
+    assert ("missed", "no sample from 2026-11-21 12:00:20 UTC for 20 s") in entries(row)
+
+
+def test_samples_without_an_interval_have_no_gaps() -> None:
+    times = observation_times(replace(sample(number), interval_ms=None, topic_gaps=None) for number in (0, 9))
+    assert [(row.next_sampled_at, row.missed, row.next_topic_gap) for row in times] == [
+        (due(9), None, None),
+        (None, None, None),
+    ]
+
+
+def test_transactions_come_before_verdicts_on_their_partition() -> None:
+    unreplicated = finding(2, "unreplicated", producer_id=None, start_offset=None, queue_position=None)
+    assert [row.start_offset for row in recorded_findings(unreplicated, finding(3))] == [100, None]
 
 
 def test_a_gap_between_samples_is_reported() -> None:

@@ -47,6 +47,10 @@ def history(ended: str | None = "commit", **fields: Any) -> PastTransaction:
     return PastTransaction.of(row)
 
 
+def utc(second: float) -> str:
+    return at(second).isoformat(timespec="milliseconds")
+
+
 def only(rows: list[Finding]) -> Finding:
     FINDINGS.arrow(row.row() for row in rows)
     (row,) = rows
@@ -90,17 +94,66 @@ def test_a_match_by_the_brokers_clock_wins_over_other_clocks() -> None:
     assert attribute(hold(), [one, next_one]).sentence == "This one."
     late = history(decided_at=at(122), end_time=at(123))
     assert attribute(hold(), [late]).history == late, "clocks of brokers differ a little"
+    slightly_short = replace(late, start_time=at(10))
+    assert attribute(hold(), [slightly_short]).history == slightly_short, "by a tenth of the time"
+    short = replace(late, start_time=at(60))
+    assert attribute(hold(), [short]).history is None
+    by_previous_marker = {"opened_at_clock": "broker"}, {"opened_at": None, "opened_at_clock": None}
+    for fields in (*by_previous_marker, {**by_previous_marker[1], "start": None, "start_clock": None}):
+        assert attribute(hold(**fields), [short]).history == short, "its first batch may be later"
     assert attribute(hold(), [history(decided_at=at(126), end_time=at(127))]).history is None
 
 
-def test_two_matches_give_no_owner() -> None:
-    owner = attribute(hold(), [history(first_offset=8), history()])
+@pytest.mark.parametrize("partitions", [HERE, None])
+def test_two_matches_give_no_owner(partitions: Any) -> None:
+    past = history(topic_partitions=partitions)
+    owner = attribute(hold(), [replace(past, first_offset=8), past])
     assert (owner.transactional_id, owner.history) == ("payments", None)
     assert owner.sentence == "2 transactions of its transactional id fit; the records do not show which it was."
 
 
+@pytest.mark.parametrize(
+    ("one", "fitting"),
+    [
+        (hold(), {"commit", "open", "stuck", None}),
+        (hold(marker="ABORT"), {"abort", "timeout", "fence", "open", "stuck", None}),
+        (hold(marker=None), {"commit", "abort", "timeout", "fence", "open", "stuck", None}),  # it was not read
+        (open_hold(), {"open", "stuck", None}),
+    ],
+)
+def test_a_transaction_fits_the_marker_unless_it_ended_otherwise(one: LsoHold, fitting: set[str | None]) -> None:
+    ended = ("commit", "abort", "timeout", "fence", "open", "stuck", None)
+    assert {each for each in ended if attribute(one, [history(each)]).history is not None} == fitting
+
+
+@pytest.mark.parametrize(
+    ("epoch", "marker_epoch", "fits"),
+    [(2, 3, False), (4, 4, True), (4, 6, True), (4, 7, False), (5, 4, False), (4, None, False), (None, None, True)],
+)
+def test_a_newer_epoch_fits_if_the_marker_has_it(epoch: int | None, marker_epoch: int | None, fits: bool) -> None:
+    owner = attribute(hold(marker_epoch=marker_epoch), [history(producer_epoch=epoch)])
+    assert (owner.history is not None) == fits
+
+
+def test_a_transaction_lasts_as_long_as_the_markers_show() -> None:
+    past = history(start_time=at(60))
+    for least_ms, fits in ((None, True), (65_000, True), (67_000, False)):
+        assert (attribute(hold(least_ms=least_ms), [past]).history is not None) == fits
+
+
+def test_the_match_with_the_partition_wins_over_one_with_unknown_partitions() -> None:
+    unknown = history(topic_partitions=None, first_offset=8)
+    assert attribute(hold(), [unknown, history(reason="This one.")]).sentence == "This one."
+
+
+def test_unknown_times_exclude_no_transaction() -> None:
+    for past in (history(start_time=None, decided_at=None), history(end_time=None)):
+        assert attribute(hold(), [past]).history == past
+
+
 def test_an_id_is_named_by_any_record_that_has_its_producer_id() -> None:
-    assert attribute(hold(), [history(producer_id=9, previous_producer_id=7)]).transactional_id == "payments"
+    owner = attribute(hold(), [history(producer_id=9, previous_producer_id=7)])
+    assert (owner.transactional_id, owner.history) == ("payments", None), "that one is of the next producer id"
     owner = attribute(hold(), [history(producer_id=9)])
     assert (owner.transactional_id, owner.sentence) == (
         None,
@@ -132,9 +185,48 @@ def test_records_before_and_after_prove_that_the_coordinator_did_not_own_it() ->
     assert attribute(hold(), [before, elsewhere]).was_known, "its records of that time may not have been read"
     assert attribute(hold(), [elsewhere, after]).was_known, "compaction may have removed them"
     assert attribute(hold(), [replace(before, error="CORRUPT_RECORD: one."), after]).was_known
-    assert attribute(
-        hold(), [before, history(topic_partitions=None, start_time=at(60), end_time=at(63)), after]
-    ).was_known
+    for one in (hold(opened_at=None), hold(held_to=None, marker="ABORT")):
+        assert attribute(one, [before, elsewhere, after]).was_known, "its time is unknown"
+
+
+BEFORE = history(start_time=at(-99), decided_at=at(-90), end_time=at(-90), first_offset=1)
+AFTER = history(start_time=at(200), decided_at=at(201), end_time=at(201), first_offset=9)
+INIT: Row = {"kind": "init", "ended": None, "start_time": None, "decided_at": None, "topic_partitions": None}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"start_time": at(60), "end_time": at(63)},
+        {"start_time": None, "decided_at": None, "end_time": at(63)},
+        {"start_time": at(60), "end_time": None, "producer_epoch": 9},
+    ],
+)
+def test_a_transaction_of_that_time_whose_partitions_are_unknown_may_be_the_one(fields: Any) -> None:
+    assert attribute(hold(), [BEFORE, history(topic_partitions=None, **fields), AFTER]).was_known
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "was_known"),
+    [
+        (BEFORE, AFTER, False),
+        (BEFORE, replace(AFTER, ended="open", decided_at=None, end_time=None), False),
+        (BEFORE, history(**{**INIT, "end_time": at(200)}), False),
+        (BEFORE, history(**{**INIT, "end_time": None}), True),
+        (BEFORE, history(**{**INIT, "end_time": at(60)}), True),
+        (BEFORE, history(topic_partitions=ELSEWHERE, start_time=at(60), end_time=at(200)), True),
+        (BEFORE, history(start_time=at(122), decided_at=at(123), end_time=at(124)), True),  # clocks differ
+        (replace(BEFORE, decided_at=at(-2), end_time=at(-2)), AFTER, True),
+    ],
+)
+def test_only_records_before_and_after_the_hold_are_complete(
+    before: PastTransaction, after: PastTransaction, was_known: bool
+) -> None:
+    assert attribute(hold(), [after, before]).was_known == was_known
+
+
+def test_an_init_during_the_hold_is_no_transaction() -> None:
+    assert not attribute(hold(), [BEFORE, history(**{**INIT, "end_time": at(60)}), AFTER]).was_known
 
 
 # The text of a finding.
@@ -153,11 +245,21 @@ def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
             "held_to": at(120), "held_ms": 120_000, "broker_id": 1, "observed_at": at(500),
             "last_stable_offset": None}  # fmt: skip
     assert {name: getattr(row, name) for name in expected} == expected
-    assert [(entry.name, entry.source) for entry in row.evidence] == [
-        ("first_batch", "log"),
-        ("marker", "log"),
-        ("records", "__transaction_state"),
+    assert [(entry.name, entry.source, entry.observed_at) for entry in row.evidence] == [
+        ("first_batch", "log", at(500)),
+        ("marker", "log", at(500)),
+        ("records", "__transaction_state", at(121)),
     ]
+    assert row.evidence[0].value == f"offset 100: epoch 3, sequence 0, {utc(0)} by the producer's clock"
+    assert row.evidence[1].value == f"offset 110: COMMIT, epoch 3, coordinator epoch 0, {utc(120)}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "time"),
+    [({"start": None}, "time unknown"), ({"start_clock": None}, utc(0))],
+)
+def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
+    assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +299,17 @@ def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
             'its client did not end it in time; a hint: "sink-3-17" with a timeout of 1 h looks like Apache Flink, '
             "whose checkpoint decides what to do (client-too-slow, flink-timeout)",
         ),
+        (
+            {"marker": "ABORT"},
+            history("fence", transactional_id="sink-3-17", timeout_ms=3_600_000),
+            'its client left it open, until a new instance took over the id; a hint: "sink-3-17" with a timeout of '
+            "1 h looks like Apache Flink, whose checkpoint decides what to do (flink-timeout)",
+        ),
+        ({}, history(transactional_id="sink-3-17", timeout_ms=3_600_000), None),
+        ({}, history("open", decided_at=None), None),
+        ({"held_to": None, "held_ms": None}, history(decided_at=at(30)), None),
+        ({"first_epoch": None}, history(), None),
+        ({"producer_epoch": None}, history(), None),
         ({}, history(), None),
     ],
 )
@@ -240,12 +353,29 @@ def test_the_coordinators_start_time_corrects_the_producers_clock() -> None:
     row = finding_of(behind_another, history())
     assert (row.held_from, row.held_ms) == (at(90), 30_000)
     assert "held_since" in [entry.name for entry in row.evidence]
+    behind_an_untimed_marker = hold(after_offset=105, held_from=None, held_ms=None)
+    assert finding_of(behind_an_untimed_marker, history()).held_from is None, "it did not hold the LSO from its start"
+
+
+def test_a_start_time_within_the_difference_of_clocks_corrects_nothing() -> None:
+    row = finding_of(hold(), history(start_time=at(3)))
+    assert (row.held_from, row.opened_at, row.opened_at_clock) == (at(0), at(3), "coordinator")
+
+
+def test_without_a_start_time_the_opening_is_that_of_the_log() -> None:
+    row = finding_of(hold(), history(start_time=None))
+    assert (row.transactional_id, row.opened_at, row.opened_at_clock) == ("payments", at(0), "producer")
+
+
+def test_a_hold_before_its_id_got_another_producer_id_has_an_owner() -> None:
+    assert finding_of(hold(), history(producer_id=9, previous_producer_id=7)).transactional_id == "payments"
 
 
 def test_short_holds_are_left_out() -> None:
     histories = by_producer([history()])
     unknown = hold(opened_at=None, opened_at_clock=None, held_from=None, held_ms=None, least_ms=50_000)
     assert held_findings([unknown], min_held_ms=60_000) == []
+    assert only(held_findings([unknown, hold(first_offset=120)], min_held_ms=60_000)).start_offset == 120
     assert len(held_findings([unknown], transaction_history=histories, min_held_ms=60_000)) == 1
     assert "for at least 50 s until" in only(held_findings([unknown], min_held_ms=50_000)).reason
     backfill = hold(opened_at=at(-9999), held_from=at(-9999), held_ms=10_119_000)
@@ -281,6 +411,9 @@ def test_the_complete_log_wins_over_an_excerpt() -> None:
     assert (row.held_from, row.evidence) == (at(0), ())
     row = only(held_findings([open_hold(after_offset=103, held_from=at(30))], current_findings=[from_excerpt]))
     assert (row.held_from, [entry.name for entry in row.evidence]) == (at(30), ["held_since"])
+    untimed = open_hold(held_from=None, records_held=None, bytes_held=None)
+    for one in (untimed, replace(untimed, after_offset=103)):
+        assert only(held_findings([one], current_findings=[from_excerpt])) == from_excerpt
 
 
 def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
@@ -290,6 +423,20 @@ def test_a_clock_ahead_of_now_is_replaced_by_the_previous_marker() -> None:
     assert (row.held_from, row.held_ms) == (None, None)
     with_owner = current_finding(opened_at_clock="coordinator", opened_at=at(2))
     assert only(held_findings([replace(ahead, not_before=None)], current_findings=[with_owner])).held_from == at(2)
+
+
+def test_a_brokers_clock_ahead_of_now_is_kept() -> None:
+    ahead = NOW + dt.timedelta(hours=1)
+    of_broker = open_hold(opened_at=ahead, opened_at_clock="broker", held_from=ahead, not_before=at(-1))
+    row = only(held_findings([of_broker], current_findings=[current_finding()]))
+    assert (row.held_from, row.held_ms) == (ahead, None)
+
+
+def test_a_clock_a_little_ahead_of_now_is_kept() -> None:
+    ahead = NOW + dt.timedelta(seconds=2)
+    of_producer = open_hold(opened_at=ahead, held_from=ahead, not_before=at(-1))
+    row = only(held_findings([of_producer], current_findings=[current_finding()]))
+    assert (row.held_from, row.held_ms) == (ahead, 0)
 
 
 def test_other_findings_are_unchanged() -> None:
@@ -302,6 +449,11 @@ def test_other_findings_are_unchanged() -> None:
     assert held_findings([open_hold()], current_findings=[current_finding(start_offset=90)]) == [
         current_finding(start_offset=90)
     ]
+    second = current_finding(queue_position=2)
+    assert held_findings([open_hold()], current_findings=[second]) == [second], "another replica has one before it"
+    ended = hold(producer_id=8, first_offset=80)
+    rows = held_findings([open_hold(), ended], current_findings=[second])
+    assert [row.verdict for row in rows] == ["ended", "hanging"]
     (row,) = held_findings([hold()], current_findings=[current_finding()], min_held_ms=120_001)
     assert row.verdict == "ended", "its marker is in the log, however short it was held"
 
@@ -309,6 +461,9 @@ def test_other_findings_are_unchanged() -> None:
 def test_a_transaction_that_has_ended_since_is_reported_once() -> None:
     row = only(held_findings([hold()], current_findings=[current_finding(transactional_id="payments")]))
     assert (row.verdict, row.transactional_id, row.remedy) == ("ended", "payments", "None: it has ended.")
+    histories = by_producer([history()])
+    row = only(held_findings([hold()], transaction_history=histories, current_findings=[current_finding()]))
+    assert row.transactional_id == "payments", "by the coordinators' log"
     before = row.evidence[-1]
     assert (before.name, before.value, before.observed_at) == ("verdict_before", "hanging", NOW)
 
@@ -328,6 +483,27 @@ def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any
     assert (row.held_from, row.held_to, row.held_ms) == (at(0), None, 500_000)
     assert (row.last_stable_offset, row.offsets_held) == (100, 10)
     assert row.remedy.startswith("Do not abort.")
+    assert [entry.observed_at for entry in row.evidence if entry.name == "records"] == [at(0)]
+
+
+def test_a_finding_without_offset_is_not_that_of_an_open_hold() -> None:
+    of_coordinator = current_finding(queue_position=None, start_offset=None, verdict="ongoing")
+    rows = held_findings([open_hold()], current_findings=[of_coordinator])
+    assert [row.verdict for row in rows] == ["unknown", "ongoing"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "as_of"),
+    [
+        ({}, at(0)),
+        ({"after_offset": 103, "held_from": at(30)}, at(30)),
+        ({"after_offset": 103, "held_from": None}, at(0)),
+        ({"held_from": None, "opened_at": None}, dt.datetime.fromtimestamp(0, dt.UTC)),
+    ],
+)
+def test_a_log_without_times_of_markers_is_as_of_its_last_known_time(fields: Any, as_of: dt.datetime) -> None:
+    row = only(held_findings([open_hold(as_of=None, log_end_offset=None, **fields)]))
+    assert (row.observed_at, row.offsets_held) == (as_of, None)
 
 
 def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None:
@@ -337,3 +513,4 @@ def test_held_offsets_are_unknown_unless_the_log_was_read_to_their_end() -> None
     assert held_offsets(open_hold(), lso=103, high_watermark=109) == (103, 109)
     assert held_offsets(open_hold(), lso=90, high_watermark=111) is None, "the log was not read that far"
     assert held_offsets(open_hold(log_end_offset=None)) is None
+    assert held_offsets(open_hold(log_end_offset=None), high_watermark=109) is None

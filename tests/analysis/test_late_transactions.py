@@ -121,3 +121,4 @@ def test_the_first_sample_is_kept_while_the_transaction_is_open() -> None:
     unread = observation(producers=[producer(None, start=None, error="NETWORK_EXCEPTION: gone")])  # type: ignore[arg-type]
     assert first_seen(unread, before) == before, "it may still be open"
     assert first_seen(observation(producers=[], partitions=[]), before) == {}, "the topic was deleted"
+    assert first_seen(observation(producers=[producer(start=None)]), before) == {}, "it has ended"

@@ -1,11 +1,12 @@
 """Holds of the LSO: against an offset-by-offset model, split into ranges, and case by case."""
 
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
@@ -101,7 +102,17 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
     assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == holders
 
 
+# A marker at 1002, and in another range one that shows a clock an hour ahead; a hold that begins where a range does;
+# short holds.
+AHEAD = [Step("data", 3), Step("commit", 3), Step("data", 1, wait=3_600_000), Step("commit", 1, wait=-3_590_000)]
+BOUNDARY = [Step("data", 1), Step("data", 2), Step("plain", 0), Step("commit", 1), Step("commit", 2, wait=9)]
+SHORT = [Step("data", 1), Step("commit", 1)] * 5
+
+
 @thorough
+@example(AHEAD, 5, 3, Random(0))
+@example(BOUNDARY, 5, 3, Random(0))
+@example(SHORT, 5, 20, Random(0))
 @given(step_lists, st.sampled_from([0, 2, 5]), st.sampled_from([3, 7, 20]), st.randoms(use_true_random=False))
 def test_split_ranges_give_the_holds_of_the_complete_log(steps: list[Step], least: int, width: int, order: Any) -> None:
     log_transactions = table(finish(partial_transactions(batches(steps)), from_start=True))
@@ -160,11 +171,13 @@ def test_a_producers_time_counts_once_the_earlier_transaction_has_ended() -> Non
 
 def test_a_transaction_that_was_never_lowest_held_nothing() -> None:
     rows = holds_of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
-    assert [(row["producer_id"], row["held_to"]) for row in rows] == [(1000, None)]
+    assert [(row["producer_id"], row["held_to"], row["least_ms"]) for row in rows] == [(1000, None, None)]
 
 
 def test_only_long_or_open_holds_are_kept() -> None:
-    steps = (Step("data", 1), Step("commit", 1, wait=5), Step("data", 2), Step("commit", 2, wait=6), Step("data", 3))
+    none = (Step("data", 1), Step("commit", 1, wait=0))
+    short, long = (Step("data", 1), Step("commit", 1, wait=5)), (Step("data", 2), Step("commit", 2, wait=6))
+    steps = (*none, *short, *long, Step("data", 3))
     assert [row["producer_id"] for row in holds_of(*steps, min_held_ms=6)] == [2000, 3000]
 
 
@@ -189,6 +202,39 @@ def test_a_producers_clock_counts_within_the_markers(
     assert row["held_from"] <= row["held_to"] == utc(1003 + MINUTE)
 
 
+def holder(*steps: Step, **options: Any) -> Row:
+    """The last hold."""
+    return holds_of(*steps, **options)[-1]
+
+
+HOUR = 60 * MINUTE
+
+
+def test_a_clock_an_hour_behind_is_replaced_by_the_marker_before() -> None:
+    row = holder(Step("data", 3, wait=2 * HOUR), Step("commit", 3), Step("data", 1, wait=-HOUR), Step("commit", 1))
+    assert (row["opened_at"], row["opened_at_clock"]) == (utc(1001 + 2 * HOUR), "broker")
+
+
+def test_the_marker_of_a_transaction_that_held_nothing_shows_that_a_clock_is_ahead() -> None:
+    ahead = Step("data", 1, wait=10_000)
+    never_lowest = (Step("data", 2), Step("commit", 2, wait=-10_000))
+    row = holder(*BEFORE, ahead, *never_lowest, Step("commit", 1, wait=20_000))
+    assert (row["opened_at"], row["opened_at_clock"]) == (utc(1002), "broker")
+
+
+@pytest.mark.parametrize(
+    ("before", "opened_at"),
+    [
+        ([Step("abort", 3)], 1001),  # of a transaction that wrote nothing: at offset 0
+        ([*BEFORE, Step("data", 2), Step("commit", 2)], 1004),  # of a hold that is left out
+        ([*BEFORE, Step("data", 2), Step("commit", 2, wait=-1004)], 1002),  # the last one has no time
+    ],
+)
+def test_the_last_marker_with_a_time_shows_when_a_hold_began_at_least(before: list[Step], opened_at: int) -> None:
+    row = holder(*before, Step("data", 1, wait=HOUR), Step("commit", 1, wait=5_000 - HOUR), min_held_ms=5)
+    assert (row["opened_at"], row["opened_at_clock"]) == (utc(opened_at), "broker")
+
+
 def test_a_brokers_clock_is_trusted() -> None:
     data = Step("data", 1, wait=-500, attributes=LOG_APPEND_TIME)
     (row,) = [row for row in holds_of(*BEFORE, data, Step("commit", 1)) if row["producer_id"] == 1000]
@@ -199,6 +245,7 @@ def test_a_future_time_without_a_previous_marker_is_left_open() -> None:
     steps = (Step("data", 1, wait=3_600_000), Step("data", 2), Step("commit", 2, wait=-3_590_000), Step("commit", 1))
     (row,) = holds_of(*steps, min_held_ms=MINUTE)
     assert (row["opened_at"], row["held_from"], row["held_ms"], row["least_ms"]) == (None, None, None, 1)
+    assert row["opened_at_clock"] is None
 
 
 def test_a_transaction_open_before_the_log_has_no_start_time() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import random_headers, splits
+from tests.analysis.random_logs import Step, batches, random_headers, splits
 from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import (
@@ -72,12 +75,10 @@ def expected_holds(
     return rows
 
 
-@given(st.data(), random_headers, st.sampled_from([0, 3]), st.booleans(), st.booleans())
-def test_ranges_give_the_result_of_a_single_read(
-    data: st.DataObject, headers: Headers, least: int, from_start: bool, serialized: bool
+def assert_single_read(
+    headers: Headers, parts: Sequence[Headers], *, least: int, before: PartialTransactions, serialized: bool
 ) -> None:
-    parts = data.draw(splits(headers))
-    before = begin() if from_start else EMPTY
+    """Assert that the ranges give the result of a single read."""
     state = LogState(**PARTITION, min_held_ms=least)
     log_transactions, steps = [], []
     for number, part in enumerate(parts):
@@ -96,7 +97,129 @@ def test_ranges_give_the_result_of_a_single_read(
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
     all_steps = np.concatenate([*steps, rest.steps])
     assert all_steps.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    assert state.lso_holds().to_pylist() == expected_holds(
-        headers, log_transaction_table(whole, **PARTITION), least, end
-    )
+    holds = expected_holds(headers, log_transaction_table(whole, **PARTITION), least, end)
+    assert (state.lso_holds().to_pylist(), state.is_held) == (holds, bool(holds))
     assert LOG_TRANSACTIONS.names == rest.log_transactions.column_names
+
+
+@given(st.data(), random_headers, st.sampled_from([0, 3]), st.booleans(), st.booleans())
+def test_ranges_give_the_result_of_a_single_read(
+    data: st.DataObject, headers: Headers, least: int, from_start: bool, serialized: bool
+) -> None:
+    parts = data.draw(splits(headers))
+    before = begin() if from_start else EMPTY
+    assert_single_read(headers, parts, least=least, before=before, serialized=serialized)
+
+
+OPENED = begin(opened_before={9000: (99, 0), 3000: (3, 0)})
+OVERLAPPING = [
+    Step("data", 1, records=2),
+    Step("data", 2),
+    Step("data", 2, records=3),
+    Step("commit", 1, wait=5),
+    Step("data", 3),
+    Step("commit", 2, wait=5),
+    Step("plain", 0, records=2),
+]
+AHEAD = [  # the first marker after it shows it, the second one would not
+    Step("data", 3),
+    Step("commit", 3),
+    Step("data", 1, wait=10_000),
+    Step("data", 2),
+    Step("commit", 2, wait=-10_000),
+    Step("data", 2),
+    Step("commit", 2, wait=20_000),
+    Step("commit", 1),
+]
+SHORT = [Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1), Step("data", 2), Step("plain", 0)]
+
+
+@pytest.mark.parametrize("serialized", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "skipped", "before"),
+    [
+        ([], 0, OPENED),
+        ([Step("commit", 3), Step("commit", 9), Step("data", 9)], 0, OPENED),
+        (OVERLAPPING, 0, OPENED),
+        (OVERLAPPING, 0, EMPTY),
+        (OVERLAPPING, 2, EMPTY),  # it begins within a transaction
+        (AHEAD, 0, begin()),
+        (SHORT, 0, begin()),
+    ],
+)
+def test_ranges_of_one_batch_give_the_result_of_a_single_read(
+    steps: list[Step], skipped: int, before: PartialTransactions, serialized: bool
+) -> None:
+    headers = batches(steps, base_offset=100)[skipped:]
+    parts = [headers[number : number + 1] for number in range(len(headers))]
+    for least in (0, 3):
+        assert_single_read(headers, [headers[:0], *parts], least=least, before=before, serialized=serialized)
+
+
+def state_of(*steps: Step, before: PartialTransactions = EMPTY) -> LogState:
+    state = LogState(**PARTITION)
+    state.add(range_summary_of(batches(steps), before))
+    return state
+
+
+def test_a_log_without_batches_has_no_end() -> None:
+    state = state_of()
+    assert (state.log_end_offset, state.end_time, state.leader_epoch, state.is_damaged) == (None, -1, -1, False)
+
+
+def test_the_leader_epoch_is_the_highest_and_the_time_that_of_the_last_batch() -> None:
+    state = LogState(**PARTITION)
+    summary = range_summary_of(batches([Step("plain", 0)]))
+    known = []
+    for end_time, epoch in ((None, None), (70, 5), (60, 4), (None, None), (80, 6)):
+        state.add(replace(summary, end_time=end_time, leader_epoch=epoch))
+        known.append((state.end_time, state.leader_epoch))
+    assert known == [(-1, -1), (70, 5), (60, 5), (-1, 5), (80, 6)]
+
+
+def test_a_log_may_begin_with_a_marker() -> None:
+    rows = LogState(**PARTITION).add(range_summary_of(batches([Step("commit", 1)])))
+    assert rows.log_transactions["marker_offset"].to_pylist() == [0]
+
+
+def test_lost_transactions_are_returned_and_forgotten() -> None:
+    state = state_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("data", 3))
+    assert state.lose()["first_offset"].to_pylist() == [2, 3]
+    assert (state.log_end_offset, state.end_time, state.leader_epoch) == (None, -1, -1)
+    assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1], "the one that has ended"
+
+
+def test_transactions_are_lost_before_any_batch_was_read() -> None:
+    state = state_of(before=OPENED)
+    assert sorted(state.lose()["first_offset"].to_pylist()) == [3, 99]
+
+
+def test_a_truncated_log_keeps_the_holds_before() -> None:
+    state = state_of(Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1), Step("data", 2))
+    state.is_damaged = True
+    state.truncate(3)
+    assert (state.log_end_offset, state.is_damaged) == (None, False)
+    assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1]
+
+
+def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
+    state = state_of(Step("data", 1), Step("data", 2))
+    state.truncate(1)
+    again = batches([Step("data", 2), Step("commit", 1)], base_offset=1)
+    rows = state.add(range_summary_of(again, begin(opened_before={1000: (0, 0)})))
+    assert [int(step["offset"]) for step in rows.steps] == [3]
+
+
+@pytest.mark.parametrize("serialized", [False, True])
+def test_the_steps_of_a_log_without_batches_are_not_repeated(serialized: bool) -> None:
+    """What was open before the first batch of a log has been a step already if that batch is read again."""
+    before = begin(opened_before={9000: (90, 0)})
+    state = LogState(**PARTITION)
+    state.truncate(91)
+    assert [int(step["offset"]) for step in state.add(range_summary_of(batches([]), before)).steps] == [91]
+    for offset in (95, 80):
+        state.truncate(offset)
+        if serialized:
+            state = LogState.from_bytes(state.to_bytes(), **PARTITION)
+        rows = state.add(range_summary_of(batches([], base_offset=100), before))
+        assert [int(step["offset"]) for step in rows.steps] == ([] if offset == 95 else [91])

@@ -57,7 +57,7 @@ def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime
         found.append(ObservationTime(sampled_at=sample.sampled_at))
         failed = []
         interval = None if sample.interval_ms is None else sample.interval_ms * MILLISECOND
-    if found and failed:
+    if found:
         found[-1] = replace(found[-1], missed=_missed(found[-1].sampled_at, None, failed, late=False))
     return found
 

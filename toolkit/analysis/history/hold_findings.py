@@ -147,7 +147,7 @@ class _AttributedHold:
     @property
     def as_of(self) -> dt.datetime:
         """The newest time in the log."""
-        known = self.hold.as_of or self.hold.held_to or self.held_from or self.hold.opened_at
+        known = self.hold.as_of or self.held_from or self.hold.opened_at
         return known or dt.datetime.fromtimestamp(0, dt.UTC)
 
     @property

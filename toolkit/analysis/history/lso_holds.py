@@ -89,7 +89,7 @@ def candidates(
         )
     )
     inside = (lowest.became_at >= start) & (lowest.became_at < stop)
-    bounded = ~lowest.alone | ((not_before >= 0) & (not_after >= 0))
+    bounded = ~lowest.alone | (not_after >= 0)  # with a marker before it, it can only turn out shorter
     found = found.filter(pa.array(inside & (~bounded | _long_enough(found, min_held_ms))))
     return pa.concat_tables([found, marker_times.table(log_transactions)])
 
