@@ -4,6 +4,7 @@ The cluster is a table of prepared rows. The other tests here have real brokers,
 demand: a change between two requests that are a millisecond apart.
 """
 
+import re
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -512,6 +513,21 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"
     assert "written" in audit.rows()[-1]["error"]
+
+
+@both
+def test_an_interrupt_names_the_effect(plan_of: Planner) -> None:
+    def interrupt(cluster: RowCluster) -> None:
+        raise KeyboardInterrupt
+
+    for call, effect in (
+        (("finding_rows", 1), r"Nothing was written\.$"),
+        (("send_one", 1), r"It is uncertain.* diagnose"),
+    ):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            execute(plan_of(RowCluster(before={call: interrupt})))
+        (note,) = raised.value.__notes__
+        assert re.match(effect, note)
 
 
 @both
