@@ -129,6 +129,15 @@ def test_a_marker_with_an_unknown_coordinator_epoch_has_0(plan_of: Planner) -> N
 
 
 @both
+def test_broker_0_gets_its_marker(plan_of: Planner) -> None:
+    cluster = RowCluster(partitions=[partition(leader=0)])
+    plan = plan_of(cluster)
+    cluster.findings = [changed(plan.basis, broker_id=0).row()]
+    execute(plan)
+    assert ("send_one", {"broker_id": 0}) in cluster.arguments
+
+
+@both
 def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None:
     cluster = RowCluster()
     plan = plan_of(cluster)
@@ -408,6 +417,20 @@ def test_complete_refuses_records_of_two_epochs_and_of_none(batches: list[Batch]
         plan_complete(connected(RowCluster(producers=[producer(epoch=1)])), changed(plan.basis, producer_epoch=1))
     batches.clear()
     assert "No record of orders-0@100 is left in the log" in refusal(complete_plan(RowCluster()))
+
+
+def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int]] = []
+
+    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Batch]:
+        read.append((producer_id, start_offset))
+        yield Batch(0, producer_id=0)
+
+    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    plan = complete_plan(RowCluster())
+    first = changed(plan.basis, producer_id=0, start_offset=0)
+    complete_module.check_epochs(plan.cluster, plan.read_partition(), first, plan._last)
+    assert read == [(0, 0)]
 
 
 # The response
