@@ -20,7 +20,7 @@ BATCHES = ((100, 101), (110,), (120, 125))  # the offsets of their records
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What a consumer receives and how far it comes, and the ranges that it was requested for."""
+    """What a consumer receives and how far it comes, and the ranges that were read."""
     reads = SimpleNamespace(received=[], reached=200, ranges=[])
 
     def open_batches(client: object, of: object, **arguments: Any) -> Iterator[Any]:
@@ -93,7 +93,7 @@ STABLE = {("orders", 0): (9, None), ("orders", 1): (3, None)}
 def offsets_of(
     monkeypatch: pytest.MonkeyPatch, commits: Sequence[OffsetCommitted], *answers: Any
 ) -> tuple[Sequence[OffsetCommitted], Sequence[str], int]:
-    """Offsets and unlisted groups, and how often was requested; the coordinator of `billing` and `late` is broker 4."""
+    """Offsets and unlisted groups, and the number of requests; the coordinator of `billing` and `late` is broker 4."""
     left, requested = list(answers), []
 
     def committed_offsets(client: object, group: str, coordinator: int) -> Any:
@@ -126,7 +126,7 @@ def test_a_pending_offset_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None
     both = [commit("late", 1), commit("late")]
     assert offsets_of(monkeypatch, both, PENDING, STABLE) == ((commit("late", 1, 3), commit("late", 0, 9)), (), 2)
     other = [commit("late", 1), commit("billing", 0)]
-    assert offsets_of(monkeypatch, other, PENDING, STABLE)[2] == 3, "each group is requested"
+    assert offsets_of(monkeypatch, other, PENDING, STABLE)[2] == 3, "a request for each group"
     assert offsets_of(monkeypatch, [commit("late", 1)], PENDING)[2] == 1, "another partition's is none of its"
 
 
