@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.actions.audit import Audit
+from toolkit.actions.audit import AUDIT_FILE, Audit
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
 
@@ -45,6 +45,33 @@ def test_only_the_owner_can_read_the_file(audit: Audit) -> None:
         pass
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert audit.path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_trail_is_in_the_users_state_directory_if_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(AUDIT_FILE)
+    assert Audit().path.parts[-2:] == ("kafka-txn", "audit.jsonl")
+    deep = Audit(tmp_path / "not" / "yet" / "trail.jsonl")
+    with deep.recording(**ABORT_ACTION):
+        pass
+    assert len(deep.rows()) == 2, "its folders are created"
+
+
+def test_of_two_at_once_the_second_waits_until_the_first_is_done(audit: Audit) -> None:
+    def waits() -> None:
+        raise ActionRefused("The action was cancelled.")
+
+    audit.path.parent.mkdir()
+    with (
+        audit.exclusive(waits),
+        pytest.raises(ActionRefused, match="was cancelled"),
+        Audit(audit.path).exclusive(waits),
+    ):
+        pytest.fail("the second did not wait")
+    with audit.exclusive(waits):
+        lock = audit.path.with_name("trail.jsonl.lock")
+        assert lock.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_missing_file_has_no_rows(audit: Audit) -> None:
@@ -105,7 +132,8 @@ def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
 def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
     audit.refused(ActionRefused("It is ongoing."), **ABORT_ACTION, override="unknown")
     audit.path.write_text(audit.path.read_text().replace("override", "forced_past"))
-    assert [row["override"] for row in audit.rows()] == ["unknown"]
+    (row,) = audit.rows()
+    assert (row["override"], list(row)) == ("unknown", ACTIONS.names)
 
 
 def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The cluster is a table of prepared rows. The other tests here have real brokers,
 demand: a change between two requests that are a millisecond apart.
 """
 
+import re
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,6 +126,15 @@ def test_a_marker_with_an_unknown_coordinator_epoch_has_0(plan_of: Planner) -> N
     epoch_5 = RowCluster(producers=[producer(coordinator_epoch=5)])
     execute(changed(plan_of(epoch_5), coordinator_epoch=5))
     assert epoch_5.sent[0].markers[0].coordinator_epoch == 5
+
+
+@both
+def test_broker_0_gets_its_marker(plan_of: Planner) -> None:
+    cluster = RowCluster(partitions=[partition(leader=0)])
+    plan = plan_of(cluster)
+    cluster.findings = [changed(plan.basis, broker_id=0).row()]
+    execute(plan)
+    assert ("send_one", {"broker_id": 0}) in cluster.arguments
 
 
 @both
@@ -409,6 +419,20 @@ def test_complete_refuses_records_of_two_epochs_and_of_none(batches: list[Batch]
     assert "No record of orders-0@100 is left in the log" in refusal(complete_plan(RowCluster()))
 
 
+def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int]] = []
+
+    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Batch]:
+        read.append((producer_id, start_offset))
+        yield Batch(0, producer_id=0)
+
+    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    plan = complete_plan(RowCluster())
+    first = changed(plan.basis, producer_id=0, start_offset=0)
+    complete_module.check_epochs(plan.cluster, plan.read_partition(), first, plan._last)
+    assert read == [(0, 0)]
+
+
 # The response
 
 
@@ -512,6 +536,21 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"
     assert "written" in audit.rows()[-1]["error"]
+
+
+@both
+def test_an_interrupt_names_the_effect(plan_of: Planner) -> None:
+    def interrupt(cluster: RowCluster) -> None:
+        raise KeyboardInterrupt
+
+    for call, effect in (
+        (("finding_rows", 1), r"Nothing was written\.$"),
+        (("send_one", 1), r"It is uncertain.* diagnose"),
+    ):
+        with pytest.raises(KeyboardInterrupt) as raised:
+            execute(plan_of(RowCluster(before={call: interrupt})))
+        (note,) = raised.value.__notes__
+        assert re.match(effect, note)
 
 
 @both

@@ -1,15 +1,19 @@
 """Sources that notebooks open with `connect`."""
 
+import atexit
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolkit import Cluster, LogDir, Recording, connect
-from toolkit.actions import ConnectedSource
+from toolkit.actions import ConnectedSource, connected_source
+from toolkit.actions.audit import Audit
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.samples import load, names
@@ -59,17 +63,77 @@ def test_a_sample_has_the_tables_of_a_source(name: str) -> None:
 
 def test_paths_are_opened_by_their_content(tmp_path: Path) -> None:
     recording_folder = shutil.copytree(load("flight-recording").path / "recording", tmp_path / "recorded")
-    assert isinstance(connect(str(recording_folder)).source, Recording)
+    recorded = connect(str(recording_folder))
+    assert isinstance(recorded.source, Recording)
+    assert recorded.recording() is recorded.source
+    with pytest.raises(UsageError, match="has no files to read"):
+        recorded.log_dir()
     log_folder = shutil.copytree(load("orphan").path / "log-dir", tmp_path / "copied")
     with connect(str(log_folder), consistent_copy=True) as connection:
         assert isinstance(connection.source, LogDir)
         assert connection.expected == {}
         assert connection.sources() == [connection.source]
+        assert connection.log_dir() is connection.source
+        with pytest.raises(UsageError, match="is no running cluster"):
+            connection.recording()
         assert [row["verdict"] for row in connection.source.finding_rows(topics=["orders"], partitions=[0])] == [
             "hanging"
         ]
     with pytest.raises(NotFound, match="does not exist"):
         connect(str(tmp_path / "none"))
+
+
+@dataclass
+class NoBroker:
+    """In place of a cluster."""
+
+    config: str
+    timeout: float
+
+
+def test_a_cluster_is_recorded_into_a_folder_that_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By connections of its own, which have the settings of the first."""
+
+    def record(connect: Any, folder: Path, *, samples: int, interval_ms: int) -> None:
+        assert connect() is not cluster
+        assert (connect(), samples, interval_ms) == (cluster, 2, 10)
+        shutil.copytree(load("flight-recording").path / "recording", folder)
+
+    monkeypatch.setattr(connected_source, "Cluster", NoBroker)
+    monkeypatch.setattr(connected_source, "record_samples", record)
+    cluster: Any = NoBroker("one:9092", 7)
+    with ConnectedSource(cluster, audit=Audit()) as connection:
+        assert connection.cluster is cluster
+        assert connection.recording(samples=2, interval_ms=10).partition_rows()
+        folder = connection.temporary()
+        assert list(folder.iterdir()) == [folder / "recording"]
+    assert not folder.exists()
+
+
+def test_a_source_with_a_folder_of_somebody_else_leaves_it(tmp_path: Path) -> None:
+    with connect("sample:orphan") as sample, ConnectedSource(sample.source, audit=Audit(), folder=tmp_path) as other:
+        assert other.temporary() == tmp_path
+    assert tmp_path.exists()
+
+
+def test_what_a_source_owns_is_closed_with_it_or_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_exit: list[Any] = []
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(atexit, "unregister", at_exit.remove)
+    closed: list[str] = []
+    with connect("sample:orphan") as sample:
+        for close in (ConnectedSource.close, lambda _: at_exit[-1]()):
+            connection = ConnectedSource(sample.source, audit=Audit())
+            with ExitStack() as resources:
+                resources.callback(closed.append, "a broker")
+                connection.own(resources)
+            assert closed == [], "by its new owner only"
+            close(connection)
+            close_again = connection.close
+            close_again()
+            assert closed == ["a broker"]
+            assert close_again not in at_exit
+            closed.clear()
 
 
 @pytest.mark.lab

@@ -115,7 +115,7 @@ def complete_impact(
 def offset_commits(
     client: BrokerClient, finding: Finding, *, partition: Partition, last: LastBatch
 ) -> tuple[OffsetCommitted, ...]:
-    """The newest offset of each group and partition that the transaction commits, at most `MAX_COMMITS`."""
+    """The newest offset of each group and partition that the transaction commits, read up to about `MAX_COMMITS`."""
     found: dict[tuple[str, str, int], OffsetCommitted] = {}
     for batch in open_batches(
         client,

@@ -116,7 +116,7 @@ def _own_batches(
     if is_whole:
         return own
     state = next((each for each in producers if each.producer_id == finding.producer_id), None)
-    if state is None or state.last_sequence is None or not len(own):
+    if state is None or not len(own):
         return None
     last = own[-1]
     sequence = (int(last["base_sequence"]) + int(last["last_offset"]) - int(last["base_offset"])) % (1 << 31)

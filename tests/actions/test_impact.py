@@ -1,0 +1,300 @@
+"""What a plan says that its marker changes: records, groups, their offsets, and the LSO."""
+
+import struct
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.actions.rows import NO_ANSWER, found
+from tests.analysis.build import partition, producer
+from tests.analysis.logged import data, headers, marker
+from toolkit.actions import complete_impact as complete_module
+from toolkit.actions import log_impact as log_module
+from toolkit.actions.abort_impact import abort_impact
+from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, complete_impact
+from toolkit.actions.log_impact import LogImpact, log_impact
+from toolkit.formats.log.headers import COMMIT, DamagedRange, ScanResult
+from toolkit.schema.live import Finding, Partition, Producer
+from toolkit.sources.live.logs import partition_log
+from toolkit.sources.live.logs.partition_log import FetchedChunk
+from toolkit.sources.live.logs.transaction_records import LastBatch
+
+OWN = producer(last_sequence=3)
+BEHIND = producer(8, start=108)
+ENDED = producer(9, start=None)
+NOBODY: Any = None
+
+WRITTEN = (
+    data(100, records=3),
+    data(103, pid=1, records=2),
+    marker(105, COMMIT, pid=1),
+    data(106, records=2),
+    data(108, pid=8, records=10),
+    data(118, pid=1, records=1),
+    marker(119, COMMIT, pid=1),
+)
+
+
+def chunk(*batches: dict[str, Any], size: int = 0, damage: str = "") -> FetchedChunk:
+    damaged = (DamagedRange(0, 1, damage),) if damage else ()
+    return FetchedChunk(scanned=ScanResult(headers=headers(*batches), damage=damaged, end=0), records=bytes(size))
+
+
+def failed(error: str) -> FetchedChunk:
+    return FetchedChunk(scanned=ScanResult(headers=headers(), end=0), error=error)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the leader sends, which range was read, and how many chunks were taken."""
+    log = SimpleNamespace(chunks=[chunk(*WRITTEN)], ranges=[], taken=0)
+
+    def read() -> Iterator[FetchedChunk]:
+        for each in log.chunks:
+            log.taken += 1
+            yield each
+
+    def read_offsets(client: object, row: object, start: int, stop: int) -> SimpleNamespace:
+        log.ranges.append((start, stop))
+        return SimpleNamespace(chunks=read())
+
+    monkeypatch.setattr(partition_log, "read_offsets", read_offsets)
+    return log
+
+
+def impact(*producers: Producer, of: Finding | None = None, on: Partition | None = None) -> LogImpact:
+    where = partition(hw=120) if on is None else on
+    return log_impact(NOBODY, found() if of is None else of, partition=where, producers=producers)
+
+
+def next_hold(*producers: Producer, lso: int = 100, hw: int = 120) -> tuple[int, int | None, int | None]:
+    """The LSO after the marker, and which transaction holds it then."""
+    after = impact(*producers, on=partition(lso=lso, hw=hw))
+    assert after.last_stable_offset == lso
+    return after.next_stable_offset, after.next_start_offset, after.next_producer_id
+
+
+# The log behind the transaction
+
+
+def test_a_marker_ends_its_records_and_releases_those_before_the_next_open_transaction(log: SimpleNamespace) -> None:
+    assert impact(OWN, BEHIND, ENDED) == LogImpact(
+        records=5,
+        released=2,
+        size=200,
+        first_offset=100,
+        last_offset=107,
+        last_stable_offset=100,
+        next_stable_offset=108,
+        next_start_offset=108,
+        next_producer_id=8,
+        unread="",
+    )
+    assert log.ranges == [(100, 120)]
+
+
+@pytest.mark.usefixtures("log")
+def test_an_abort_discards_what_a_commit_shows() -> None:
+    where, producers = partition(hw=120), [OWN, BEHIND]
+    abort = abort_impact(NOBODY, found(), partition=where, producers=producers)
+    assert (abort.records_dropped, abort.records_released, abort.bytes_dropped) == (5, 2, 200)
+    complete = complete_impact(NOBODY, found(), partition=where, producers=producers, last=LastBatch(0, 3))
+    assert (complete.records, complete.records_released, complete.size) == (5, 2, 200)
+    assert (complete.first_offset, complete.last_offset) == (100, 107)
+    for each in (abort, complete):
+        assert (each.last_stable_offset, each.next_stable_offset) == (100, 108)
+        assert (each.next_start_offset, each.next_producer_id, each.unread) == (108, 8, "")
+
+
+@pytest.mark.usefixtures("log")
+def test_the_lso_goes_to_the_next_open_transaction_or_to_the_high_watermark() -> None:
+    assert next_hold(OWN, ENDED) == (120, None, None)
+    assert next_hold(OWN, BEHIND) == (108, 108, 8)
+    assert next_hold(producer(9, start=110), OWN, BEHIND) == (108, 108, 8)
+    assert next_hold(OWN, producer(8, start=130)) == (120, 130, 8), "not beyond the high watermark"
+    assert next_hold(OWN, producer(8, start=90), lso=90) == (90, 90, 8), "another one holds it"
+    assert next_hold(OWN, producer(8, start=90)) == (100, 90, 8), "an LSO never goes back"
+
+
+def test_the_log_is_read_from_the_lso_as_far_as_it_is_left(log: SimpleNamespace) -> None:
+    impact(OWN, on=partition(lso=90, hw=120))
+    impact(OWN, of=found(start_offset=95), on=partition(hw=120))
+    impact(OWN, on=partition(lso=90, hw=120, log_start_offset=104))
+    assert log.ranges == [(90, 120), (95, 120), (104, 120)]
+
+
+def test_no_marker_and_no_earlier_or_ordinary_record_is_of_the_transaction(log: SimpleNamespace) -> None:
+    earlier, plain = (data(96, records=3), marker(99, COMMIT)), data(102, attributes=0, records=4)
+    log.chunks = [chunk(*earlier, data(100), data(101), plain)]
+    one = impact(OWN, on=partition(lso=96, hw=106))
+    assert (one.records, one.size, one.first_offset, one.last_offset) == (2, 200, 100, 101)
+    log.chunks = [chunk(data(98, records=5))]
+    shared = impact(OWN)
+    assert (shared.size, shared.first_offset) == (100, 98), "a batch that the transaction starts within"
+
+
+def test_offset_0_and_producer_id_0_are_no_missing_ones(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.chunks = [chunk(data(0, pid=0), data(1, pid=0))]
+    first = found(topic="__consumer_offsets", producer_id=0, start_offset=0)
+    transactions: list[tuple[int, int]] = []
+
+    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Any]:
+        transactions.append((producer_id, start_offset))
+        yield from ()
+
+    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    where = partition(lso=0, hw=2)
+    done = complete_impact(NOBODY, first, partition=where, producers=[], last=LastBatch(0, 1))
+    assert (done.records, done.size, done.first_offset, done.last_stable_offset) == (2, 200, 0, 0)
+    assert (log.ranges, transactions) == ([(0, 2)], [(0, 0)])
+
+
+def test_a_transaction_whose_records_retention_has_deleted_has_none(log: SimpleNamespace) -> None:
+    log.chunks = []
+    none_left = impact(OWN)
+    assert (none_left.records, none_left.size, none_left.first_offset, none_left.last_offset) == (0, 0, None, None)
+    assert none_left.unread == ""
+
+
+def test_batches_that_compaction_has_removed_are_not_missing(log: SimpleNamespace) -> None:
+    log.chunks = [chunk(data(100, records=4)), chunk()]
+    assert (impact(OWN).records, impact(OWN).unread) == (4, "")
+
+
+# A log that is not read to its end
+
+
+def test_what_could_not_be_read_is_not_counted(log: SimpleNamespace) -> None:
+    lost = failed("NOT_LEADER_OR_FOLLOWER: it moved")
+    damaged = chunk(data(104, records=2), damage="CORRUPT_BATCH: a magic of 9")
+    for last, why in ((lost, "NOT_LEADER_OR_FOLLOWER: it moved"), (damaged, "CORRUPT_BATCH: a magic of 9")):
+        log.chunks, log.taken = [chunk(data(100, records=3)), last, chunk(*WRITTEN)], 0
+        partial = impact(OWN)
+        assert partial.unread == f"The log could not be read: {why}"
+        assert (partial.records, partial.released, partial.size) == (None, None, None)
+        assert (partial.first_offset, partial.last_offset) == (None, None)
+        assert log.taken == 2, "what is behind it decides nothing"
+
+
+def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "MAX_BYTES", 20)
+    first, second, third = (chunk(data(at, pid=1, records=4), size=10) for at in (100, 104, 108))
+    log.chunks = [first, second, third]
+    assert impact(OWN).unread == "The log was read from offset 100 to 108 (20 bytes) and not to 120."
+    assert log.taken == 2
+    log.chunks = [first, chunk(data(104, pid=1, records=16), size=10)]
+    assert impact(OWN).unread == "", "that was all of it"
+
+
+def test_a_slow_log_is_read_up_to_a_limit_of_time(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "TIMEOUT_S", -1.0)
+    log.chunks = [chunk(data(100, pid=1, records=4), size=10), chunk(*WRITTEN)]
+    assert impact(OWN).unread == "The log was read from offset 100 to 104 (10 bytes) and not to 120."
+
+
+OTHER_END = {
+    "another sequence": producer(last_sequence=4),
+    "another epoch": producer(epoch=1),
+    "no sequence": producer(last_sequence=None),
+    "another producer": producer(8),
+}
+
+
+def test_the_size_is_known_once_the_last_batch_of_the_state_was_read(log: SimpleNamespace) -> None:
+    log.chunks = [chunk(data(100, records=2), data(102, sequence=2, records=2)), failed("REQUEST_TIMED_OUT: no answer")]
+    whole = impact(BEHIND, OWN)
+    assert (whole.records, whole.size, whole.first_offset, whole.last_offset) == (None, 200, 100, 103)
+    for name, state in OTHER_END.items():
+        assert impact(state).size is None, name
+    log.chunks = [failed("REQUEST_TIMED_OUT: no answer")]
+    assert impact(OWN).size is None, "nothing of it was read"
+
+
+def test_sequences_begin_again_after_their_highest(log: SimpleNamespace) -> None:
+    log.chunks = [chunk(data(100, sequence=2**31 - 2, records=4)), failed("REQUEST_TIMED_OUT: no answer")]
+    assert impact(producer(last_sequence=1)).size == 100
+
+
+# Groups
+
+
+@pytest.mark.usefixtures("log")
+def test_groups_continue_only_if_the_lso_moves() -> None:
+    where, held = partition(hw=120), found(groups_held=["billing"])
+    free, blocked = [OWN], [OWN, producer(8, start=100)]
+    last = LastBatch(0, 3)
+    for producers, groups in ((free, ["billing"]), (blocked, [])):
+        abort = abort_impact(NOBODY, held, partition=where, producers=producers)
+        complete = complete_impact(NOBODY, held, partition=where, producers=producers, last=last)
+        assert list(abort.groups or ()) == list(complete.groups or ()) == groups
+    unknown = found(groups_held=None)
+    assert abort_impact(NOBODY, unknown, partition=where, producers=free).groups is None
+    assert complete_impact(NOBODY, unknown, partition=where, producers=free, last=last).groups is None
+
+
+# Offsets that a group commits within the transaction
+
+
+def commit_key(group: str, number: int = 0) -> bytes:
+    names = [struct.pack(">h", len(name)) + name.encode() for name in (group, "orders")]
+    return struct.pack(">h", 1) + names[0] + names[1] + struct.pack(">i", number)
+
+
+def commit_value(offset: int) -> bytes:
+    return struct.pack(">hqih", 3, offset, 5, 0) + struct.pack(">q", 1_000)
+
+
+def of_group(group: str, offset: int | None, number: int = 0) -> OffsetCommitted:
+    return OffsetCommitted(group_id=group, topic="orders", partition=number, offset=offset)
+
+
+def completed(
+    monkeypatch: pytest.MonkeyPatch, *batches: Sequence[tuple[bytes, bytes | None]], topic: str
+) -> CompleteImpact:
+    """The impact if the transaction has written these keys and values; without batches, they cannot be read."""
+
+    def open_batches(client: object, of: Partition, *, producer_id: int, start_offset: int, last: LastBatch) -> Any:
+        assert (of.topic, producer_id, start_offset, last) == (topic, 7, 100, LastBatch(0, None))
+        for batch in batches:
+            written = [SimpleNamespace(key=key, value=value) for key, value in batch]
+            yield SimpleNamespace(records=lambda written=written: iter(written))
+        if not batches:
+            raise NO_ANSWER
+
+    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    last, where = LastBatch(0, None), partition(topic, hw=120)
+    return complete_impact(NOBODY, found(topic=topic), partition=where, producers=[OWN], last=last)
+
+
+@pytest.mark.usefixtures("log")
+def test_the_newest_offset_of_each_group_and_partition_becomes_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    group_record = struct.pack(">h", 2) + commit_key("g")[2:5]
+    batches: list[list[tuple[bytes, bytes | None]]] = [
+        [(commit_key("late"), commit_value(1)), (commit_key("billing", 1), commit_value(2))],
+        [(commit_key("billing"), commit_value(3)), (group_record, None), (struct.pack(">h", 99), b"")],
+        [(commit_key("billing"), commit_value(4)), (commit_key("late"), None)],
+    ]
+    done = completed(monkeypatch, *batches, topic="__consumer_offsets")
+    assert done.offset_commits == (of_group("billing", 4), of_group("billing", 2, 1), of_group("late", None))
+    assert completed(monkeypatch, *batches, topic="orders").offset_commits == ()
+
+
+@pytest.mark.usefixtures("log")
+def test_offsets_that_cannot_be_read_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value of a newer Kafka, and no answer."""
+    newer = [(commit_key("billing"), struct.pack(">h", 99))]
+    done = completed(monkeypatch, newer, topic="__consumer_offsets")
+    assert (done.offset_commits, done.records) == ((), 5)
+    assert "99" in done.unread
+    assert completed(monkeypatch, topic="__consumer_offsets").unread == NO_ANSWER.what
+    assert completed(monkeypatch, topic="orders").unread == ""
+
+
+@pytest.mark.usefixtures("log")
+def test_no_batch_is_read_behind_the_limit_of_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(complete_module, "MAX_COMMITS", 1)
+    batches = [[(commit_key(group), commit_value(1))] for group in ("a", "b", "c")]
+    done = completed(monkeypatch, *batches, topic="__consumer_offsets")
+    assert [each.group_id for each in done.offset_commits] == ["a", "b"]
