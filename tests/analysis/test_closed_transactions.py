@@ -69,6 +69,10 @@ def test_a_marker_of_a_newer_epoch_closes_and_one_of_an_older_epoch_is_from_befo
     assert last([commit(1_000), commit(9_000, epoch=4)], marker(None), has_gaps=True) == {-1, 0, 1}
 
 
+def test_a_newer_epoch_closes_all_before() -> None:
+    assert last([commit(20_000), commit(20_500)], marker(20_100, is_commit=False, epoch=4)) == {1}
+
+
 def test_an_abort_marker_of_an_older_epoch_may_be_an_operators() -> None:
     decided = [abort(1_000, epoch=2), commit(20_000)]
     assert last(decided, marker(1_005, is_commit=False, epoch=2)) == {-1, 0}
@@ -83,6 +87,11 @@ def test_with_version_2_the_marker_has_the_next_epoch() -> None:
     assert last(decided, read_from=math.inf) == {-1, 0}, "records of epoch 3 are not before its marker"
     assert last(decided, read_from=math.inf, lowest_epoch=2) == {-1}
     assert last([replace(each, epoch=None) for each in decided], read_from=math.inf) == {-1, 0, 1}
+
+
+def test_with_version_2_a_marker_of_the_other_decision_is_not_its_own() -> None:
+    assert last([abort(20_000, is_version_2=True)], marker(20_001, epoch=4), began=19_000) == {-1}
+    assert last([commit(20_000, is_version_2=True, epoch=None)], marker(20_001)) == {0}, "nor if its epoch is unknown"
 
 
 def test_with_version_2_an_operators_marker_has_the_same_epoch() -> None:
@@ -141,6 +150,13 @@ def test_a_marker_of_an_unknown_time_shows_nothing() -> None:
     assert last([commit(1_000)], marker(None)) == {-1, 0}
     assert last([commit(1_000), commit(9_000)], marker(1_003), marker(None)) == {-1, 0, 1}
     assert last([commit(1_000), commit(9_000)], marker(None), marker(1_003)) == {0}
+
+
+def test_the_limit_of_5_s_holds_to_the_millisecond() -> None:
+    assert last([commit(5_000, 5_000)], marker(10_000, is_commit=False)) == {-1, 0}
+    assert last([commit(4_999, 4_999)], marker(10_000, is_commit=False)) == {0}
+    by_its_start = commit(21_000, decided_from=-math.inf)
+    assert last([commit(20_000), by_its_start], marker(10_000, is_commit=False)) == {-1, 1}
 
 
 # Differences of the clocks that explain other markers
@@ -210,6 +226,12 @@ def test_a_coordinator_that_took_over_has_another_clock() -> None:
     assert last([commit(9_000, 7_000)], marker(12_000), is_one_coordinator=False) == {0}, "ended by a clock behind"
 
 
+def test_each_difference_that_explains_the_markers_is_possible() -> None:
+    """By the leader's clock, the first marker came 3 s after the first commit, or just after the second."""
+    decided = [commit(1_000), commit(4_000), commit(5_000)]
+    assert last(decided, marker(4_005), marker(6_000, is_commit=False)) == {0, 2}
+
+
 def test_thousands_of_transactions_are_compared_at_once() -> None:
     """20 in a second, as a busy producer commits: this took minutes."""
     between = Random(1)
@@ -244,6 +266,14 @@ def test_a_marker_by_hand_is_of_a_commit_that_lacked_it_4_s_later_and_beside_the
     assert last(decided, marker(11_005), marker(12_005)) == {2, 3}, "no commit lacked the first one"
 
 
+def test_a_marker_by_hand_is_of_a_commit_that_it_fits_and_beside_commits_only() -> None:
+    assert last([commit(20_000, epoch=1), commit(20_500)], marker(25_000)) == {1}, "the first has another epoch"
+    assert last([commit(16_000), commit(25_500)], marker(25_000)) == {0, 1}
+    assert last([abort(10_000), commit(16_000), commit(25_500)], marker(25_000)) == {2}, "nor has the abort its marker"
+    operators = marker(15_000, is_commit=False)
+    assert last([commit(25_500), commit(30_003)], operators, marker(30_005)) == {0, 1}
+
+
 def test_the_time_between_markers_of_two_leaders_is_not_known() -> None:
     decided = [commit(1_000), commit(4_000), commit(10_003)]
     assert last(decided, marker(6_000, leader_epoch=0), marker(10_005)) == {1, 2}
@@ -258,6 +288,12 @@ def test_a_marker_before_one_by_hand_shows_the_difference_of_its_own_clock_only(
     assert last(long_ago, marker(-103_995), marker(40_000)) == {1, 2}
     assert last(decided, marker(6_005), marker(40_000), is_one_coordinator=False) == {1, 2}
     assert last(decided, marker(6_005), marker(40_000)) == set()
+
+
+def test_the_marker_before_one_by_hand_is_of_one_transaction() -> None:
+    """It is of the first commit if the leader's clock is 1 s ahead; then `complete` refuses, as the abort lacks one."""
+    decided = [commit(10_000), abort(10_500), commit(11_000), commit(20_300), commit(21_000, 21_600)]
+    assert last(decided, marker(11_005), marker(21_505)) == {4}
 
 
 def test_after_a_marker_by_hand_another_one_may_be_by_hand() -> None:

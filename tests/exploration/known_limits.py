@@ -43,7 +43,11 @@ def is_known(world: World, state: State, violation: Violation) -> bool:
 
 def name_of(world: World, state: State, violation: Violation) -> str | None:
     """The known limit, if it is one."""
-    if violation.rule == AFTER_THE_LAST_CHECK and violation.how in {"live", "committing", "aborting"} and world.version == 1:
+    if (
+        violation.rule == AFTER_THE_LAST_CHECK
+        and violation.how in {"live", "committing", "aborting"}
+        and world.version == 1
+    ):
         return "begun again before the marker"
     if violation.how.startswith("nothing is open there") and "stale" in world.rare:
         return "a former leader and stale metadata"

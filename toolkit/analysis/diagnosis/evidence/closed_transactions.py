@@ -145,7 +145,7 @@ class ClosedTransactions:
     def _by_epochs(self, transaction: DecidedTransaction) -> bool | None:
         """Whether a transaction is closed; null if epochs do not tell."""
         marker, epoch = (self.markers[-1] if self.markers else None), transaction.epoch
-        if marker is not None and transaction.is_version_2 and transaction.has_raised(marker):
+        if marker is not None and transaction.has_raised(marker):
             return True  # its own marker: a leader that had forgotten the producer has taken a late batch
         if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
@@ -331,8 +331,6 @@ def _union(ranges: Iterable[Range]) -> list[Range]:
     """The same in order, and apart from each other."""
     union: list[Range] = []
     for lowest, highest in sorted(ranges):
-        if lowest > highest:
-            continue
         if union and lowest <= union[-1][1]:
             union[-1] = union[-1][0], max(highest, union[-1][1])
         else:
