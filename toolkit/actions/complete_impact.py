@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompleteImpact", "OffsetCommitted", "complete_impact"]
 
-MAX_COMMITS = 10_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitted:
@@ -115,7 +113,7 @@ def complete_impact(
 def offset_commits(
     client: BrokerClient, finding: Finding, *, partition: Partition, last: LastBatch
 ) -> tuple[OffsetCommitted, ...]:
-    """The newest offset of each group and partition that the transaction commits, read up to about `MAX_COMMITS`."""
+    """The newest offset of each group and partition that the transaction commits."""
     found: dict[tuple[str, str, int], OffsetCommitted] = {}
     for batch in open_batches(
         client,
@@ -128,8 +126,6 @@ def offset_commits(
             commit = _decoded(record)
             if commit is not None:
                 found[commit.group_id, commit.topic, commit.partition] = commit
-        if len(found) > MAX_COMMITS:
-            break
     return tuple(found[key] for key in sorted(found))
 
 
