@@ -7,6 +7,8 @@ of ``__transaction_state``: what both logs hold is of one moment as far as this 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -377,6 +379,17 @@ def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles)
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]
+
+
+def test_a_lock_that_cannot_be_read_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
+    """It was taken for a broker that does not run."""
+    del staged.orders[1:]
+    lock = staged.root / ".lock"
+    staged.later.append(lambda: lock.symlink_to(lock))
+    assert only_missing(staged.judge(consistent_copy=True)) == (
+        f"stopped brokers: whether one runs on {staged.root} is unknown, as .lock cannot be read: "
+        f"{os.strerror(errno.ELOOP)}"
+    )
 
 
 def test_in_a_consistent_copy_only_cleaned_offsets_of_the_coordinator_are_missing(staged: StagedFiles) -> None:

@@ -31,6 +31,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -151,8 +152,8 @@ def _assertion_doubts(
     """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
     reads = [read, *(partition.read for partition in side.partitions.values())]
     for root in {each.state.log.root for each in reads} - {None}:
-        if root is not None and _is_locked(root):
-            yield f"stopped brokers: one runs on {root.path} and holds its lock"
+        if root is not None and (doubt := _lock_doubt(root)):
+            yield f"stopped brokers: {doubt}"
     for each in reads:
         name = each.state.log.where
         if any(damage.is_torn for damage in each.state.window.damage):
@@ -203,20 +204,26 @@ def _failed_step(owner: Transaction, read: ReplicaWithCheckpoints, side: Coordin
     return changed[0] if changed else None
 
 
-def _is_locked(root: LogDirRoot) -> bool:
-    """Whether a broker of this machine holds ``.lock`` (Kafka's ``FileLock``). False on systems other than Linux."""
-    if sys.platform != "linux":
+def _lock_doubt(root: LogDirRoot) -> str | None:
+    """Why a broker of this machine may run on a log directory; null if none does, or on systems other than Linux."""
+    path = root.path / ".lock"
+    try:
+        return f"one runs on {root.path} and holds its lock" if _is_locked(path) else None
+    except OSError as error:
+        return f"whether one runs on {root.path} is unknown, as {path.name} cannot be read: {error.strerror}"
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process of this machine has locked a file, as Kafka's ``FileLock`` does."""
+    if sys.platform != "linux" or not os.path.lexists(path):
         return False
     import fcntl
 
-    try:
-        descriptor = os.open(root.path / ".lock", os.O_RDONLY)
-    except OSError:
-        return False
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
-        return False
+        return False  # a file system without locks, on which no broker starts
     finally:
         os.close(descriptor)
     return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
