@@ -329,6 +329,8 @@ async def serve(cluster: FakeCluster) -> Sequence[asyncio.Server]:
                     writer.write(cluster.answer(broker, await reader.readexactly(size)))
                     await writer.drain()
             except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            finally:
                 writer.close()
 
         return handle
