@@ -93,7 +93,8 @@ async def end_connections() -> None:
     connections = asyncio.all_tasks() - {asyncio.current_task()}
     for connection in connections:
         connection.cancel()
-    await asyncio.gather(*connections, return_exceptions=True)
+    if connections:
+        await asyncio.wait(connections)
     await asyncio.sleep(0)  # their sockets are closed in the next round
 
 
