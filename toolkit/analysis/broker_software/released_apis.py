@@ -87,7 +87,8 @@ def nearest_release(apis: Apis) -> tuple[str, Sequence[str]]:
 @lru_cache(maxsize=100)
 def _compared(apis: frozenset[tuple[int, tuple[int, int]]]) -> Sequence[tuple[str, Sequence[str]]]:
     """Each release and what differs; once for all brokers with these APIs, as it takes 3 ms."""
-    return [(release, _differences(dict(apis), table)) for release, table in _tables()]
+    by_key = dict(apis)
+    return [(release, _differences(by_key, table)) for release, table in _tables()]
 
 
 def _differences(apis: Apis, table: Mapping[int, ReleasedApi]) -> list[str]:
