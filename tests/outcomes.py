@@ -42,8 +42,10 @@ from toolkit.lab.queries import (
     await_coordinators,
     config_of,
     elect_uncleanly,
+    leader,
     open_transactions,
     partitions,
+    send_until_accepted,
     transaction,
     until,
 )
@@ -69,6 +71,10 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "log.cleaner.backoff.ms": "100",
+    # A busy machine may take more than the lab's 3 s: the coordinator would be elected again, and write refused markers.
+    "broker.session.timeout.ms": "6000",
+    "zookeeper.session.timeout.ms": "10000",
+    "auto.leader.rebalance.enable": "false",
 }
 
 
@@ -398,7 +404,13 @@ class OutcomeCluster:
             transaction_version=0,
             topics=[of_topic(name=staged.topic, partition_indexes=[staged.partition])],
         )
-        self.client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=FOLLOWER)
+        send_until_accepted(
+            self.client,
+            lambda: messages.WriteTxnMarkers(markers=[marker]),
+            of=producer.transactional_id,
+            codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
+            to=lambda: leader(self.client, staged.topic, staged.partition),
+        )
         staged.open()
         staged.observe(self.client)
         staged.producer.decide(commit=True)
