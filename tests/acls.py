@@ -6,22 +6,6 @@ from toolkit import Cluster
 from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
 
-__all__ = [
-    "ALL",
-    "CLUSTER",
-    "DESCRIBE",
-    "DESCRIBE_CONFIGS",
-    "GROUP",
-    "LITERAL",
-    "PREFIXED",
-    "READ",
-    "SECRETS",
-    "TOPIC",
-    "TRANSACTIONAL_ID",
-    "Acls",
-    "Right",
-]
-
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
 ANY, LITERAL, PREFIXED = 1, 3, 4

@@ -14,8 +14,6 @@ from toolkit.lab import Kafka
 if TYPE_CHECKING:  # with kafka-python, which has to wait for pytest's filters of warnings
     from toolkit.lab.incidents import ClusterSetup
 
-__all__ = ["NEWEST", "OLDER", "Brokers", "by_tier", "on_cluster"]
-
 NEWEST = "4.3.1"
 OLDER = "3.5.2"
 """The newest before KIP-890: every incident can be staged on it with default settings and without newer protocols."""

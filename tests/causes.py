@@ -5,8 +5,6 @@ import re
 from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.schema import Row
 
-__all__ = ["cause_names"]
-
 
 def cause_names(row: Row) -> list[str]:
     """Those in parentheses at its end, the deciding one first."""

@@ -19,8 +19,6 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["GroupScheduling", "folder_of", "group_of", "order", "send_folder", "write_groups"]
-
 SLOW = ("outages", "kills", "spark", "history")
 """Groups of tests that take minutes: workers start with them."""
 

@@ -22,8 +22,6 @@ from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncid
 from toolkit.schema import Row
 from toolkit.sources.live import observe as live_observation
 
-__all__ = ["ABSENT", "SETUPS", "VERSIONS", "cells_in_page", "exists", "observe", "table", "table_in_page"]
-
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "incidents.md"
 BEGIN, END = "<!-- incidents: written by tests/incident_matrix.py -->", "<!-- end of incidents -->"
 # 2.8 has no ListTransactions: its verdicts come from __transaction_state.

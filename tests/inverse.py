@@ -23,8 +23,6 @@ from toolkit.formats.log.header_table import AS_WRITTEN, COMPRESSION, MARKERS, T
 from toolkit.formats.log.headers import HEADER, NO_MARKER, UNREAD_MARKER, Array, Headers
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 
-__all__ = ["headers_of", "log_transactions_of"]
-
 
 def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
     """Rows of ``schema.BATCHES`` as headers, in the order given: those that `header_table` was made from.

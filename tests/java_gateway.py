@@ -17,8 +17,6 @@ from toolkit.java.java_runtime import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.server.jars import fetch_jars
 
-__all__ = ["JavaClients", "java_clients"]
-
 TEXT = "org.apache.kafka.common.serialization.String"
 
 

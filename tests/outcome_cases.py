@@ -6,19 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = [
-    "SKIPPING",
-    "Case",
-    "Client",
-    "Expected",
-    "Origin",
-    "Sequel",
-    "cases",
-    "few_cases",
-    "real_cases",
-    "retried_cases",
-]
-
 SKIPPING = ("4.3.1", "4.4.0")
 """Versions whose coordinator skips the marker of an offline partition (KAFKA-20734); others write it later."""
 

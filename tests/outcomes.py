@@ -55,8 +55,6 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.source import Source
 
-__all__ = ["ALWAYS_UP", "STATE_PARTITIONS", "OutcomeCluster", "StagedCase", "columns_of", "follow_remedies", "rows_of"]
-
 LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
 LEADER, FOLLOWER = 2, 3  # of LEFT and of the groups; LEADER alone has ALONE and COMPACT
 # ALWAYS_UP has RIGHT, and coordinates every transactional id.
@@ -71,7 +69,7 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "log.cleaner.backoff.ms": "100",
-    # A busy machine may take more than the lab's 3 s: the coordinator would be elected again, and write refused markers.
+    # A busy machine may take more than the lab's 3 s: a new coordinator would write the refused markers.
     "broker.session.timeout.ms": "6000",
     "zookeeper.session.timeout.ms": "10000",
     "auto.leader.rebalance.enable": "false",

@@ -9,8 +9,6 @@ from typing import Any
 
 from toolkit.lab import Kafka
 
-__all__ = ["COMMAND", "PATIENCE_S", "ROOT", "Process", "on", "run", "started"]
-
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-c", "from toolkit.cli import main; main()"]
 PATIENCE_S = 180  # for what takes a second, on a machine that does much else

@@ -21,8 +21,6 @@ from tests.process import ROOT, started
 from toolkit.lab.queries import until
 from toolkit.lab.server.server_properties import free_ports
 
-__all__ = ["ALERTMANAGER", "PROMETHEUS", "PrometheusStack", "prometheus_stack"]
-
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")  # the latter is Debian's name
 QUICK = "1s"

@@ -24,8 +24,6 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
 
-__all__ = ["PROPERTIES", "Provoked", "create_topics", "impostor", "printed", "provoked"]
-
 HERE, AWAY = 1, 2  # brokers: the second one is stopped for what needs that
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHORT_MS = 4_000  # for calls that should time out

@@ -14,8 +14,6 @@ from tests.java_gateway import JavaClients
 from toolkit.lab.queries import transaction
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["JavaProducer", "LibrdkafkaProducer", "Steps"]
-
 TIMEOUT_MS, WAIT_S = 600_000, 60
 
 

@@ -23,12 +23,13 @@ from tests.outcome_cases import (
     real_cases,
     retried_cases,
 )
-from tests.outcomes import ALWAYS_UP, STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
+from tests.outcomes import STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.errors import ActionRefused
+from toolkit.lab.staging import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter

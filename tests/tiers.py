@@ -12,8 +12,6 @@ from typing import Any
 
 from hypothesis import settings
 
-__all__ = ["amount", "fuzzed", "is_full", "seed", "set_tier"]
-
 TIER = "KAFKA_TXN_TEST_TIER"  # in the environment, so that processes of a test know it too
 AMOUNT, SEED = "KAFKA_TXN_TEST_AMOUNT", "KAFKA_TXN_TEST_SEED"
 

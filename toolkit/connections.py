@@ -16,8 +16,6 @@ from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_files.recording_folder import is_recording
 
-__all__ = ["connect"]
-
 LAB, SAMPLE = "lab", "sample:"
 ADDRESSES = re.compile(r"[^/\s,]+:\d+(,\s*[^/\s,]+:\d+)*")
 

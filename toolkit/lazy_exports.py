@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-__all__ = ["lazy_exports"]
-
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
     """Make a module's ``__getattr__``.

@@ -15,20 +15,6 @@ from toolkit.errors import BrokerError, ToolkitError
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import Finding
 
-__all__ = [
-    "ALIVE",
-    "ENDED",
-    "NO_ANSWER",
-    "RowCluster",
-    "abort_plan",
-    "changed",
-    "complete_plan",
-    "found",
-    "partition",
-    "producer",
-    "transaction",
-]
-
 T = TypeVar("T")
 Change = Callable[["RowCluster"], None]
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from tests.analysis.build import NOW, observation, partition, producer
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings

@@ -1,8 +1,6 @@
 """Errors as clients print them that cannot be reproduced here, and texts that are unrelated to transactions."""
 # ruff: noqa: E501  lines as printed
 
-__all__ = ["CITED", "UNRELATED"]
-
 CITED = [  # expected symptom, client that prints the text, source, and the text
     (
         "unstable-offset-commit",

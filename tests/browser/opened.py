@@ -14,8 +14,6 @@ from tests.browser.servers import jupyter_lab, voila
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-__all__ = ["CHROMIUM", "NOTEBOOK", "SERVERS", "browser", "open_panel"]
-
 CHROMIUM = "/usr/bin/chromium"
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks/04_abort.ipynb"
 SERVERS = {"JupyterLab": jupyter_lab, "Voila": voila}

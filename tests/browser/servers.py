@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["jupyter_lab", "voila"]
-
 TIMEOUT_S = 60
 
 

@@ -21,8 +21,6 @@ from tests.exploration.world import World
 from toolkit.analysis.diagnosis import diagnose as diagnose_module
 from toolkit.schema import Row
 
-__all__ = ["Report", "explore_actions", "explore_fences", "explore_races", "explore_states", "merged", "rules_recorded"]
-
 
 @dataclass(kw_only=True)
 class Report:

@@ -10,18 +10,6 @@ from __future__ import annotations
 from tests.exploration.state import NOBODY, Coordinator, Meta, State, StateRecord, Truth
 from tests.exploration.world import World
 
-__all__ = [
-    "add_partition",
-    "begin_fence",
-    "coordinator_of",
-    "end_transaction",
-    "init_producer_id",
-    "log_fence",
-    "put_coordinator",
-    "put_meta",
-    "write_meta",
-]
-
 
 def coordinator_of(world: World, state: State, id_: int) -> Coordinator:
     """The coordinator of an id."""

@@ -18,8 +18,6 @@ from tests.exploration.state import State
 from tests.exploration.steps import successors
 from tests.exploration.world import World
 
-__all__ = ["Point", "Run", "Trace", "reached", "run", "schedules", "trace_of"]
-
 Procedure = Callable[[ModelClient], Any]
 Plan = Mapping[int, tuple[tuple[str, ...], State]]  # before which request: the steps, and the state after them
 

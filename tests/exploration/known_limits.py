@@ -6,8 +6,6 @@ from tests.exploration.properties import AFTER_THE_LAST_CHECK, FENCE_AFTER_THE_L
 from tests.exploration.state import State
 from tests.exploration.world import World
 
-__all__ = ["KNOWN_LIMITS", "is_known"]
-
 KNOWN_LIMITS = {
     "begun again before the marker": (
         "Transaction version 1: between the last check and the marker, the producer adds the partition again "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.exploration.state import NOBODY, Partition, ProducerEntry, Record, State, producer_entries
 
-__all__ = ["append_data", "append_marker", "entry_of", "last_stable_offset", "put_partition"]
-
 
 def put_partition(state: State, number: int, partition: Partition) -> State:
     """The state with this partition."""

@@ -14,8 +14,6 @@ from tests.formats.logs import control_batch
 from toolkit.formats.coordinator.transaction_log_records import STATES
 from toolkit.formats.log.batches import write_batch
 
-__all__ = ["log_bytes", "state_log_bytes"]
-
 TIMESTAMPS = struct.Struct(">qq")
 
 

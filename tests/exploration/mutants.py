@@ -19,8 +19,6 @@ from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
 from toolkit.sources.live import observe
 from toolkit.sources.live.state.authorization import Visibility
 
-__all__ = ["MUTANTS", "Mutant", "hunt"]
-
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 

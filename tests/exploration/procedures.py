@@ -15,8 +15,6 @@ from toolkit.actions.fence import plan_fence
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
 
-__all__ = ["Procedure", "diagnose", "fence_of", "fence_plans", "is_to_abort", "marker_of", "plans"]
-
 Procedure = Callable[[ModelClient], Any]
 
 PLANNERS: dict[str, Callable[..., Any]] = {"abort": plan_abort, "complete": plan_complete}

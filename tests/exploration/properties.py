@@ -13,15 +13,6 @@ from tests.exploration.truth import Fate, abort_harm, commit_harm, current_metas
 from tests.exploration.world import World
 from toolkit.schema import Row
 
-__all__ = [
-    "AFTER_THE_LAST_CHECK",
-    "FENCE_AFTER_THE_LAST_CHECK",
-    "Violation",
-    "judge_fences",
-    "judge_findings",
-    "judge_writes",
-]
-
 CLOCKS_DIFFER_MS = 5_000  # up to which our code does not trust the order of times of two brokers
 AFTER_THE_LAST_CHECK = "a marker that is written, right at the last request before it"
 FENCE_AFTER_THE_LAST_CHECK = "a fence that is sent, after the last check"

@@ -39,8 +39,6 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.logs import partition_log, transaction_log
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 
-__all__ = ["ModelClient", "connect", "controlled", "running", "time_of"]
-
 NOT_COORDINATOR = 16
 
 BeforeRequest = Callable[[State, int | None, Key], State]

@@ -30,21 +30,6 @@ from toolkit.formats.protocol.responses import (
     TopicMetadata,
 )
 
-__all__ = [
-    "BROKERS",
-    "TOPIC",
-    "WHOLE_STATE",
-    "Key",
-    "content_of",
-    "everything",
-    "id_of",
-    "init_producer_id_response",
-    "key_of",
-    "message_of",
-    "names",
-    "write_txn_markers_response",
-]
-
 TOPIC = "orders"
 BROKERS = (1, 2)
 Key = tuple[Hashable, ...]

@@ -9,27 +9,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = [
-    "NOBODY",
-    "NO_SEQUENCE",
-    "Client",
-    "Coordinator",
-    "Former",
-    "Message",
-    "Meta",
-    "Partition",
-    "ProducerEntry",
-    "Record",
-    "State",
-    "StateRecord",
-    "Truth",
-    "Written",
-    "open_records",
-    "producer_entries",
-    "visible",
-    "written",
-]
-
 NOBODY = -1
 NO_SEQUENCE = -1
 TICK_MS = 1_000_000  # between two ticks

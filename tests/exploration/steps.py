@@ -35,8 +35,6 @@ from tests.exploration.state import (
 )
 from tests.exploration.world import World
 
-__all__ = ["CLIENT_STEPS", "Step", "successors"]
-
 Step = tuple[str, State]
 GRACE_MS = 60_000
 CLIENT_STEPS = ("init", "add", "produce", "commit", "abort")

@@ -9,8 +9,6 @@ from tests.exploration.leaders import entry_of
 from tests.exploration.state import NOBODY, Meta, Record, State, open_records, written
 from tests.exploration.world import World
 
-__all__ = ["Fate", "abort_harm", "commit_harm", "current_metas", "fates", "is_quiet", "open_transactions"]
-
 
 class Fate(Enum):
     """What a coordinator will do about an open record, or has decided about it."""

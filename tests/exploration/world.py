@@ -9,8 +9,6 @@ from functools import cached_property
 
 from tests.exploration.state import TICK_MS, Coordinator, Partition, State
 
-__all__ = ["EPOCH", "World"]
-
 EPOCH = dt.datetime(2026, 11, 24, 12, tzinfo=dt.UTC)
 EPOCH_MS = int(EPOCH.timestamp() * 1000)
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from tests.exploration.world import World
 
-__all__ = ["BEHIND", "RACES", "SMALL", "STAGED", "WORLDS", "world_of"]
-
 BEGIN = ("a new instance of id 0", "client 0 p0 added", "client 0 p0 produced")
 COMMITTED = (*BEGIN, "client 0 commits", "id 0 COMMIT marker p0 is written", "id 0 completes")
 ABORTED = (*BEGIN, "client 0 aborts", "id 0 ABORT marker p0 is written", "id 0 completes")

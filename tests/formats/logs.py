@@ -14,8 +14,6 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from toolkit.formats.log.batches import HEADER, read_header, write_batch
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers, ScanResult
 
-__all__ = ["assert_accounted", "batch", "control_batch", "joined", "logs", "marker", "message", "placed", "positions"]
-
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 NOON_MS = 1795262400000
 

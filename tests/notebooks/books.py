@@ -7,8 +7,6 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-__all__ = ["BOOKS", "FOLDER", "cleaned", "code_cells", "is_checked", "read", "with_parameters", "write"]
-
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 CHECK = "# NBVAL_CHECK_OUTPUT"

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["pytest_collection_modifyitems", "pytest_runtest_call"]
-
 STDERR = ("stream", "stderr")
 RICH = ("text/html", "application/vnd.plotly.v1+json")
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Outcome", "own_folders", "run"]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -19,8 +19,6 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import BATCHES, Row
 
-__all__ = ["chaos", "compacted_chaos", "consumed"]
-
 QUIET = {"log_level": 0}
 
 

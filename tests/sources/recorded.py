@@ -15,8 +15,6 @@ from toolkit.schema import RECORDED
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["NINE", "rows_of", "sample"]
-
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 
 

@@ -10,9 +10,8 @@ import pytest
 from tests.causes import cause_names
 from toolkit import Cluster, Recording
 from toolkit.actions.abort import plan_abort
-from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence, TransactionKey
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer

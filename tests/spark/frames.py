@@ -12,8 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from toolkit.schema import Row, Table
 from toolkit.spark.datasources.arrow_types import spark_table
 
-__all__ = ["arrow", "assert_rows", "damaged_copy", "shuffled", "sorted_rows"]
-
 
 def arrow(frame: object, table: Table) -> pa.Table:
     """A pandas frame of a declared table."""

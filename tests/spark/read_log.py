@@ -17,8 +17,6 @@ from toolkit.spark.datasources.log.log_source import KafkaLog
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
 from toolkit.spark.transforms.log_fold import KEY, _folded
 
-__all__ = ["assert_same_rows", "fold_rows", "plan_read", "read", "read_and_fold", "rows"]
-
 
 def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:
     """The reader and the inputs of its tasks, pickled and unpickled as by Spark."""

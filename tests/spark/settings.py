@@ -2,8 +2,6 @@
 
 from toolkit.spark.session.local_session import SMALL
 
-__all__ = ["QUICK"]
-
 QUICK = {
     **SMALL,
     "spark.sql.shuffle.partitions": "2",  # more than one, so that rows are in any order

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["RECHECK_AFTER", "AbortPlan", "AbortResult", "plan_abort"]
-
 PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless that verdict is overridden by name
 
 

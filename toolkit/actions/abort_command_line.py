@@ -13,8 +13,6 @@ from toolkit.schema.live import Finding, Producer
 if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
 
-__all__ = ["AbortAdvice", "abort_advice"]
-
 FILES_AGE = (
     "The files may be older than the cluster is: check it first (kafka-txn diagnose), or use kafka-txn abort, which "
     "does so."

@@ -29,8 +29,6 @@ from toolkit.sources.recording.sample_files.durable_files import flush
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AUDIT_FILE", "Audit"]
-
 AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 """Environment variable with the file; by default in the user's state directory."""
 

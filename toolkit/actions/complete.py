@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["CompletePlan", "CompleteResult", "plan_complete"]
-
 AFTER_PLAN_S = 10.0
 """From the plan to the marker, so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition, Producer
     from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["CompleteImpact", "OffsetCommitted", "complete_impact"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetCommitted:

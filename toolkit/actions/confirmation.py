@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.errors import ActionRefused
 
-__all__ = ["check_confirmation"]
-
 
 def check_confirmation(confirm: str, target: str, *, means: str) -> None:
     """Raise unless the confirmation is exactly the target.

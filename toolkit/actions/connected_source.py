@@ -18,8 +18,6 @@ from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sampling.fixed_recording import record_samples
 
-__all__ = ["ConnectedSource"]
-
 
 class ConnectedSource:
     """The result of `toolkit.connect`; a context manager, closed when the interpreter exits at the latest.

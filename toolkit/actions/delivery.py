@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _Offset = tuple[int | None, str | None]  # or the error
 
-__all__ = ["Delivery", "delivered", "group_offsets"]
-
 POLL_S = 0.05
 MAX_RECORDS = 10_000
 """Records of the transaction that are looked for."""

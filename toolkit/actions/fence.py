@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["FencePlan", "FenceResult", "plan_fence"]
-
 NOTHING_SENT = "Nothing was sent."
 RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
 PASSING = {

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition, Producer
     from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["LogImpact", "log_impact"]
-
 MAX_BYTES = 64 << 20
 TIMEOUT_S = 10.0
 

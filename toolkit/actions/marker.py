@@ -35,8 +35,6 @@ from toolkit.sources.live.client.error_codes import error_text
 if TYPE_CHECKING:
     from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["Marker"]
-
 RIGHT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
 UNCERTAIN = frozenset(
     {"KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"}

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from toolkit.schema.coerce import Finding as AnyFinding
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = [
-    "RECHECK_AFTER",
-    "LsoMove",
-    "MarkerPlan",
-    "audited_refusal",
-    "check_columns",
-    "finding_of",
-    "leader_view",
-    "no_longer_open",
-    "partition_view",
-    "state_of",
-]
-
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
 POLL_S = 0.05
 

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed, Effect, ToolkitError
 
-__all__ = ["Progress"]
-
 T = TypeVar("T")
 POLL_S = 0.05  # how soon a cancelled wait ends
 

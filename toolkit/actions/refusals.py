@@ -12,8 +12,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
 
-__all__ = ["NOTHING_WRITTEN", "abort_refusal", "check_abort", "check_complete", "check_saving", "complete_refusal"]
-
 NOTHING_WRITTEN = "Nothing was written."
 DISCARDED = {"undecided", "abort"}
 """Outcomes of records that an abort marker may discard: the coordinator has not decided to commit them."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Partition
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["MAX_SAVE_BYTES", "SavedRecords", "records_path", "save_records"]
-
 MAX_SAVE_BYTES = 256_000_000
 """Bytes of a transaction in the log that are saved without a question."""
 ROW_GROUP_BYTES = 8 << 20  # of keys, values and headers; bounds the memory

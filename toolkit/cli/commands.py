@@ -30,8 +30,6 @@ from toolkit.cli.failures import exit_on_failure
 from toolkit.cli.source_options import LeadingOptions
 from toolkit.version import __version__
 
-__all__ = ["PANELS", "app", "run"]
-
 EXIT_CODES = (
     "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage, no connection or no output, 3 evidence "
     "incomplete, 4 explain does not recognize the text."

@@ -10,28 +10,6 @@ import typer
 
 from toolkit.schema.durations import duration_s
 
-__all__ = [
-    "AtTime",
-    "BootstrapServer",
-    "Brokers",
-    "CommandConfig",
-    "ConsistentCopy",
-    "Format",
-    "LogDirs",
-    "LogEvidence",
-    "MaxTransactionTimeout",
-    "Output",
-    "Partition",
-    "Partitions",
-    "RecheckAfter",
-    "RecordingDir",
-    "Timeout",
-    "Topic",
-    "Topics",
-    "TxnStatePartitions",
-    "duration_option",
-]
-
 
 class Format(StrEnum):
     """How an answer is written."""

@@ -11,8 +11,6 @@ import typer
 
 from toolkit.cli.output import show, width
 
-__all__ = ["AuditFile", "Override", "confirmation", "is_at_terminal", "print_notice"]
-
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
 
 AuditFile = Annotated[

@@ -14,8 +14,6 @@ import typer
 from toolkit.cli.output import remark
 from toolkit.errors import BrokerError, ToolkitError
 
-__all__ = ["exit_on_failure"]
-
 INVALID, INCOMPLETE = 2, 3
 IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either

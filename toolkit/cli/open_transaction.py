@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = [
-    "ConfirmTransaction",
-    "StartOffset",
-    "audited_plan",
-    "bytes_text",
-    "find_transaction",
-    "groups_text",
-    "lso_texts",
-    "moved_texts",
-    "resume_texts",
-]
-
 StartOffset = Annotated[
     int, typer.Option("--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction.")
 ]

@@ -13,8 +13,6 @@ from toolkit.cli.common_options import Format
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["answer", "exit_code", "progress", "remark", "show", "width"]
-
 
 def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
     """Write the rows of a table; for a person `without` some columns."""

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     AnySource: TypeAlias = Cluster | LogDir | Recording
 
-__all__ = [
-    "LeadingOptions",
-    "check_source_options",
-    "cluster_is_named",
-    "connect",
-    "logs_from_options",
-    "offset_spec",
-    "partition_options",
-    "source_from_options",
-    "time_option",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadingOptions:

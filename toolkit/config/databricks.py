@@ -11,8 +11,6 @@ from typing import Any
 from toolkit.config.client import ClientConfig
 from toolkit.errors import NotFound, UsageError
 
-__all__ = ["config_from_scope", "is_databricks", "param"]
-
 NO_WIDGET = re.compile("InputWidgetNotDefined|no input widget named", re.IGNORECASE)  # text of a Java error
 
 

@@ -12,8 +12,6 @@ from toolkit.formats.log.headers import Array
 from toolkit.schema import Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["arrow_table", "from_ipc", "integers", "labels", "milliseconds", "numbers", "times", "to_ipc"]
-
 
 def numbers(values: Array, *, null: Array | None = None) -> pa.Array:
     """Integers or booleans; null where `null` is true; without `null`, negative integers are null."""

@@ -13,8 +13,6 @@ from tqdm.auto import tqdm
 
 from toolkit.errors import SetupError
 
-__all__ = ["Download", "download"]
-
 CHUNK = 1 << 16
 AT_ONCE = 8
 TIMEOUT_S = 60

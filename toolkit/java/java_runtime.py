@@ -13,8 +13,6 @@ from pathlib import Path
 
 from toolkit.errors import SetupError
 
-__all__ = ["class_archive_options", "find_java", "java_command", "java_version"]
-
 OLDEST = 17
 # On Kafka 4.3.1, a third less time to start; the lab's brokers do not run long enough to need the optimizing compiler.
 FAST_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
-__all__ = ["locked", "repository_url"]
-
 CENTRAL = "https://repo1.maven.org/maven2/"
 
 

@@ -14,8 +14,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from toolkit.errors import LabError
 from toolkit.lab.queries import ClusterAddress, config_of, until
 
-__all__ = ["BlockedConsumer", "blocked_consumer"]
-
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 

@@ -20,8 +20,6 @@ from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.findings_text import finding_lines, summary, wrap
 
-__all__ = ["run"]
-
 WRONG = {  # topic and the incident staged on it
     "orders": "late_message",
     "refunds": "superseded_same_partition",

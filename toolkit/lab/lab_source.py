@@ -24,8 +24,6 @@ from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_files.recording_folder import is_recording
 
-__all__ = ["STAGED", "LabSource", "SampleSource", "open_lab", "open_sample"]
-
 GROUP = "billing"
 STAGED: Mapping[str, str] = MappingProxyType({"orders": "late_message"})
 COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "start_offset")

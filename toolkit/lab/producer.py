@@ -17,8 +17,6 @@ from toolkit.lab.queries import coordinator, leader, send_until_accepted
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["TxnProducer", "write_committed"]
-
 
 class TxnProducer:
     """A transactional id and its producer id; every step is one request.

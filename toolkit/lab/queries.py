@@ -19,23 +19,6 @@ from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
-__all__ = [
-    "ClusterAddress",
-    "LeaderTransaction",
-    "RequestRefused",
-    "await_coordinators",
-    "config_of",
-    "coordinator",
-    "elect_uncleanly",
-    "leader",
-    "offsets",
-    "open_transactions",
-    "partitions",
-    "send_until_accepted",
-    "transaction",
-    "until",
-]
-
 T = TypeVar("T")
 
 ClusterAddress: TypeAlias = Kafka | ClientConfig | str | Mapping[str, object]

@@ -11,8 +11,6 @@ from toolkit.lab.queries import config_of
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["BEFORE", "BEHIND", "create_topic", "stage_between"]
-
 BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction
 
 

@@ -23,8 +23,6 @@ from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["ClusterSetup", "Incident", "Stage", "StagedIncident", "incident"]
-
 NOTHING: Mapping[str, str] = {}
 ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
 OVER = {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE", "PRODUCER_FENCED"}

@@ -18,8 +18,6 @@ from toolkit.lab.queries import until
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["BUSY", "Worker", "Workload", "random_workload"]
-
 BUSY: Mapping[str, object] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "log.cleaner.backoff.ms": 200,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolkit.schema.live import EVIDENCE
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TIME, Column, Table
 
-__all__ = ["ACTIONS"]
-
 ACTIONS = Table(
     "actions",
     "one step of an action on a cluster: before its request is sent, or after the response",

@@ -13,8 +13,6 @@ from toolkit.schema.table import Row, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Data", "Finding", "finding_row", "in_utc", "rows_of"]
-
 Data: TypeAlias = "pd.DataFrame | Iterable[Row] | None"
 """A frame of a declared table, or rows of it."""
 

@@ -7,15 +7,6 @@ from typing import Annotated
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, Column, Table
 
-__all__ = [
-    "LOG_TRANSACTION_COLUMNS",
-    "LSO_HOLDS",
-    "OBSERVATION_TIMES",
-    "RECONCILIATION",
-    "LsoHold",
-    "ObservationTime",
-]
-
 RECONCILIATION = Table(
     "reconciliation",
     "an open transaction on a partition, compared with its coordinator's state",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DOCS_URL", "RUNBOOK_URL", "cause_page", "symptom_page", "verdict_page"]
-
 DOCS_URL = "https://kafka-txn-toolkit.github.io/kafka-txn-toolkit/"
 """URL of the documentation site, as in pyproject.toml."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-__all__ = ["duration", "duration_s"]
-
 UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),

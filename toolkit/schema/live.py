@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, TableRow, TopicPartition, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     INT16,
@@ -16,23 +16,8 @@ from toolkit.schema.table import (
     ListOf,
     StructOf,
     Table,
+    TopicPartition,
 )
-
-__all__ = [
-    "COORDINATORS",
-    "EVIDENCE",
-    "EXPOSURE",
-    "FINDINGS",
-    "PARTITIONS",
-    "PRODUCERS",
-    "TRANSACTIONS",
-    "TRANSACTION_OWNERS",
-    "EvidenceEntry",
-    "Finding",
-    "Partition",
-    "Producer",
-    "Transaction",
-]
 
 _TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
 _PARTITION = Column("partition", INT32, "Partition number.", nullable=False)

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, TableRow, TopicPartition, Unit, declares
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import (
     BOOL,
     FLOAT64,
@@ -17,25 +17,8 @@ from toolkit.schema.table import (
     Column,
     ListOf,
     Table,
+    TopicPartition,
 )
-
-__all__ = [
-    "ABORTED",
-    "BATCHES",
-    "CHECKPOINTS",
-    "LOG_TRANSACTIONS",
-    "LSO_TIMELINE",
-    "OFFSETS_LOG",
-    "SEGMENTS",
-    "SNAPSHOTS",
-    "STATISTICS",
-    "TRANSACTION_HISTORY",
-    "TRANSACTION_LOG",
-    "VIOLATIONS",
-    "LogTransaction",
-    "PastTransaction",
-    "TransactionLogRecord",
-]
 
 _TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not name it.")
 _PARTITION = Column("partition", INT32, "Partition number; null as topic.")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, TIME, Column, Table
 
-__all__ = ["GROUP_LAG", "MISSING_OFFSETS", "OFFSET_VISIBILITY"]
-
 _TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
 _PARTITION = Column("partition", INT32, "Partition number.", nullable=False)
 _LOG_START = Column("log_start_offset", INT64, "First offset still in the log.")

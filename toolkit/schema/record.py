@@ -39,19 +39,6 @@ from toolkit.schema.table import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "TableRow",
-    "TopicPartition",
-    "Unit",
-    "column_values",
-    "declares",
-    "replace",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Width:
@@ -151,7 +138,7 @@ class TableRow:
 
 
 if TYPE_CHECKING:
-    from dataclasses import replace  # its changes are checked
+    from dataclasses import replace as replace  # its changes are checked
 else:
 
     def replace(record: TableRow, /, **changes: Any) -> TableRow:

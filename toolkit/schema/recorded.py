@@ -8,8 +8,6 @@ from toolkit.schema.live import FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import STRING, TIME, Column, Table
 
-__all__ = ["LATE_TRANSACTIONS", "RECORDED", "SAMPLES", "LateTransaction", "RecordedFirstBatch", "RecordedSample"]
-
 _SAMPLE = Column("sampled_at", TIME, "When the sample was due: the same on every row of a sample.", nullable=False)
 _PHASE = Column(
     "phase",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.schema.table import BINARY, INT16, INT32, INT64, STRING, TIME, Column, ListOf, StructOf, Table
 
-__all__ = ["SAVED_RECORDS"]
-
 SAVED_RECORDS = Table(
     "saved_records",
     "one record of a transaction that an abort discarded on a partition",

@@ -11,29 +11,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "BINARY",
-    "BOOL",
-    "FLOAT64",
-    "INT8",
-    "INT16",
-    "INT32",
-    "INT64",
-    "LAST_TIME",
-    "STRING",
-    "TIME",
-    "TOPIC_PARTITIONS",
-    "Column",
-    "ListOf",
-    "Row",
-    "StructOf",
-    "Table",
-    "TopicPartition",
-    "arrow_type",
-    "utc",
-    "utc_now",
-]
-
 Row = Mapping[str, Any]
 TopicPartition = tuple[str, int]  # topic and partition
 

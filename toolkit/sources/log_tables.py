@@ -27,17 +27,6 @@ from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "LogId",
-    "ScanChunk",
-    "batch_tables",
-    "clip",
-    "log_statistics",
-    "log_transaction_tables",
-    "lso_timeline_table",
-    "to_frame",
-]
-
 ROWS_AT_ONCE = 1 << 16
 
 

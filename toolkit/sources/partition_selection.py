@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from toolkit.errors import UsageError
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["requested_partitions"]
-
 
 def requested_partitions(
     topics: Sequence[str] | None, partitions: Sequence[int] | Sequence[TopicPartition]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
 
-__all__ = ["reconciliation_frame", "reconciliation_rows"]
-
 
 def reconciliation_frame(
     source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]

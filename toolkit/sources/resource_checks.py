@@ -18,8 +18,6 @@ from toolkit.schema.table import TopicPartition
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
-__all__ = ["ResourceChecks", "check_resources"]
-
 NO_SUCH_GROUP = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
 SPARK_EXECUTOR = "spark-executor-"  # put before the group of a driver of DStreams, which is the one that commits
 NEWEST = 3  # rows of a transactional id's history

@@ -10,8 +10,6 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import arrow_tables_of, rows_of_table, source_table
 
-__all__ = ["Partitions", "Source", "Topics"]
-
 Topics = str | Sequence[str]
 Partitions = int | Sequence[int] | Sequence[TopicPartition]
 

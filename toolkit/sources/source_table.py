@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["arrow_tables_of", "as_list", "rows_of_table", "source_table"]
-
 P = ParamSpec("P")
 S = TypeVar("S")
 

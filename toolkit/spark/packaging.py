@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-__all__ = ["self_contained_function", "self_contained_source", "sent", "ship_package"]
-
 PURE = ("toolkit", "kafka")  # pure Python packages: a zip of them runs anywhere
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}

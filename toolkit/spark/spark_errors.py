@@ -13,8 +13,6 @@ from pyspark.errors import PySparkException
 from toolkit import errors
 from toolkit.errors import SetupError, ToolkitError
 
-__all__ = ["each_without_traceback", "translate_errors", "translate_spark_errors", "without_traceback"]
-
 RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")

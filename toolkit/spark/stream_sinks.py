@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["sample_table", "write_recording"]
-
 
 def sample_table(everything: DataFrame, table: str) -> DataFrame:
     """The rows of one table of ``kafka_txn_samples``, with its columns at top level.

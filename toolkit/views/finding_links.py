@@ -13,8 +13,6 @@ from toolkit.schema.table import STRING
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["LINKED_FINDINGS", "finding_page", "with_page"]
-
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
 LINKED_FINDINGS = Table(

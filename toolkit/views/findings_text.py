@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from toolkit.schema import Row
 
-__all__ = ["finding_lines", "paint", "summary", "wrap"]
-
 TICK = dt.timedelta(seconds=1)
 """A file's time may be a clock tick older than its last record."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from toolkit.errors import UsageError
 
-__all__ = ["page"]
-
 
 def page(package: str, template: str, *, what: str, **values: Any) -> str:
     """Render a template of a package.

@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["cell_text", "csv_pieces", "json_pieces", "printable", "row_lines"]
-
-
 _ASIDE = {"error", "last_update_time"}  # shown if a row has one
 
 

@@ -12,8 +12,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["statistic_lines"]
-
 COLUMNS = ("min", "mean", "p50", "p95", "p99", "max")
 ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": "open", "undecided": "undecided"}
 ALWAYS = {"commit", "abort", "open"}  # shown even if it is zero

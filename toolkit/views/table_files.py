@@ -15,8 +15,6 @@ from toolkit.views.row_formats import csv_pieces, json_pieces
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-__all__ = ["SUFFIXES", "WriteCounts", "write_file"]
-
 SUFFIXES = (".parquet", ".csv", ".json")
 
 

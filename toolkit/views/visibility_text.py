@@ -8,8 +8,6 @@ from toolkit.schema import OFFSET_VISIBILITY, Row
 from toolkit.views.findings_text import wrap
 from toolkit.views.row_formats import cell_text
 
-__all__ = ["visibility_lines"]
-
 ASIDE = {"topic", "partition", "offset", "status", "reason", "broker_id", "observed_at"}
 LONGEST = max(len(name) for name in OFFSET_VISIBILITY.names)
 

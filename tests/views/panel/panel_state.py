@@ -11,8 +11,6 @@ import ipywidgets as widgets
 
 from toolkit.views.panel import AbortPanel
 
-__all__ = ["button", "is_visible", "panel_text"]
-
 
 def panel_text(panel: AbortPanel) -> str:
     """Every text that is not hidden, without markup and pictures."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-__all__ = ["NEWEST_RELEASE", "Apis", "ReleasedApi", "matching_releases", "nearest_release"]
-
 Apis = Mapping[int, tuple[int, int]]
 """API key to its lowest and highest version, as ApiVersions returns them."""
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from toolkit.analysis.broker_software.compatible_systems import SYSTEMS, UNKNOWN_SYSTEM, CompatibleSystem
 from toolkit.analysis.broker_software.released_apis import Apis, matching_releases, nearest_release
 
-__all__ = ["BrokerIdentity", "Software", "is_of_another_system", "software_gaps", "software_of"]
-
 MAX_DIFFERENCES = 3  # in a sentence
 
 

@@ -13,8 +13,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
-__all__ = ["CoordinatorLog", "IdHistory", "events_of"]
-
 
 @dataclass(frozen=True)
 class IdHistory:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from toolkit.analysis.coordinator.transaction_states import EXPIRED, IdReplica, replica_of, state_of
 from toolkit.schema import Row
 
-__all__ = ["Owner", "names_any", "producer_ids"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:

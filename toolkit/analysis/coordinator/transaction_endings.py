@@ -33,8 +33,6 @@ from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.schema import Row
 from toolkit.schema.durations import duration
 
-__all__ = ["LAST_EPOCH", "Ending", "TransactionRecords", "ending"]
-
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 MILLISECOND = dt.timedelta(milliseconds=1)

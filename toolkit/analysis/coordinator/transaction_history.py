@@ -28,8 +28,6 @@ from toolkit.analysis.coordinator.transaction_states import (
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 
-__all__ = ["HistoryState", "advance", "current", "newest", "transaction_history"]
-
 NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (TRANSACTION_HISTORY, TRANSACTIONS))
 MILLISECOND = dt.timedelta(milliseconds=1)
 STAGES = {  # of a transaction, in their order

@@ -14,16 +14,6 @@ from dataclasses import dataclass
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction
 
-__all__ = [
-    "FORMS",
-    "ClientGroup",
-    "GroupMember",
-    "owner_clause",
-    "owner_clauses",
-    "possible_groups",
-    "transaction_owners",
-]
-
 FORMS: Mapping[str, str] = {
     "<application.id>-<process id>-<thread>": "Kafka Streams, exactly_once_v2 (StreamsProducer of 2.8.2, 3.3.2 and "
     "3.9.0; ActiveTaskCreator of trunk, October 2024; observed on 4.3.1)",

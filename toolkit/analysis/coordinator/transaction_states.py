@@ -14,18 +14,6 @@ from typing import NamedTuple
 
 from toolkit.schema import Row
 
-__all__ = [
-    "EXPIRED",
-    "FIRST_VERSION",
-    "OPEN_STATES",
-    "PREPARE_GRACE",
-    "TWO_PHASE_COMMIT",
-    "IdReplica",
-    "is_allowed",
-    "replica_of",
-    "state_of",
-]
-
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 TWO_PHASE_COMMIT = 2**31 - 1  # KIP-939 has no wire state of its own: the timeout is the only sign

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from toolkit.schema import Row
 
-__all__ = ["StatusCount", "group_lag", "lag_reason", "share_group_lag"]
-
 StatusCount = tuple[int, int, str | None]
 """First and last offset of a range, and their status: `toolkit.analysis.log.offset_status.StatusRange`."""
 

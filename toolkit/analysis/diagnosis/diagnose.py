@@ -29,8 +29,6 @@ from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["Diagnosis", "TransactionKey", "diagnose", "findings", "transaction_key"]
-
 
 def transaction_key(finding: Finding) -> TransactionKey:
     """The key of a finding's transaction."""

@@ -11,19 +11,6 @@ from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT
 from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 
-__all__ = [
-    "GET_MISSING",
-    "OUTCOME_ENTRY",
-    "EndEvidence",
-    "Evidence",
-    "GapEvidence",
-    "LogFacts",
-    "OpenEvidence",
-    "PartitionEvidence",
-    "TransactionKey",
-    "TwoSourceEvidence",
-]
-
 TransactionKey = tuple[str | None, int | None, int | None, int | None]
 """Topic, partition, producer id and start offset; without the epoch, as one transaction may have several."""
 

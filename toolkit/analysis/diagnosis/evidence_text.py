@@ -14,17 +14,6 @@ from toolkit.schema.live import EvidenceEntry, Partition, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
-__all__ = [
-    "at",
-    "by_observations",
-    "coordinator_says",
-    "coverage_evidence",
-    "number",
-    "partition_evidence",
-    "record_entry",
-    "transaction_evidence",
-]
-
 _TIMES = {1: "seen once", 2: "seen twice"}
 
 

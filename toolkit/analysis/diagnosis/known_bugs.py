@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from toolkit.errors import UsageError
 
-__all__ = ["KNOWN_BUGS", "KnownBug", "Release", "bugs_of", "release_of", "release_text"]
-
 Release = tuple[int, ...]
 """``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch release is unknown."""
 

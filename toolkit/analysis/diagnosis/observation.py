@@ -10,8 +10,6 @@ from typing import TypeVar
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["Coverage", "FirstBatch", "Observation"]
-
 OfPartition = TypeVar("OfPartition", Partition, Producer)
 
 

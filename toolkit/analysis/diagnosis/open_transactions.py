@@ -12,14 +12,6 @@ from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
-__all__ = [
-    "MAX_TRANSACTION_TIMEOUT_MS",
-    "IndexedObservation",
-    "OpenTransaction",
-    "TopicPartition",
-    "is_held",
-]
-
 MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
 
 

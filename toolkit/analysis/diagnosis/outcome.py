@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import PastTransaction
 
-__all__ = ["ABORT", "COMMIT", "OUTCOMES", "UNDECIDED", "UNKNOWN", "Outcome"]
-
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
 
 OUTCOMES: Mapping[str, str] = {

@@ -13,8 +13,6 @@ from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.schema import Row
 
-__all__ = ["COMBINATIONS", "reconcile"]
-
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
         "its own": "The coordinator owns it and ends it: at its client's request, or by its timeout.",

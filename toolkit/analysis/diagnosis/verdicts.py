@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BRIEF", "HEALTHY", "OWNED", "VERDICTS"]
-
 VERDICTS: Mapping[str, str] = {
     "ongoing": "A live transaction within its own timeout.",
     "long": "A live transaction within its own timeout, but open longer than brokers allow by default (Flink).",

@@ -15,8 +15,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.log import PastTransaction
 
-__all__ = ["NOT_READ", "Attribution", "attribute"]
-
 # By marker; a transaction that is open or has no known end may have ended on this partition already.
 ENDED: Mapping[str | None, Collection[str | None]] = {
     "COMMIT": {"commit", "open", "stuck", None},

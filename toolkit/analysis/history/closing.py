@@ -22,18 +22,6 @@ from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.record import replace
 
-__all__ = [
-    "PartitionFinding",
-    "close",
-    "close_by_log",
-    "close_by_observation",
-    "is_open",
-    "unread",
-    "verdict_before",
-    "without_short",
-    "without_stale",
-]
-
 VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
 

@@ -23,8 +23,6 @@ from toolkit.schema.recorded import RecordedSample
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["observation_times", "over_time"]
-
 MILLISECOND = dt.timedelta(milliseconds=1)
 LATE = 1.5  # a longer gap, in intervals, is reported
 SOURCE = "recording"

@@ -25,8 +25,6 @@ from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 
-__all__ = ["by_producer", "held_findings", "held_offsets"]
-
 MILLISECOND = dt.timedelta(milliseconds=1)
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.impact.held_since`
 NO_FINDINGS = "the coordinators' response: there is no current finding"

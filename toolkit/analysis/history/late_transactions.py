@@ -16,8 +16,6 @@ from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["LATE_PADDING_MS", "TransactionKey", "first_seen", "late_transactions"]
-
 LATE_PADDING_MS = 300_000  # Kafka's own padding
 
 TransactionKey = tuple[str, int, int, int]  # topic, partition, producer id, start offset

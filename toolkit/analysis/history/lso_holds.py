@@ -23,8 +23,6 @@ from toolkit.formats.columns import integers, labels, milliseconds, numbers, tim
 from toolkit.formats.log.headers import Array
 from toolkit.schema.derived import LSO_HOLDS
 
-__all__ = ["candidates", "lso_holds", "without_short_holds"]
-
 NEVER = np.iinfo(np.int64).max
 DIFFER_MS = int(CLOCKS_DIFFER.total_seconds() * 1000)
 PRODUCER, BROKER = 0, 1

@@ -14,8 +14,6 @@ from toolkit.analysis.history.closing import close
 from toolkit.schema.live import Finding
 from toolkit.schema.record import replace
 
-__all__ = ["merge_findings"]
-
 T = TypeVar("T")
 MILLISECOND = dt.timedelta(milliseconds=1)
 

@@ -14,8 +14,6 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
 
-__all__ = ["past_cause"]
-
 LEFT_BEHIND = {"timeout", "fence"}
 
 

@@ -35,8 +35,6 @@ from toolkit.formats.log.headers import Array
 from toolkit.schema import Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LSO_HOLDS
 
-__all__ = ["COUNTED", "LogState", "RangeRows", "RangeSummary"]
-
 COUNTED = np.dtype([("offset", "i8"), ("records", "i8"), ("bytes", "i8")])
 """Data records and bytes of a `RangeSummary` before one of its batches."""
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, diagnose, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
-
-__all__ = ["diagnose_sample", "sample_diagnoses", "sample_findings", "with_recorded"]
 
 
 def diagnose_sample(

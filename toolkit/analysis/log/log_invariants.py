@@ -23,8 +23,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import HEADER, Array, Headers
 from toolkit.schema import VIOLATIONS, Row
 
-__all__ = ["INVARIANTS", "InvariantChecker", "event_violations"]
-
 INVARIANTS: Mapping[str, str] = MappingProxyType(
     {
         "position": "A batch starts where the one before it in the file ends.",

@@ -26,23 +26,6 @@ from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
 from toolkit.schema import LOG_TRANSACTIONS
 
-__all__ = [
-    "EMPTY",
-    "LOG_TRANSACTION",
-    "NO_DATA",
-    "OPEN",
-    "OUTCOMES",
-    "LogTransactions",
-    "PartialTransactions",
-    "begin",
-    "finish",
-    "last_sequences",
-    "log_transaction_table",
-    "markers",
-    "merge",
-    "partial_transactions",
-]
-
 LOG_TRANSACTION = np.dtype(
     [
         ("producer_id", "i8"),

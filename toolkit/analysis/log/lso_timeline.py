@@ -19,18 +19,6 @@ from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.log.headers import ABORT, Array
 from toolkit.schema import ABORTED, LSO_TIMELINE
 
-__all__ = [
-    "ABORTED_TXN",
-    "END",
-    "EVENTS",
-    "LSO_STEP",
-    "aborted",
-    "aborted_table",
-    "last_stable_offset",
-    "lso_steps",
-    "lso_table",
-]
-
 LSO_STEP = np.dtype(
     [
         ("at", "i8"),  # ms

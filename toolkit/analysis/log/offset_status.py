@@ -17,18 +17,6 @@ from toolkit.analysis.log.log_transactions import markers
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers, concatenate
 
-__all__ = [
-    "BEYOND_LSO",
-    "COMMITTED_RECORDS",
-    "RECORDS",
-    "STATUSES",
-    "AbortedRange",
-    "LogSlice",
-    "StatusRange",
-    "batch_statuses",
-    "status_ranges",
-]
-
 STATUSES = (
     "non_transactional",  # a record outside transactions
     "committed",  # a record of a committed transaction

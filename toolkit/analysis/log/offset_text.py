@@ -6,8 +6,6 @@ import datetime as dt
 
 from toolkit.schema import Row
 
-__all__ = ["missing_reason", "visibility_reason"]
-
 READ_COMMITTED = "read_committed"
 
 MISSING = {

@@ -10,8 +10,6 @@ from toolkit.analysis.log.log_transactions import markers
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import Headers
 
-__all__ = ["TransactionAtOffset", "transactions_at"]
-
 
 class TransactionAtOffset(NamedTuple):
     """A transaction that had written at or before an offset, and had not ended before it.

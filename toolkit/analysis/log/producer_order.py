@@ -16,8 +16,6 @@ from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
 
-__all__ = ["OrderViolation", "ProducerOrder", "is_of_producer"]
-
 SEQUENCES = 2**31  # they wrap around
 NO_EPOCH = -(2**16)
 

@@ -24,8 +24,6 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.schema import Row, utc
 
-__all__ = ["NOTHING", "PRODUCER", "ProducerReplay", "join", "producer_rows", "replay", "resume"]
-
 PRODUCER = np.dtype(
     [
         ("producer_id", "i8"),

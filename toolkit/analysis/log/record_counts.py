@@ -13,8 +13,6 @@ import numpy.typing as npt
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Array, Headers
 
-__all__ = ["RunningTotals", "amounts", "records_inside"]
-
 
 def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
     """Data records and bytes of the batches with an offset of ``first <= offset < stop``.

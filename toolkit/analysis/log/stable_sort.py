@@ -6,8 +6,6 @@ import numpy as np
 
 from toolkit.formats.log.headers import Array
 
-__all__ = ["run_starts", "stable_order", "take_rows"]
-
 DIGIT = np.uint64(16)  # numpy sorts 16-bit integers by radix, which is stable and linear; wider ones by merging
 
 

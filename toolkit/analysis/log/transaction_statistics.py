@@ -17,17 +17,6 @@ from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
 from toolkit.schema import Row, utc
 from toolkit.schema.table import LAST_TIME
 
-__all__ = [
-    "NO_TRANSACTIONS",
-    "Distribution",
-    "OutcomeStatistics",
-    "Statistics",
-    "combined",
-    "open_rows",
-    "statistic_rows",
-    "statistics",
-]
-
 SIZE = np.dtype(
     [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
 
-__all__ = ["FENCING_SYMPTOMS"]
-
 _HISTORY = (
     "kafka-txn history --transactional-id ID: with `timeout`, or an abort past its timeout, the coordinator ended it "
     "(its broker's log contains `due to timeout`); with `fence`, or a new instance right after it, another instance."

@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["MAX_NAMED", "NamedResources", "named_resources"]
-
 MAX_NAMED = 10
 """The first ones of each kind that are returned: each costs a request to the cluster."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
 
-__all__ = ["READING_SYMPTOMS"]
-
 _DIAGNOSE = "kafka-txn diagnose --topic T: who holds the LSO of each partition, why, and what is safe."
 _ROW = r" \d{{1,10}} \d{{1,19}} \d{{1,19}} {lag} (?:\S{{1,300}} /\S{{1,100}} |- - -)"  # PARTITION to CLIENT-ID
 

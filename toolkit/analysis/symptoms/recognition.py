@@ -13,8 +13,6 @@ from toolkit.analysis.symptoms.reading_symptoms import READING_SYMPTOMS
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom
 from toolkit.analysis.symptoms.transaction_symptoms import TRANSACTION_SYMPTOMS
 
-__all__ = ["MAX_CHARACTERS", "SYMPTOMS", "RecognizedSymptom", "recognize", "searchable"]
-
 SYMPTOMS: Mapping[str, Symptom] = {
     each.name: each for each in (*FENCING_SYMPTOMS, *TRANSACTION_SYMPTOMS, *MARKER_SYMPTOMS, *READING_SYMPTOMS)
 }

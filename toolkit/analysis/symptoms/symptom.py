@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ANY_CLIENT", "Symptom", "Wording", "wordings"]
-
 ANY_CLIENT = "any client"
 """For names and messages of the protocol, which several clients print."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, wordings
 
-__all__ = ["TRANSACTION_SYMPTOMS"]
-
 TRANSACTION_SYMPTOMS = (
     Symptom(
         name="transaction-abortable",

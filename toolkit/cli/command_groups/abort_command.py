@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan, AbortResult
     from toolkit.actions.audit import Audit
 
-__all__ = ["abort"]
-
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
 
 

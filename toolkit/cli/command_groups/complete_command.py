@@ -27,8 +27,6 @@ from toolkit.cli.source_options import connect
 if TYPE_CHECKING:
     from toolkit.actions.complete import CompletePlan, CompleteResult
 
-__all__ = ["complete"]
-
 MAX_LINES = 20  # of committed offsets
 
 

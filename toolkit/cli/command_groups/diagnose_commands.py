@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
 
-__all__ = ["answer_findings", "diagnose", "find_hanging", "in_doubt", "read_findings", "verdict_exit_code"]
-
 
 def diagnose(
     ctx: typer.Context,

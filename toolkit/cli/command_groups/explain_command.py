@@ -28,8 +28,6 @@ from toolkit.errors import ConnectionFailed
 if TYPE_CHECKING:
     from toolkit.views.symptoms import ExplainedError
 
-__all__ = ["explain", "explained_exit_code"]
-
 UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
 STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end

@@ -15,8 +15,6 @@ from toolkit.cli.source_options import connect
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan, FenceResult
 
-__all__ = ["fence"]
-
 
 def fence(
     ctx: typer.Context,

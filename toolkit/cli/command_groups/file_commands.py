@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from toolkit.sources.logdir import LogDir
 
-__all__ = ["TableName", "abort_command", "scan", "txn_stat"]
-
 
 class TableName(StrEnum):
     """The tables that files can give."""

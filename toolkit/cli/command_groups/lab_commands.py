@@ -10,8 +10,6 @@ import typer
 from toolkit.cli.output import remark, show, width
 from toolkit.errors import UsageError
 
-__all__ = ["demo", "lab"]
-
 Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version, 2.8.0 to 4.x.")]
 
 

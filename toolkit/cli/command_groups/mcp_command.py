@@ -21,8 +21,6 @@ from toolkit.cli.common_options import (
 from toolkit.cli.source_options import check_source_options, source_from_options
 from toolkit.errors import UsageError
 
-__all__ = ["mcp"]
-
 
 def mcp(
     ctx: typer.Context,

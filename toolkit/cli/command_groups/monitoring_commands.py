@@ -10,8 +10,6 @@ import typer
 from toolkit.cli.common_options import duration_option
 from toolkit.schema.docs_links import RUNBOOK_URL
 
-__all__ = ["grafana_dashboard", "prometheus_rules"]
-
 LsoHeld = Annotated[
     float, duration_option("--lso-held", "Alert when a transaction holds an LSO for longer.", default="15m")
 ]

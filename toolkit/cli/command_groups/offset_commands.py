@@ -24,8 +24,6 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["IsolationLevel", "gaps", "why"]
-
 
 class IsolationLevel(StrEnum):
     """What a consumer reads (``isolation.level``)."""

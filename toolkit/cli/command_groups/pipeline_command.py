@@ -33,8 +33,6 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.spark.pipeline.run_summary import RunSummary, TableCounts
 
-__all__ = ["pipeline"]
-
 SPARK = "Spark"
 MEMORY = "2g"  # of a Spark of our own: its Java, beside which its Python works
 

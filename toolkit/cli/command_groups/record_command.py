@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from toolkit.sources.recording.sampling.metrics import Metrics
     from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["record"]
-
 LIMITS, METRICS = "How long", "Metrics"
 IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
 

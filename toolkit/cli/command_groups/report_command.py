@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from toolkit.views.report.incident import IncidentFindings
     from toolkit.views.report.report_html import Figure
 
-__all__ = ["report"]
-
 
 def report(
     ctx: typer.Context,

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
 
-__all__ = [
-    "coordinator",
-    "describe",
-    "describe_producers",
-    "exposure",
-    "history",
-    "lag",
-    "list_transactions",
-    "partitions",
-]
-
 # What a person reads a history for is who, when, how and why; JSON and CSV have all.
 DETAILS = (
     *("txn_state_partition", "broker_id", "state", "decided_at", "timeout_ms", "client_transaction_version"),

@@ -31,8 +31,6 @@ from toolkit.formats.protocol.primitives import Buffer
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
 from toolkit.schema.table import LAST_TIME
 
-__all__ = ["offsets_log", "transaction_log", "unread_records"]
-
 NO_TRANSACTION_LOG, NO_OFFSETS_LOG = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
 Fill = Callable[[dict[str, Any], Record, BatchHeader], None]

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from toolkit.formats.protocol.primitives import Buffer, Reader
 
-__all__ = ["ConnectAssignment", "read_connect_assignment", "read_connect_url", "read_streams_process_id"]
-
 LATEST_SUPPORTED_SINCE = 3  # from version 3 on, SubscriptionInfoData has this number before the process id
 
 

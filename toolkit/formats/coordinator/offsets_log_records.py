@@ -14,19 +14,6 @@ from dataclasses import dataclass
 from toolkit.errors import DecodeError
 from toolkit.formats.protocol.primitives import Buffer, Reader, known
 
-__all__ = [
-    "GROUP_EPOCH_KINDS",
-    "KINDS",
-    "OFFSETS_TOPIC",
-    "GroupKey",
-    "GroupMetadata",
-    "OffsetCommit",
-    "read_group_epoch",
-    "read_group_key",
-    "read_group_metadata",
-    "read_offset_commit",
-]
-
 OFFSETS_TOPIC = "__consumer_offsets"
 
 KINDS = {  # by key version

@@ -17,8 +17,6 @@ from toolkit.formats.jit import compiled
 from toolkit.formats.log.batch_positions import batch_loops
 from toolkit.formats.log.batches import HEADER_SIZE
 
-__all__ = ["FIELDS", "locate"]
-
 FIELDS = 5
 """Columns that `locate` returns: start and end of the key, producer id, previous and next producer id; -1 for none."""
 

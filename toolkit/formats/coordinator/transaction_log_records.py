@@ -12,15 +12,6 @@ from dataclasses import dataclass
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.protocol.primitives import Buffer, Reader, known
 
-__all__ = [
-    "STATES",
-    "STATE_TOPIC",
-    "TransactionState",
-    "coordinator_partition",
-    "read_transaction_key",
-    "read_transaction_value",
-]
-
 STATE_TOPIC = "__transaction_state"
 
 HEAD = struct.Struct(">qhib")  # producer id, producer epoch, timeout, status

@@ -17,8 +17,6 @@ from toolkit.formats.coordinator.offsets_log_records import GROUP_EPOCH_KINDS, K
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STATES
 from toolkit.schema.table import LAST_TIME, utc
 
-__all__ = ["NotDecoded", "decoded_topic", "read_offsets_log", "read_time", "read_transaction_event"]
-
 TRANSACTION = "key: transaction_metadata::transactionalId="
 OFFSET, GROUP = "key: offset_commit::group=", "key: group_metadata::group="
 JSON_TRANSACTION = re.compile(r'key: \{"type":"0","data":\{"transactionalId":')

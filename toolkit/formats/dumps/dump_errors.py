@@ -6,8 +6,6 @@ import re
 
 from toolkit.formats.dumps.text_lines import TextLines
 
-__all__ = ["is_detail", "malformed", "read_report"]
-
 INDEX = "INDEX_MISMATCH: kafka-dump-log.sh reports: "
 REPORTS = (  # first words of a line, and the error
     (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: kafka-dump-log.sh reports: "),

@@ -12,8 +12,6 @@ from toolkit.formats.dumps.record_lines import RecordLines
 from toolkit.formats.dumps.record_text import BARE
 from toolkit.formats.dumps.text_lines import TextLines
 
-__all__ = ["read_dump"]
-
 DUMPING = "Dumping "
 STARTS = {  # of a dump, below "Dumping ..." if it is printed
     "Starting offset: ": "log",

@@ -10,8 +10,6 @@ from toolkit.formats.dumps.line_patterns import BatchLine
 from toolkit.formats.log.batches import TRANSACTIONAL
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row
 
-__all__ = ["RecordPosition", "group_row", "transaction_row"]
-
 NO_TRANSACTION, NO_GROUP = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
 
 

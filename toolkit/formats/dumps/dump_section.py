@@ -16,8 +16,6 @@ from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
 from toolkit.schema import Row
 
-__all__ = ["DumpChunk", "DumpSection"]
-
 PART = 1 << 14  # rows of a chunk
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
 DECODERS = {STATE_TOPIC: "--transaction-log-decoder", OFFSETS_TOPIC: "--offsets-decoder"}

@@ -19,18 +19,6 @@ from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CODECS, CONTROL, DELETE_HORIZON, HEADER_SIZE, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, UNREAD_MARKER
 
-__all__ = [
-    "BatchLine",
-    "RecordLine",
-    "looks_like_a_row",
-    "read_aborted",
-    "read_batch",
-    "read_marker",
-    "read_producer",
-    "read_record",
-    "record_offset",
-]
-
 INT8, INT16, INT32, INT64 = r"(-?\d{1,3})", r"(-?\d{1,5})", r"(-?\d{1,10})", r"(-?\d{1,19})"
 TIME_TYPE = "(CreateTime|LogAppendTime|NoTimestampType)"
 END_OF_BATCH = (

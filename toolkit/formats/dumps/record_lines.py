@@ -20,8 +20,6 @@ from toolkit.formats.dumps.record_text import BARE, byte_sizes, pass_over, print
 from toolkit.formats.dumps.text_lines import TextLines
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 
-__all__ = ["RecordLines"]
-
 KEY_LINES = 20  # that the keys of a record's headers may take
 IN_VAIN = 100_000  # lines to search for the end of a text, in addition to those read
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from toolkit.formats.dumps.line_patterns import RecordLine, looks_like_a_row
 from toolkit.formats.dumps.text_lines import TextLines
 
-__all__ = ["BARE", "byte_sizes", "pass_over", "printed_size", "text_of"]
-
 LONGEST = 16 << 20  # bytes; a message is 1 MiB at most by default
 UNKNOWN_LONGEST = 1 << 16  # if the size is unknown
 KEY, PAYLOAD = " key: ", " payload: "

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-__all__ = ["TextLines"]
-
 
 class TextLines:
     """Lines without their line breaks, numbered from 1.

@@ -16,8 +16,6 @@ from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
 from toolkit.schema import CHECKPOINTS, Row
 
-__all__ = ["CHECKPOINT_NAMES", "checkpoint_rows"]
-
 Fields = dict[str, Any]
 
 NUMBER = re.compile(r"[0-9]{1,20}")

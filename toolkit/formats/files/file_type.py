@@ -7,8 +7,6 @@ from pathlib import Path
 
 from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 
-__all__ = ["DUMP", "SEGMENT", "file_type", "header_error", "other_type"]
-
 SEGMENT, DUMP = "segment", "dump"
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
 SIGNATURES = (

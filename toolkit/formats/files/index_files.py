@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from toolkit.formats.log.headers import DamagedRange
 
-__all__ = ["OFFSETS", "TIMES", "AbortedTxn", "read_offset_index", "read_time_index", "read_txn_index"]
-
 Buffer = bytes | bytearray | memoryview
 
 ABORTED_TXN = struct.Struct(">hqqqq")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from toolkit.errors import DecodeError
 
-__all__ = ["SnapshotEntry", "read_snapshot"]
-
 VERSION = 1
 HEADER = struct.Struct(">hIi")  # version, CRC32C of the bytes after it, number of entries
 COVERED = 6  # start of those bytes

@@ -18,17 +18,6 @@ import numpy as np
 from toolkit.formats.jit import compiled
 from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 
-__all__ = [
-    "PLAIN",
-    "REACH",
-    "BatchLoops",
-    "batch_loops",
-    "is_whole",
-    "jitted_batch_loops",
-    "readable_size",
-    "usual_size",
-]
-
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
 REACH = 1024  # maximum distance from the start of such a message to its value in a search
 PLAIN_BYTES = 32_000_000  # from here on the jitted form is faster, its import included

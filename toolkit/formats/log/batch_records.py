@@ -17,8 +17,6 @@ from toolkit.formats.protocol.primitives import Buffer
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["LIMIT", "Record", "decompress", "read_records"]
-
 LIMIT = 128 * 1024 * 1024
 """Bytes that the records of one batch may take; ``max.message.bytes`` is 1 MiB by default, before compression."""
 

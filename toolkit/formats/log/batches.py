@@ -15,8 +15,6 @@ from toolkit.formats.protocol.primitives import known
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 
-__all__ = ["HEADER_SIZE", "BatchHeader", "read_header", "read_varint", "write_batch"]
-
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size  # 61 bytes
 LENGTH_END = 12  # batch_length counts the bytes after itself

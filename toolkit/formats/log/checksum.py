@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
 
-__all__ = ["COVERED", "check", "extend"]
-
 CHECK = (b"123456789", 0xE3069283)  # check value of CRC32C (RFC 3720)
 # Position of the checksum and of the bytes it covers: before magic 2, and for magic 2.
 COVERED = ((12, MAGIC_AT), (17, CRC_END))

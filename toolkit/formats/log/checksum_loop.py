@@ -14,8 +14,6 @@ from numba.extending import intrinsic
 from toolkit.formats.jit import compiled
 from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
 
-__all__ = ["jitted_loop"]
-
 
 @functools.cache
 def jitted_loop() -> Callable[..., None]:

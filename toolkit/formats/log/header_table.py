@@ -14,8 +14,6 @@ from toolkit.schema import BATCHES, Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["damage_rows", "header_table"]
-
 COMPRESSION = (*CODECS, *(f"unknown ({codec})" for codec in range(len(CODECS), 8)))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 MARKERS = ("ABORT", "COMMIT")

@@ -15,23 +15,6 @@ import numpy.typing as npt
 
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, read_varint
 
-__all__ = [
-    "ABORT",
-    "COMMIT",
-    "HEADER",
-    "MESSAGE",
-    "NO_MARKER",
-    "RAW",
-    "RAW_BYTES",
-    "UNREAD_MARKER",
-    "Array",
-    "DamagedRange",
-    "Headers",
-    "ScanResult",
-    "concatenate",
-    "read_raw_headers",
-]
-
 HEADER = np.dtype(
     [
         ("position", "i8"),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from toolkit.formats.protocol.primitives import Buffer, Reader
 
-__all__ = ["next_producer_id"]
-
 PRODUCER_IDS = 15  # API key
 
 

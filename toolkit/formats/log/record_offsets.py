@@ -11,8 +11,6 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.protocol.primitives import Buffer
 
-__all__ = ["partial_batches", "record_offsets"]
-
 
 def partial_batches(headers: Headers) -> Array:
     """Indices of the data batches with fewer records than offsets; batches without records need not be read."""

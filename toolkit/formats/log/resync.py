@@ -16,8 +16,6 @@ from toolkit.formats.log.batch_positions import REACH, BatchLoops, jitted_batch_
 from toolkit.formats.log.batches import CRC_END, MAGIC_AT
 from toolkit.formats.log.checksum import COVERED, extend
 
-__all__ = ["LogBytes", "Resync", "ResyncResult", "int32"]
-
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near
 SUM_BYTES = 1 << 18
 OVERLAP = REACH  # the bytes that identify a batch may start in one piece and end in the next

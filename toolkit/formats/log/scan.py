@@ -29,8 +29,6 @@ from toolkit.formats.log.headers import (
 )
 from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult
 
-__all__ = ["PIECE_BYTES", "scan", "scan_file", "scan_file_bytes"]
-
 CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
 SMALLEST_WINDOW = 128

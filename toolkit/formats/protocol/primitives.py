@@ -12,8 +12,6 @@ from typing import Any
 
 from toolkit.errors import DecodeError
 
-__all__ = ["Buffer", "Reader", "known"]
-
 Buffer = bytes | bytearray | memoryview
 
 INT8, INT16, INT32, INT64 = (struct.Struct(f">{form}") for form in "bhiq")

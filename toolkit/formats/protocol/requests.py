@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-__all__ = ["Partitions", "describe_producers", "list_offsets"]
-
 Partitions = Mapping[str, Sequence[int]]
 """Topic to partition numbers."""
 

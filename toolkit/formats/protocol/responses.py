@@ -16,23 +16,6 @@ from typing import Any, NamedTuple
 from toolkit.errors import DecodeError
 from toolkit.formats.protocol.primitives import Buffer, Reader
 
-__all__ = [
-    "APIS",
-    "Broker",
-    "DescribeProducersResponse",
-    "ListOffsetsResponse",
-    "ListTransactionsResponse",
-    "ListedOffset",
-    "ListedTransaction",
-    "MetadataResponse",
-    "PartitionMetadata",
-    "PartitionProducers",
-    "ProducerState",
-    "ResponseApi",
-    "TopicMetadata",
-    "decode",
-]
-
 
 class Broker(NamedTuple):
     node_id: int

@@ -8,15 +8,6 @@ from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, TWO_PHASE
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.staging import Stage, StagedIncident, incident
 
-__all__ = [
-    "stage_old_event_times",
-    "stage_open_long",
-    "stage_open_young",
-    "stage_overdue",
-    "stage_prepared",
-    "stage_superseded_written",
-]
-
 
 @incident("ongoing", outcome="undecided", setup=EVERYDAY)
 def stage_open_young(stage: Stage, *, timeout_ms: int = 600_000) -> StagedIncident:

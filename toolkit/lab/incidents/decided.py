@@ -18,16 +18,6 @@ from toolkit.lab.queries import (
 )
 from toolkit.lab.staging import ALWAYS_UP, Stage, StagedIncident, incident
 
-__all__ = [
-    "stage_committing",
-    "stage_coordinator_gone",
-    "stage_fenced_by_timeout",
-    "stage_lost_marker",
-    "stage_marker_only",
-    "stage_skipped_marker",
-    "stage_unreplicated",
-]
-
 OTHER = 2  # the broker that is stopped
 FOLLOWER = 3  # of it
 

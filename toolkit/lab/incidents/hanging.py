@@ -14,20 +14,6 @@ from toolkit.lab.staging import Stage, StagedIncident, incident
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = [
-    "stage_busy_elsewhere",
-    "stage_future_clock",
-    "stage_head_deleted",
-    "stage_late_after_commit",
-    "stage_late_message",
-    "stage_never_added",
-    "stage_offsets_never_added",
-    "stage_orphan",
-    "stage_several_open",
-    "stage_superseded_elsewhere",
-    "stage_superseded_same_partition",
-]
-
 
 @incident("hanging", outcome="undecided", action="abort", setup=EVERYDAY)
 def stage_never_added(stage: Stage, *, records: int = 1) -> StagedIncident:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolkit.lab.staging import ClusterSetup
 
-__all__ = ["EVERYDAY", "NEGLECTFUL", "REPLICATED", "STANDSTILL", "TWO_PHASE", "UNCLEAN"]
-
 EVERYDAY = ClusterSetup(
     name="everyday",
     brokers=1,

@@ -16,8 +16,6 @@ from platformdirs import user_cache_path
 
 from toolkit.errors import UsageError
 
-__all__ = ["packed", "unpacked"]
-
 READ_ONLY = 0o444
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
 
-__all__ = ["AUDIT", "DUMP", "INDEX", "LOG_DIR", "RECORDING", "IncidentSample", "load", "names"]
-
 INDEX = "samples.json"
 LOG_DIR, RECORDING, DUMP, AUDIT = "log-dir", "recording", "dump.txt", "audit.jsonl"  # files of an archive
 

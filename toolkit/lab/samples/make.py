@@ -24,8 +24,6 @@ from toolkit.lab.server.broker import Kafka
 from toolkit.schema import Row
 from toolkit.sources.logdir import LogDir
 
-__all__ = ["main", "make"]
-
 DATA = Path(__file__).parent / "data"
 # Without the controller's log, and the lock of the stopped process.
 LEFT_OUT = ("__cluster_metadata-0", ".lock")

@@ -25,8 +25,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampling.fixed_recording import record_samples
 
-__all__ = ["GROUP", "SCRIPTS", "TOPIC", "VERSION", "SampleScript", "ScriptResult"]
-
 TOPIC, GROUP = "orders", "billing"
 VERSION = "4.3.1"
 

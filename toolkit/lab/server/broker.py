@@ -29,8 +29,6 @@ from toolkit.lab.server.process_supervisor import ProcessSupervisor
 from toolkit.lab.server.server_properties import Node, free_ports, properties_text, server_properties
 from toolkit.lab.server.storage import depends_on, keep_storage, random_uuid, write_storage
 
-__all__ = ["Kafka"]
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CLASSES = "classes.jsa"
 

@@ -21,8 +21,6 @@ from toolkit.java.jar_download import Download, download
 from toolkit.java.java_runtime import find_java
 from toolkit.java.maven import locked, repository_url
 
-__all__ = ["LISTS", "fetch_jars", "resolve"]
-
 LISTS = Path(__file__).with_name("jar_lists")
 """A file for each version: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""
 

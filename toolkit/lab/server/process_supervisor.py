@@ -17,8 +17,6 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["ProcessSupervisor"]
-
 
 class ProcessSupervisor:
     """Starts processes; kills them and deletes their directory when it is stopped or this process ends.

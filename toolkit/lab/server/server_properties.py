@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["Node", "free_ports", "properties_text", "server_properties"]
-
 # Below the ephemeral ports of Linux and macOS, so that the port of a stopped broker stays free.
 PORTS = range(20_000, 32_000)
 

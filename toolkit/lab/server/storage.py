@@ -16,8 +16,6 @@ from pathlib import Path
 
 from toolkit.lab.server.server_properties import Node
 
-__all__ = ["depends_on", "keep_storage", "random_uuid", "write_storage"]
-
 READ_BY_FORMAT = ("controller.", "inter.broker.protocol.", "metadata.", "process.", "unstable.")
 
 

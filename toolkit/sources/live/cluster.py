@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-__all__ = ["Cluster"]
-
 TopicPartitions = Sequence[int] | Sequence[TopicPartition]
 
 

@@ -21,8 +21,6 @@ from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordina
 from toolkit.sources.live.state.software_identity import broker_identities
 from toolkit.version import __version__
 
-__all__ = ["exposure_rows"]
-
 BROKER = 4  # resource type
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION, MAX_TIMEOUT = "transaction.partition.verification.enable", "transaction.max.timeout.ms"

@@ -14,8 +14,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.state.software_identity import broker_identities
 from toolkit.version import __version__
 
-__all__ = ["known_bug_rows"]
-
 LAST_LEVELS: dict[int, Release] = {7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9)}
 """Highest metadata.version of a release (MetadataVersion): API versions alone do not distinguish these."""
 

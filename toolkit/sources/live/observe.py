@@ -35,8 +35,6 @@ from toolkit.sources.live.state.transaction_listing import (
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["observe"]
-
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
 

@@ -27,8 +27,6 @@ from toolkit.sources.live.state.transaction_listing import (
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["all_ids", "filtered_rows", "named_rows"]
-
 
 def filtered_rows(client: BrokerClient, config: ClientConfig, filters: TransactionFilters) -> list[Row]:
     """Rows of ``schema.TRANSACTIONS`` of every id that matches the filters.

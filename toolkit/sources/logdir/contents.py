@@ -25,8 +25,6 @@ from toolkit.sources.logdir.state.log_window import MarkerNeighbourhood, ReadLim
 from toolkit.sources.logdir.state.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
-__all__ = ["METADATA_TOPIC", "Contents", "FileScope", "Partitions", "ReplicaWithCheckpoints", "TopicPartition"]
-
 LOGS_AT_ONCE = 2
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 

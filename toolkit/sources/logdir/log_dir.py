@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
-__all__ = ["LogDir"]
-
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
 class LogDir(Source, OffsetTables):

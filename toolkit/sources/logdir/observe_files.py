@@ -40,8 +40,6 @@ from toolkit.sources.logdir.state.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.state.replica_markers import read_replica_markers
 from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 
-__all__ = ["FileObservation", "explained_findings", "observe_files"]
-
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 

@@ -29,25 +29,6 @@ from toolkit.sources.logdir.state.log_window import ReadLimit, known_before
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
-__all__ = [
-    "COMPACTED",
-    "OffsetRange",
-    "PartitionStats",
-    "aborted_rows",
-    "batch_tables",
-    "checkpoint_rows",
-    "event_rows",
-    "figures",
-    "history_rows",
-    "log_transaction_tables",
-    "lso_tables",
-    "only",
-    "segment_rows",
-    "snapshot_rows",
-    "statistic_rows",
-    "violation_rows",
-]
-
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 
 

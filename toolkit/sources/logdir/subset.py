@@ -11,8 +11,6 @@ from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.log_dir import LogDir
 
-__all__ = ["Subset", "found_in"]
-
 
 def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:
     """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
 
-__all__ = ["absent_rows", "group_lag_rows", "hidden_topics_row", "share_group_lag_rows"]
-
 READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
 

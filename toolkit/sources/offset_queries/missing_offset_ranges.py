@@ -10,8 +10,6 @@ from toolkit.schema import Row
 from toolkit.sources.offset_queries.offset_reader import OffsetReader
 from toolkit.sources.offset_queries.offset_scan import outside_log, ranges_of, unknown_status
 
-__all__ = ["classified_ranges", "missing_rows"]
-
 OF_PARTITION = ("topic", "partition", "broker_id", "observed_at")
 
 

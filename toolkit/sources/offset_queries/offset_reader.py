@@ -10,8 +10,6 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-__all__ = ["PARTITION_COLUMNS", "OffsetReader"]
-
 PARTITION_COLUMNS = ("topic", "partition", "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset",
                      "broker_id", "observed_at", "error")  # fmt: skip
 """Columns of the partition in a row about an offset."""

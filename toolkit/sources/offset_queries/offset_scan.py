@@ -11,17 +11,6 @@ from toolkit.analysis.log.offset_status import LogSlice, StatusRange, batch_stat
 from toolkit.formats.log.headers import concatenate
 from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
-__all__ = [
-    "add_slices",
-    "outside_log",
-    "ranges_of",
-    "reaches_log_start",
-    "read_back",
-    "read_range",
-    "read_until_ended",
-    "unknown_status",
-]
-
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
 

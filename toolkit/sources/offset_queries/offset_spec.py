@@ -11,8 +11,6 @@ from toolkit.errors import UsageError
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 
-__all__ = ["NAMED", "OffsetSpec", "check_offset_range", "check_offset_spec", "milliseconds"]
-
 OffsetSpec = SupportsIndex | dt.datetime | str
 
 MILLISECOND = dt.timedelta(milliseconds=1)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-__all__ = ["OffsetTables"]
-
 
 class OffsetTables(ABC):
     """Visibility of an offset, offsets that consumers do not receive, and the lag of a group."""

@@ -22,8 +22,6 @@ from toolkit.sources.offset_queries.offset_scan import (
     unknown_status,
 )
 
-__all__ = ["visibility_row"]
-
 ENDED = {COMMIT: "commit", ABORT: "abort"}
 
 

@@ -9,8 +9,6 @@ from toolkit.analysis.log.offset_text import visibility_reason
 from toolkit.schema import OFFSET_VISIBILITY, Row
 from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
 
-__all__ = ["recorded_visibility"]
-
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
 
 

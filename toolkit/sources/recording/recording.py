@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["Recording"]
-
 TopicPartitions = Sequence[int] | Sequence[TopicPartition]
 
 

@@ -13,8 +13,6 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
 
-__all__ = ["coordinator_rows", "named_rows", "select_partitions"]
-
 
 def select_partitions(
     observation: Observation,

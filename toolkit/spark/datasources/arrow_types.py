@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["mapped", "spark_schema", "spark_table", "struct_type"]
-
 PLAIN: dict[str, DataType] = {
     "int8": types.ByteType(),
     "int16": types.ShortType(),

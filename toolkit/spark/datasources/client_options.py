@@ -7,8 +7,6 @@ from toolkit.errors import UsageError
 from toolkit.spark.datasources.reader_options import Options
 from toolkit.spark.datasources.secret_options import ConnectingSource, refuse_secrets
 
-__all__ = ["CONNECTION", "PREFIX", "client_config"]
-
 PREFIX = "kafka."
 CONNECTION = ("commandConfig", "timeout")
 """Options of every source that connects, besides client keys with `PREFIX`."""

@@ -6,8 +6,6 @@ import re
 
 from toolkit.errors import UsageError
 
-__all__ = ["local_path"]
-
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
 
 

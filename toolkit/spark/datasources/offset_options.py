@@ -14,8 +14,6 @@ from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 from toolkit.spark.datasources.reader_options import Options
 
-__all__ = ["OFFSETS", "SELECTION", "OffsetBounds", "PartitionSelection", "ending", "selection", "starting"]
-
 SELECTION = ("assign", "subscribe", "subscribePattern")
 OFFSETS = (
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"),

@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping
 from toolkit.errors import UsageError
 from toolkit.schema.durations import duration_s
 
-__all__ = ["Options", "choice", "flag", "milliseconds", "refuse_unknown", "seconds", "whole_number"]
-
 Options = Mapping[str, str]  # Spark's own mapping is case-insensitive
 
 

@@ -11,8 +11,6 @@ from toolkit.schema import RECORDED, Row
 from toolkit.spark.datasources.arrow_types import spark_table, struct_type
 from toolkit.spark.transforms.struct_columns import arrow_fields, struct_arrays, struct_fields
 
-__all__ = ["EVERYTHING", "RECORDED_TABLES", "recorded_schema", "recorded_table"]
-
 EVERYTHING = "everything"
 RECORDED_TABLES = (EVERYTHING, *RECORDED)
 """Values of the option ``table``: all recorded tables together, or one by its name in ``schema.RECORDED``."""

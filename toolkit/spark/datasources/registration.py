@@ -10,8 +10,6 @@ from toolkit.config import ClientConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
-
 
 def register(spark: SparkSession, *, config: str | Mapping[str, object] | ClientConfig | None = None) -> None:
     """Register ``kafka_log_dir``, ``kafka_log_live`` and ``kafka_txn_samples`` for ``spark.read.format`` and SQL.

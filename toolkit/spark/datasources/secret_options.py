@@ -27,8 +27,6 @@ from toolkit.spark.datasources.reader_options import Options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ConnectingSource", "connecting", "hide_secrets", "refuse_secrets"]
-
 SETTING = "spark.sql.redaction.string.regex"
 KEY = rf"kafka\.[\w.-]*(?:{SECRET_KEY.pattern.replace('$', '')})[\w.-]*"
 IN_REQUEST = rf'key: "{KEY}"\s+value: "(?:[^"\\]|\\.)*+"?'

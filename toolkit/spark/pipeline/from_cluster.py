@@ -27,8 +27,6 @@ from toolkit.spark.pipeline.staging_table import LOG
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LivePartitions", "list_partitions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePartitions:

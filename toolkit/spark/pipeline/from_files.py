@@ -30,8 +30,6 @@ from toolkit.spark.pipeline.staging_table import LOG
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LogFiles", "list_files"]
-
 SMALL = 64 << 20
 """Maximum bytes of logs that the driver reads itself, in less time than Spark's jobs take to start."""
 

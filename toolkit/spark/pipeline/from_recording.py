@@ -23,8 +23,6 @@ from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RecordedSamples", "is_recording", "list_samples", "store_samples"]
-
 TRIES = 5
 GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 

@@ -22,8 +22,6 @@ from toolkit.spark.transforms.partial_transactions import (
     partial_transaction_rows,
 )
 
-__all__ = ["LogPlan", "plan_live", "plan_logs", "remembered_partials"]
-
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
 

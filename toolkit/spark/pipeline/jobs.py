@@ -7,8 +7,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from graphlib import TopologicalSorter
 from typing import Any, NamedTuple
 
-__all__ = ["Job", "Progress", "run_jobs"]
-
 Progress = Callable[[str, bool], object]
 AT_ONCE = 4  # while Spark plans a job, or runs its last task, another job keeps the executors busy
 

@@ -18,8 +18,6 @@ from toolkit.spark.pipeline.table_store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KEPT", "RECORDED_AS", "read"]
-
 RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
 """Stored names of the tables of a recording; most of the plain names are tables of a cluster, too."""
 

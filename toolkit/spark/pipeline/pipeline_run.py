@@ -65,8 +65,6 @@ from toolkit.spark.transforms.stored_findings import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["findings_over_time", "fold", "rows_of", "run"]
-
 PathLike = str | os.PathLike[str]
 CURRENT_FINDINGS = "current_findings"
 STAGE_NAME = "stage"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["IDS", "PipelineSource"]
-
 IDS = "#ids"
 """Suffix of a log name of ``__transaction_state``, for the state of its records."""
 

@@ -16,8 +16,6 @@ from toolkit.schema import FINDINGS, Row
 from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
 from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
 
-__all__ = ["ReadCounts", "RunSummary", "TableCounts", "count_rows", "summarised"]
-
 ENDED = "ended"
 
 

@@ -16,8 +16,6 @@ from toolkit.spark.transforms.struct_columns import arrow_fields, struct_arrays,
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["IS_FINAL", "LOG", "STAGE", "STAGE_SCHEMA", "STATE", "rows_of", "stage_rows", "staged_rows"]
-
 LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: its name, and whether the next run keeps the row."""
 

@@ -19,8 +19,6 @@ from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["FORMATS", "RUN_ID", "TableStore", "open_store"]
-
 FORMATS = ("delta", "parquet")
 RUN_ID = "run_id"
 """Column of every stored row: the number of the run that wrote it."""

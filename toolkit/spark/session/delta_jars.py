@@ -10,8 +10,6 @@ from toolkit.errors import UsageError
 from toolkit.java.jar_download import Download, download
 from toolkit.java.maven import locked, repository_url
 
-__all__ = ["delta_settings"]
-
 RELEASES = {
     "4.0": (
         ("delta-spark_2.13", "4.0.1", "a1e76860b19fe1e6b205a4ea7a9099a2f9575d39bb71d49b3e679b299d0efb91"),

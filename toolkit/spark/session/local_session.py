@@ -20,8 +20,6 @@ from toolkit.java.java_runtime import FAST_START, UNVERIFIED, find_java, java_ve
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SMALL", "class_archive", "local_session"]
-
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 
 # For a laptop, without the web UI.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from toolkit.schema import Row, Table
 
-__all__ = ["differences"]
-
 
 def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.DataFrame:
     """Rows that only one of two tables has, in any order; the driver collects all rows.

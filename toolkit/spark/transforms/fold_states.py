@@ -16,8 +16,6 @@ from toolkit.spark.pipeline.staging_table import STATE, rows_of, staged_rows
 from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
 from toolkit.spark.transforms.partial_transactions import REMEMBERED_COLUMNS
 
-__all__ = ["FoldStates"]
-
 SMALL = [name for name in STATE.names if name != "remembered"]
 
 

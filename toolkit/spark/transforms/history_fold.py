@@ -27,15 +27,6 @@ from toolkit.spark.transforms.packing import whole_runs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "CURRENT",
-    "RECORDS",
-    "current_transaction_history",
-    "fold_history_table",
-    "fold_transaction_history",
-    "remembered_records",
-]
-
 NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
 the newest time of all."""

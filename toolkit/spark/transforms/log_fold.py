@@ -35,8 +35,6 @@ from toolkit.spark.transforms.partial_transactions import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["fold", "fold_table"]
-
 KEY = ("topic", "partition", "log")
 ORDER = (*KEY, "range_order")
 LOG_COLUMNS = ("topic", "partition", "broker_id")

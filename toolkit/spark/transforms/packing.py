@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from toolkit.formats.log.headers import Array
 
-__all__ = ["ROWS_PER_PACK", "pack", "pack_starts", "runs", "unpack", "whole_runs"]
-
 ROWS_PER_PACK = 64
 """Maximum number of rows in one packed row of about 5 to 7 KB."""
 

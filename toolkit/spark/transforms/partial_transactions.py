@@ -31,23 +31,6 @@ from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.spark.transforms.packing import pack, pack_starts, unpack
 
-__all__ = [
-    "DAMAGE",
-    "LOST",
-    "PARTIAL_TRANSACTIONS_ARROW",
-    "PARTIAL_TRANSACTIONS_SCHEMA",
-    "REACH",
-    "REMEMBERED",
-    "REMEMBERED_COLUMNS",
-    "STOP",
-    "TAIL",
-    "TRUNCATED",
-    "log_name",
-    "partial_transaction_batches",
-    "partial_transaction_rows",
-    "range_summary",
-]
-
 PARTIAL_TRANSACTIONS_SCHEMA = StructType(
     [
         StructField("topic", StringType()),

@@ -29,8 +29,6 @@ from toolkit.schema.recorded import RecordedSample
 from toolkit.spark.datasources.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.pipeline_source import IDS
 
-__all__ = ["best_logs", "findings", "findings_over_time", "holds_of", "markers", "near_transaction_history"]
-
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"
 BEFORE, AFTER = (  # an hour is far more than the clock difference between brokers

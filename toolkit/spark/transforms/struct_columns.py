@@ -10,8 +10,6 @@ from pyspark.sql.types import StructField, StructType
 from toolkit.schema import Table
 from toolkit.spark.datasources.arrow_types import spark_schema, spark_table, struct_type
 
-__all__ = ["arrow_fields", "struct_arrays", "struct_fields"]
-
 
 def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
     """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan
     from toolkit.actions.complete import CompletePlan
 
-__all__ = ["AgentTools", "Answer"]
-
 P = ParamSpec("P")
 Answer: TypeAlias = dict[str, Any]
 AnySource: TypeAlias = Cluster | LogDir | Recording

@@ -14,8 +14,6 @@ from typing import Any
 from toolkit.errors import UsageError
 from toolkit.views.agent.inert_values import inert
 
-__all__ = ["DEFAULT_LIMIT", "MAX_CHARACTERS", "MAX_LIMIT", "AnswerPages", "short_enough"]
-
 MAX_CHARACTERS = 40_000
 """Of the JSON of an answer's rows, or of its text: about 10,000 tokens."""
 

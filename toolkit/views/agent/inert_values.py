@@ -15,8 +15,6 @@ from typing import Any
 from toolkit.schema import Row
 from toolkit.views.row_formats import printable
 
-__all__ = ["Aliases", "inert", "inert_finding", "is_plain", "names_in", "without_names"]
-
 MAX_TEXT = 1_000
 MAX_ITEMS = 100
 NAMES = {"transactional_id", "transactional_ids", "group_id", "groups", "groups_held", "client_id", "key"}

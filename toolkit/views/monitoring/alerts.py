@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from toolkit.schema.docs_links import RUNBOOK_URL
 
-__all__ = ["Alert", "AlertSettings", "alerts"]
-
-
 ON_PARTITION = "{{ $labels.topic }}-{{ $labels.partition }}"
 DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $labels.partition }}"
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from toolkit.sources.recording.sampling.metrics import LATE
 from toolkit.views.monitoring.alerts import AlertSettings
 
-__all__ = ["SELECTED", "DashboardPanel", "dashboard_panels"]
-
 SELECTED = 'job=~"$job", instance=~"$instance"'
 SEEN = "0 * max(kafka_txn_last_sample_timestamp_seconds > 0)"  # 0 for a recorder with a sample
 PARTITION = "{{topic}}-{{partition}}"

@@ -11,8 +11,6 @@ from toolkit.sources.recording.sampling.metrics import LATE
 from toolkit.views.monitoring.alerts import AlertSettings
 from toolkit.views.monitoring.dashboard_panels import SELECTED, DashboardPanel, dashboard_panels
 
-__all__ = ["grafana_dashboard"]
-
 COLUMNS = 24
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 METRIC = re.compile(rf"\b((?:{LATE}|kafka_txn_\w+)\b)(?:{{(.*?)}})?")

@@ -9,8 +9,6 @@ from typing import Any
 from toolkit.errors import UsageError
 from toolkit.views.monitoring.alerts import Alert, AlertSettings, alerts
 
-__all__ = ["prometheus_rules"]
-
 # Cheap to query over months; `without` keeps labels of the installation, such as the cluster.
 RECORDING_RULES = {
     "instance:kafka_txn_partition_lso_held_seconds:max": "max without (topic, partition) "

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolkit.schema.coerce import Finding as AnyFinding
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["AbortPanel"]
-
 SETTLE = 0.2  # seconds; the second click of a double click is handled right after the first step
 MAX_SAMPLES = 500
 log = logging.getLogger(__name__)

@@ -11,8 +11,6 @@ from toolkit.views.report.finding_sections import urgency
 from toolkit.views.report.report_parts import counted
 from toolkit.views.row_formats import printable
 
-__all__ = ["MAX_CHOICES", "choice", "is_same", "next_actionable", "partition_name", "rank_findings", "tone"]
-
 MAX_CHOICES = 60
 """Maximum number of choices, each a button."""
 

@@ -14,8 +14,6 @@ from toolkit.errors import (
 )
 from toolkit.views.panel.html import card, line, paragraph
 
-__all__ = ["problem_html", "traceback_html"]
-
 _HEADS = (
     (ActionRefused, "Refused"),
     (AuditFailed, "Done, but missing from the audit trail"),

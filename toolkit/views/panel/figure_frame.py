@@ -14,8 +14,6 @@ from toolkit.views.panel.html import line
 if TYPE_CHECKING:
     from toolkit.views.panel.timeline_picture import TimelinePicture
 
-__all__ = ["FigureFrame"]
-
 # A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
 # needs a browser in the kernel. A frame with a document of its own runs its script in JupyterLab, Voila and Databricks:
 # plotly.js is in it once, packed (2.0 MB, 4.8 as it is), and draws what a second widget holds (some 40 kB a figure).

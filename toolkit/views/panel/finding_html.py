@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan
     from toolkit.schema.live import Finding
 
-__all__ = ["FENCED", "answer_html", "evidence_html", "fence_html", "why_not_html"]
-
 FENCED = {"ongoing", "long", "overdue"}
 """Verdicts whose owner can be fenced."""
 

@@ -11,8 +11,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.views.report.report_parts import Fact, Grid
 
-__all__ = ["bullets", "card", "command", "facts", "grid", "line", "link", "paragraph"]
-
 
 def line(text: object) -> str:
     """An escaped text."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["STEPS", "WORK", "PanelLayout"]
-
 STEPS = ("choose", "chosen", "checked", "done")
 WORK: Mapping[str, str] = {
     "refresh": "Reading the cluster; doubtful partitions are checked twice",

@@ -14,8 +14,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.actions.abort_impact import AbortImpact
 
-__all__ = ["done_html", "plan_html"]
-
 MAX_COMMITS = 20
 
 

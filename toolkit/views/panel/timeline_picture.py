@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.plots.plot_theme import ThemeName
 
-__all__ = ["TimelinePicture", "picture"]
-
 BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction
 
 Read = TypeVar("Read")

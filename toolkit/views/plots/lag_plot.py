@@ -13,8 +13,6 @@ from toolkit.views.plots.plot_text import count, hover, number, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
 
-__all__ = ["plot_lag"]
-
 NAME_WIDTH = 30
 
 

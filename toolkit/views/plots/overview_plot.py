@@ -19,8 +19,6 @@ from toolkit.views.plots.plot_text import count, finding_facts, hover, plain, ro
 from toolkit.views.plots.plot_text import lines as wrapped
 from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named
 
-__all__ = ["plot_overview"]
-
 WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest

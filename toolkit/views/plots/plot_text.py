@@ -14,19 +14,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = [
-    "count",
-    "finding_facts",
-    "hover",
-    "id_text",
-    "lines",
-    "number",
-    "place_name",
-    "plain",
-    "row_axis",
-    "when",
-]
-
 LONGEST = 60  # characters of a name in a title
 
 

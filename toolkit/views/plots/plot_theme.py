@@ -15,19 +15,6 @@ import plotly.graph_objects as go
 
 from toolkit.errors import UsageError
 
-__all__ = [
-    "KINDS",
-    "STATES",
-    "THEMES",
-    "VERDICT_APPEARANCE",
-    "Appearance",
-    "Theme",
-    "ThemeName",
-    "apply_theme",
-    "empty_figure",
-    "theme_named",
-]
-
 ThemeName = Literal["light", "dark"]
 
 TITLE_WIDTH = 62  # characters that fit into 800 pixels

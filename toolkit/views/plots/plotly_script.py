@@ -6,8 +6,6 @@ import base64
 import gzip
 from functools import cache
 
-__all__ = ["packed_script"]
-
 
 @cache
 def packed_script() -> str:

@@ -10,8 +10,6 @@ from itertools import groupby, pairwise
 from toolkit.analysis.coordinator.transaction_states import EXPIRED, state_of
 from toolkit.schema import Row
 
-__all__ = ["MANY", "StateInterval", "intervals", "merged"]
-
 MANY = "short states"
 
 

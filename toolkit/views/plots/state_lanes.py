@@ -12,8 +12,6 @@ from toolkit.views.plots.plot_text import hover, id_text, plain, row_axis, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme
 from toolkit.views.plots.state_intervals import MANY, StateInterval, merged
 
-__all__ = ["add_lanes", "state_hover"]
-
 WIDE = 0.18  # minimum share of the visible time for a state with its name
 MAX_WORDS = 16
 NAME_WIDTH = 24

@@ -18,8 +18,6 @@ from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, ThemeName,
 from toolkit.views.plots.state_intervals import MANY, StateInterval, intervals, merged
 from toolkit.views.plots.state_lanes import state_hover
 
-__all__ = ["plot_history"]
-
 ORDER = [
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "CompleteCommit", "CompleteAbort", "Dead",
 ]  # fmt: skip

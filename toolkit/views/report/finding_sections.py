@@ -17,8 +17,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["MAX_FINDINGS", "NOTHING_OPEN", "VERDICT_ORDER", "answer", "by_weight", "is_answer", "others", "urgency"]
-
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
 

@@ -12,8 +12,6 @@ from toolkit.views.report.report_parts import moment, named, text
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["gap_chart"]
-
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 34, 40
 MAX_POINTS = 900  # no more than one per pixel

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["LOG", "RECORDING", "HoldEnd", "held_from_source", "hold_end"]
-
 LOG, RECORDING = "the log", "the recording"
 
 _BY_MARKER = re.compile(r"Its (?:\w+ )?marker is at offset \d+ of the log\b")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
-from toolkit.analysis.diagnosis.diagnose import TransactionKey, transaction_key
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
@@ -27,8 +28,6 @@ from toolkit.views.report.report_html import Figure
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
-
-__all__ = ["IncidentFindings", "IncidentTables", "collect_incident", "tables_around", "timeline_of"]
 
 AROUND = dt.timedelta(minutes=10)  # of the recording, before and after
 BEFORE, BEHIND = 2_000, 200_000  # offsets of the log around the start of a transaction

@@ -13,8 +13,6 @@ from toolkit.views.report.report_tables import is_owner, step_of
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["event_grid"]
-
 AROUND = dt.timedelta(minutes=10)  # events of the coordinator for so long before and after are part of the incident
 MAX_EVENTS = 60
 

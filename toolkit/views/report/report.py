@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from toolkit.schema import Row
 
-__all__ = ["SUFFIXES", "Report", "complete", "report"]
-
 SUFFIXES = (".html", ".md")
 
 

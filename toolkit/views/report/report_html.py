@@ -8,8 +8,6 @@ from typing import Any
 from toolkit.views.html_page import page
 from toolkit.views.report.report_parts import ReportSection
 
-__all__ = ["Figure", "html"]
-
 Figure = Any
 """A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from toolkit.views.report.report_parts import Fact, Grid, ReportSection
 
-__all__ = ["markdown"]
-
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 

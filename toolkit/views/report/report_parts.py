@@ -13,8 +13,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["UNKNOWN", "Fact", "Grid", "ReportSection", "counted", "moment", "named", "text"]
-
 UNKNOWN = "not known"
 
 

@@ -11,8 +11,6 @@ from toolkit.views.report.report_parts import Grid, named, text
 if TYPE_CHECKING:
     from toolkit.schema import Row
 
-__all__ = ["MAX_ROWS", "action_grid", "evidence_grid", "history_grid", "is_owner", "log_transaction_grid", "step_of"]
-
 MAX_ROWS = 30
 """Maximum rows of transactions and histories on a page: those nearest to the incident."""
 

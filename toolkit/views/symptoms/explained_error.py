@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.source import Source
 
-__all__ = ["ExplainedError", "explain"]
-
 TEXT_WIDTH = 120
 TEMPLATE = "explanation.html"
 

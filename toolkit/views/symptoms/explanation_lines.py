@@ -16,16 +16,6 @@ from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views.findings_text import finding_lines, summary, wrap
 from toolkit.views.row_formats import printable
 
-__all__ = [
-    "TITLE_OF_UNKNOWN",
-    "WHAT_TO_COLLECT",
-    "answer_lines",
-    "checked_lines",
-    "explanation_lines",
-    "named_line",
-    "said_of_ids",
-]
-
 TITLE_OF_UNKNOWN = "This text contains no known error of Kafka transactions."
 WHAT_TO_COLLECT = (
     "The first error of the client, with its `Caused by:` lines and 20 lines before it: later errors follow from it.",

@@ -11,8 +11,6 @@ from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.views.symptoms.explanation_lines import TITLE_OF_UNKNOWN, WHAT_TO_COLLECT, said_of_ids
 
-__all__ = ["EXPLANATIONS", "explanation_rows"]
-
 _TEXTS = ListOf(STRING)
 _FINDING = (
     ("topic", STRING),

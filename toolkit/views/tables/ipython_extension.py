@@ -12,8 +12,6 @@ from toolkit.views.tables.show_table import show
 if TYPE_CHECKING:
     from toolkit.schema import Table
 
-__all__ = ["load", "unload"]
-
 
 def load(ipython: Any) -> None:
     """Let an IPython shell display frames of declared tables as `show` does; others stay as in pandas."""

@@ -20,8 +20,6 @@ from toolkit.views.tables.table_cells import answer_cells, column_cells, reason_
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TableView", "show", "table_of"]
-
 TEXT_WIDTH = 120
 MAX_ROWS = 200  # in a page that scrolls; the frame has all of them
 TEMPLATE = "table.html"

@@ -18,8 +18,6 @@ from toolkit.views.row_formats import cell_text, printable
 if TYPE_CHECKING:
     from toolkit.schema import Column, Row, Table
 
-__all__ = ["ColumnHeading", "TableCell", "answer_cells", "column_cells", "reason_lines"]
-
 LONG = 40  # characters
 NUMBERS = {INT16, INT32, INT64}
 

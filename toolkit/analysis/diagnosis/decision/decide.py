@@ -16,8 +16,6 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
 )
 from toolkit.analysis.diagnosis.outcome import UNKNOWN
 
-__all__ = ["decide", "needs_log", "needs_outcome", "needs_recheck"]
-
 
 def decide(evidence: Evidence) -> Decision:
     """Decide by the first rule that applies.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from toolkit.schema.live import Finding
 from toolkit.schema.record import replace
 
-__all__ = ["Decision"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:

@@ -10,8 +10,6 @@ from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 
-__all__ = ["DISOWNED_RULES", "OUTCOME_NOT_PROVEN", "first_disowned_rule"]
-
 OUTCOME_NOT_PROVEN = "outcome not proven"
 
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 
-__all__ = ["OpenRule"]
-
-
 OpenText = Callable[[OpenEvidence], str]
 
 

@@ -16,8 +16,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 
-__all__ = ["OWNED_RULES", "TIMEOUT_GRACE", "first_owned_rule", "is_disowned"]
-
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 

@@ -9,9 +9,6 @@ from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import PartitionEvidence
 from toolkit.analysis.diagnosis.evidence_text import number
 
-__all__ = ["PARTITION_RULES"]
-
-
 PartitionText = Callable[[PartitionEvidence], str]
 
 

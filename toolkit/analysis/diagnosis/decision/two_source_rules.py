@@ -11,9 +11,6 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
 
-__all__ = ["TWO_SOURCE_RULES"]
-
-
 TwoSourceText = Callable[[TwoSourceEvidence], str]
 
 

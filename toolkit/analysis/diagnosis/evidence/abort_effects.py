@@ -10,8 +10,6 @@ from toolkit.analysis.log.record_counts import records_inside
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT, NO_MARKER, Headers
 
-__all__ = ["AbortEffects", "abort_effects"]
-
 
 class AbortEffects(NamedTuple):
     """Data records that read_committed consumers never receive, and those that they can receive after the abort."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["CAUSES"]
-
 CAUSES: Mapping[str, str] = {
     "late-after-commit": "A batch, or a retry of it, arrived after the COMMIT marker.",
     "late-after-abort": "A batch, or a retry of it, arrived after the ABORT marker.",

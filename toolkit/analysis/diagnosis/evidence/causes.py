@@ -21,9 +21,6 @@ from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 
-__all__ = ["CHECKS", "DISOWNED", "Cause", "CauseIndicator", "cause", "habit"]
-
-
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink

@@ -22,8 +22,6 @@ from itertools import accumulate
 
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 
-__all__ = ["COMPARED", "ClosedTransactions", "DecidedTransaction", "ProducerMarker"]
-
 MAX_DIFFERENCE_MS = CLOCKS_DIFFER.total_seconds() * 1000  # ms
 FOR_EVER = float("inf")
 COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may have differed more or less

@@ -21,8 +21,6 @@ from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["DiagnosisContext", "LogEvidence"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogEvidence:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.diagnose import TransactionKey, transaction_key
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
 from toolkit.analysis.log.log_transactions import OPEN, LogTransactions, finish, partial_transactions
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
@@ -25,8 +25,6 @@ from toolkit.formats.log.headers import COMMIT
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition
-
-__all__ = ["explain", "held_back", "held_since", "log_facts", "opening_time"]
 
 
 def log_facts(context: DiagnosisContext) -> LogFacts:

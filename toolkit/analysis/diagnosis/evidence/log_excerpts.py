@@ -15,14 +15,6 @@ from toolkit.formats.log.headers import ABORT, COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
 
-__all__ = [
-    "CLOCKS_DIFFER",
-    "Excerpt",
-    "ProducerBatches",
-    "have_ended",
-    "producer_batches",
-]
-
 CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between two clocks
 NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 

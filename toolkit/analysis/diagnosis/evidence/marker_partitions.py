@@ -11,8 +11,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Producer
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["MAX_OFFSETS", "marker_partitions", "named_topics", "opened_after"]
-
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
 MAX_OF_EACH = 3  # partitions of a producer: one marker of the transaction is enough
 MAX_PARTITIONS = 100

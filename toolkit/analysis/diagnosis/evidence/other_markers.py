@@ -26,8 +26,6 @@ from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.table import TopicPartition
 
-__all__ = ["OtherMarker", "other_markers", "outcome_by_markers"]
-
 END = 2**63 - 1
 
 

@@ -36,8 +36,6 @@ from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 
-__all__ = ["find_outcome"]
-
 
 def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: CoordinatorLog | None) -> Outcome:
     """What was decided about the open records of a transaction.

@@ -45,8 +45,6 @@ from toolkit.sources.live.client.connection_errors import (
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.client.messages import Metadata
 
-__all__ = ["BrokerClient"]
-
 Request = Any  # a message of kafka-python, which is untyped
 
 CLIENT = "kafka-txn-toolkit"

@@ -9,8 +9,6 @@ from typing import Any
 from toolkit.errors import ToolkitError
 from toolkit.sources.live.client.connection_errors import row_text
 
-__all__ = ["BrokerResponse"]
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerResponse:

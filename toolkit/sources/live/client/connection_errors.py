@@ -10,18 +10,6 @@ from functools import cache
 
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError
 
-__all__ = [
-    "CHECK_ADDRESS",
-    "CHECK_CREDENTIALS",
-    "combine_failures",
-    "is_lost",
-    "is_timeout",
-    "mute_kafka_python",
-    "plain_text",
-    "row_text",
-    "what_to_check",
-]
-
 CHECK_ADDRESS = "Check bootstrap.servers, and that the broker is running and reachable from here."
 CHECK_CREDENTIALS = "Check security.protocol, sasl.mechanism, and the user and password."
 

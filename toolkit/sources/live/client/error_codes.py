@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import kafka.errors
 
-__all__ = ["error_name", "error_text"]
-
 # Kafka's names; kafka-python renames some codes and lacks the newest.
 _NAMES = {code: error.message for code, error in kafka.errors.kafka_errors.items() if code is not None} | {
     -1: "UNKNOWN_SERVER_ERROR",

@@ -18,36 +18,6 @@ from toolkit.formats.protocol import requests
 from toolkit.formats.protocol.requests import Partitions
 from toolkit.sources.live.client import schemas
 
-__all__ = [
-    "AddOffsetsToTxn",
-    "AddPartitionsToTxn",
-    "ApiVersions",
-    "CreateAcls",
-    "CreateTopics",
-    "DeleteAcls",
-    "DeleteRecords",
-    "DeleteTopics",
-    "DescribeAcls",
-    "DescribeConfigs",
-    "DescribeGroups",
-    "DescribeProducers",
-    "DescribeShareGroupOffsets",
-    "DescribeTransactions",
-    "ElectLeaders",
-    "EndTxn",
-    "Fetch",
-    "FindCoordinator",
-    "InitProducerId",
-    "ListGroups",
-    "ListOffsets",
-    "ListTransactions",
-    "Metadata",
-    "OffsetFetch",
-    "Produce",
-    "TxnOffsetCommit",
-    "WriteTxnMarkers",
-]
-
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
 AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
 ApiVersions = metadata.ApiVersionsRequest

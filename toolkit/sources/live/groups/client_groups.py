@@ -17,8 +17,6 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_text
 
-__all__ = ["client_groups"]
-
 GROUPS_PER_REQUEST = 200
 DESCRIBABLE = {"consumer", "connect"}  # protocol types of DescribeGroups
 

@@ -21,21 +21,6 @@ from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
 
-__all__ = [
-    "WITH_OFFSETS",
-    "committed_offsets",
-    "committing_groups",
-    "group_ids",
-    "groups_at",
-    "groups_held",
-    "listed_groups",
-    "offsets_of_groups",
-    "pending_offsets",
-    "undescribed_group",
-    "unstable_groups",
-    "with_groups",
-]
-
 Key = TypeVar("Key")
 
 GROUPS_PER_REQUEST = 200

@@ -10,8 +10,6 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_text
 
-__all__ = ["SHARE", "SharePartition", "share_group_offsets", "share_isolation_level"]
-
 SHARE = "share"  # protocol type
 GROUP = 32  # resource type
 ISOLATION_LEVEL = "share.isolation.level"

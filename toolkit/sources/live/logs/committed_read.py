@@ -12,8 +12,6 @@ from toolkit.errors import BrokerError
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["CommittedRead", "read_committed"]
-
 MAX_POLL_RECORDS = 1_000
 POLL_S = 0.2
 

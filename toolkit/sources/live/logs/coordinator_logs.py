@@ -20,8 +20,6 @@ from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.partition_offsets import partition_rows
 
-__all__ = ["event_rows", "read_coordinator_topic", "transaction_log_rows"]
-
 COMPRESSION = 0x07  # bits of attributes
 
 

@@ -19,8 +19,6 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 
-__all__ = ["ExcerptPosition", "read_excerpts"]
-
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker

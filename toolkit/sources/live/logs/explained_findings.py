@@ -11,8 +11,6 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.log_evidence import read_contexts
 
-__all__ = ["explained_findings"]
-
 
 def explained_findings(
     client: BrokerClient, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()

@@ -12,8 +12,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 
-__all__ = ["FetchPosition", "FetchedBatches", "fetch"]
-
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:

@@ -14,8 +14,6 @@ from toolkit.schema.live import Producer
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 
-__all__ = ["read_first_batches"]
-
 MAX_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
 
 

@@ -24,8 +24,6 @@ from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["LiveOffsetReader"]
-
 FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
 
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import TransactionKey
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence, TransactionKey
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -30,8 +29,6 @@ from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.partition_offsets import partition_rows
-
-__all__ = ["read_contexts"]
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory

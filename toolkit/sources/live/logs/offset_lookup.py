@@ -13,8 +13,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, check_offset_spec, milliseconds
 
-__all__ = ["offset_of"]
-
 
 def offset_of(client: BrokerClient, spec: OffsetSpec, row: Row) -> int:
     """The offset that a spec resolves to now.

@@ -11,8 +11,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange, read_offsets
 from toolkit.sources.live.state.cluster_metadata import read_metadata
 
-__all__ = ["LogRange", "read_range", "split"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRange:

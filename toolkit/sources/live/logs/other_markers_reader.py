@@ -24,8 +24,6 @@ from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.partition_offsets import partition_rows
 
-__all__ = ["read_other_markers"]
-
 MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
 
 

@@ -21,8 +21,6 @@ from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
-__all__ = ["FetchedChunk", "FetchedRange", "fetch_range", "read_offsets", "resolve_range"]
-
 FETCH_BYTES = 8 << 20
 WAIT_MS = 500  # for a leader that does not have the offsets yet
 PAUSE = 0.2  # seconds before a retry after an error

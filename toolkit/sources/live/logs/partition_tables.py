@@ -16,8 +16,6 @@ from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables, log_trans
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["batch_tables_of", "log_transaction_tables_of", "lso_timeline_of", "scan_chunks"]
-
 ROWS_AT_ONCE = 1 << 16
 
 

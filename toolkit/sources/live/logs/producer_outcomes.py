@@ -13,8 +13,6 @@ from toolkit.sources.live.logs.log_evidence import read_contexts
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
-__all__ = ["producer_outcomes"]
-
 
 def producer_outcomes(
     cluster: Cluster, producer_id: int, partitions: Collection[TopicPartition]

@@ -29,8 +29,6 @@ from toolkit.sources.live.state.transaction_listing import UNKNOWN
 if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
-__all__ = ["TransactionLog", "read_state_log"]
-
 MAX_POLL_RECORDS = 10_000
 NewestRecords = dict[bytes, tuple[int, bytes | None]]  # key to partition and value; null is a tombstone
 

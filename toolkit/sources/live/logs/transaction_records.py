@@ -14,8 +14,6 @@ from toolkit.schema.live import Partition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 
-__all__ = ["LastBatch", "OpenBatch", "open_batches"]
-
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:

@@ -17,8 +17,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_name
 
-__all__ = ["Visibility", "groups_are_visible", "topics_are_visible", "transactional_ids_are_visible"]
-
 MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
 ANY, LITERAL, BROKER = 1, 3, 4

@@ -17,19 +17,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.partition_selection import requested_partitions
 
-__all__ = [
-    "ClusterMetadata",
-    "LeaderQuery",
-    "Requests",
-    "RowsOf",
-    "batches",
-    "by_leader",
-    "query_leaders",
-    "read_metadata",
-    "resolve_partitions",
-]
-
-
 Requests = Sequence[tuple[int, Any]]  # broker id and message
 RowsOf = Callable[[Sequence[BrokerResponse]], list[Row]]
 LeaderQuery = Callable[[Mapping[TopicPartition, Row]], tuple[Requests, RowsOf]]

@@ -7,8 +7,6 @@ from collections.abc import Collection
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["compacted_topics"]
-
 TOPIC = 2  # resource type
 POLICY = "cleanup.policy"
 

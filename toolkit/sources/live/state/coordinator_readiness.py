@@ -12,8 +12,6 @@ from toolkit.sources.live.client.error_codes import error_name
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.transaction_listing import TOO_OLD
 
-__all__ = ["loading_coordinators"]
-
 NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 
 

@@ -16,8 +16,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.state.cluster_metadata import ClusterMetadata, is_missing, read_metadata
 
-__all__ = ["GROUP", "TRANSACTION", "CoordinatorTopic", "coordinator_rows", "find_coordinators"]
-
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
 NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOPIC)}
 KEYS_PER_REQUEST = 1000

@@ -14,8 +14,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
-__all__ = ["producer_rows", "producer_rows_at", "producers_query"]
-
 MAX_EPOCH = 32_767
 UNKNOWN = {
     "producer_id": None,

@@ -14,8 +14,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_text
 from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
-__all__ = ["lso_query", "offsets_query", "partition_rows"]
-
 OffsetQuery = tuple[str, int, int, int]  # column, replica id, isolation level, timestamp
 
 LATEST, EARLIEST = -1, -2

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-__all__ = ["broker_identities", "coordinator_software_gaps"]
-
 
 def broker_identities(client: BrokerClient, brokers: Iterable[int]) -> list[BrokerIdentity]:
     """What each broker shows, if there was a connection to it."""

@@ -17,8 +17,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.error_codes import error_name, error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
 
-__all__ = ["STATES", "TOO_OLD", "TransactionFilters", "TransactionListing", "describe", "describe_ids", "list_ids"]
-
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000
 TOO_OLD = "UNSUPPORTED_VERSION"  # the error of a broker before 3.0

@@ -11,8 +11,6 @@ from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
 
-__all__ = ["committed_in_files", "committing_in_files"]
-
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 

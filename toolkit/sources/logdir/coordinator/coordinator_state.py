@@ -14,8 +14,6 @@ from toolkit.schema import Row, utc
 from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
 from toolkit.sources.logdir.state.log_window import ReadLimit
 
-__all__ = ["CLOCKS_APART", "USUAL_COUNT", "CoordinatorState", "TransactionLogPartition", "read_coordinator_side"]
-
 USUAL_COUNT = 50  # transaction.state.log.num.partitions
 CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between the clocks of two brokers
 

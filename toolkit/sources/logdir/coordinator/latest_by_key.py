@@ -12,8 +12,6 @@ from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator.coordinator_state import USUAL_COUNT, CoordinatorState, read_coordinator_side
 
-__all__ = ["coordinator_rows", "named_rows", "transaction_rows"]
-
 NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
 
 

@@ -19,8 +19,6 @@ from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
 from toolkit.sources.logdir.files.replica_files import SegmentBytes, in_pieces
 
-__all__ = ["Decode", "RecordIndex"]
-
 CODEC = 0x07
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 

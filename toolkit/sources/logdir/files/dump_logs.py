@@ -17,8 +17,6 @@ from toolkit.sources.logdir.coordinator.record_index import RecordIndex
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
 
-__all__ = ["TextLog", "read_texts"]
-
 
 class TextLog:
     """The dumps of one partition in one text (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).

@@ -18,18 +18,6 @@ from toolkit.formats.files.file_type import DUMP, SEGMENT, file_type
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 
-__all__ = [
-    "CLEAN_SHUTDOWN",
-    "LogDirLayout",
-    "LogDirRoot",
-    "PartitionCheckpoints",
-    "Replica",
-    "SkippedFile",
-    "checkpoint_rows_in",
-    "discover",
-    "read_partition_checkpoints",
-]
-
 IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
 IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -11,8 +11,6 @@ from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.replica_state import ReplicaState
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
 
-__all__ = ["offset_of"]
-
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
     """The offset of a specification in a log; null if the specification is null or the offset is unknown.

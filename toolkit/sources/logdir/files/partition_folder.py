@@ -30,8 +30,6 @@ from toolkit.sources.logdir.files.replica_files import (
 )
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
 
-__all__ = ["FolderLog"]
-
 
 class FolderLog:
     """The log of one replica (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).

@@ -21,21 +21,6 @@ from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.files.log_dir_layout import Replica, SkippedFile
 
-__all__ = [
-    "LogFile",
-    "ReplicaFiles",
-    "SegmentBytes",
-    "bytes_at",
-    "changes",
-    "followed",
-    "in_pieces",
-    "list_files",
-    "offset_before",
-    "position_before",
-    "read_bytes",
-    "read_parts",
-]
-
 WHY_LEFT_OUT = {
     "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",
     "cleaned": "CLEANED: unfinished output of the cleaner, not yet part of the log.",

@@ -13,8 +13,6 @@ from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, SkippedFile
 
-__all__ = ["ProducerSnapshot", "ReplicaLog"]
-
 
 class ProducerSnapshot(NamedTuple):
     """A producer snapshot: its offset, its producers or why it cannot be used, and its file."""

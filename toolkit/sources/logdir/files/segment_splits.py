@@ -20,8 +20,6 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.files.replica_files import LogFile, ReplicaFiles, followed, position_before
 
-__all__ = ["SegmentSplit", "read_split", "splits"]
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentSplit:

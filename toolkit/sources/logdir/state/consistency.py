@@ -47,8 +47,6 @@ from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, C
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
-__all__ = ["ConsistencyCheck", "check_consistency"]
-
 FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 

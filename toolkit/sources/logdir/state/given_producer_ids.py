@@ -19,8 +19,6 @@ from toolkit.sources.logdir.contents import METADATA_TOPIC
 from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 
-__all__ = ["first_free_producer_id", "foreign_id_doubts"]
-
 
 def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
     """The first producer id that the cluster has not given out, by any of its metadata logs.

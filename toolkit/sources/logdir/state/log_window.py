@@ -31,19 +31,6 @@ from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex
 from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
 
-__all__ = [
-    "BACK",
-    "FORWARD",
-    "Contiguity",
-    "DamagedBytes",
-    "LogWindow",
-    "MarkerNeighbourhood",
-    "ReadLimit",
-    "known_before",
-    "opened_before",
-    "read_window",
-]
-
 Array = npt.NDArray[np.int64]
 MAX_GAPS = 1000
 FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on

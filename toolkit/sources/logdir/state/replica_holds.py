@@ -18,8 +18,6 @@ from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorStat
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.state.replica_state import ReplicaState
 
-__all__ = ["with_holds"]
-
 
 def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:
     """Rows of ``schema.FINDINGS``: current ones, and ended transactions that held the LSO long enough.

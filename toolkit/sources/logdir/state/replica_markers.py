@@ -23,8 +23,6 @@ from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.state.replica_state import ReplicaState, producer_rows
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
-__all__ = ["read_replica_markers"]
-
 MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
 
 Replicas = Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]

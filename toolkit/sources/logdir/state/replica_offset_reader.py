@@ -20,8 +20,6 @@ from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.logdir.state.replica_state import partition_row
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
-__all__ = ["ReplicaOffsetReader"]
-
 NO_RECORDS = (
     "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
 )

@@ -12,8 +12,6 @@ from toolkit.sources.logdir.files.log_dir_layout import PartitionCheckpoints
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import LogWindow, ReadLimit, read_window
 
-__all__ = ["ReplicaState", "partition_row", "producer_rows", "read_state"]
-
 NO_HIGH_WATERMARK = (
     "NO_HIGH_WATERMARK: no replication-offset-checkpoint has it, so last_stable_offset assumes a log that is "
     "replicated to its end"

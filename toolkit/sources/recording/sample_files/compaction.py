@@ -44,8 +44,6 @@ from toolkit.sources.recording.sample_files.sample_names import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["merge", "recover_compaction"]
-
 MAX_DAY_BYTES = 256 << 20  # days with more stay in hourly files
 ROW_GROUP_ROWS = 1 << 16
 

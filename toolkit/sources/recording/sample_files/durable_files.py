@@ -14,8 +14,6 @@ from typing import IO
 
 from toolkit.sources.recording.sample_files.sample_names import HIDDEN
 
-__all__ = ["exchange", "flush", "link", "remove", "writing"]
-
 WORKING_DIRECTORY = {"linux": -100, "darwin": -2}  # AT_FDCWD
 EXCHANGE = 2  # RENAME_EXCHANGE of renameat2, RENAME_SWAP of renameatx_np
 UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}

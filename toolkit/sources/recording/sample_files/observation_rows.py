@@ -10,8 +10,6 @@ from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observa
 from toolkit.schema import Row
 from toolkit.schema.live import Partition, Producer, Transaction
 
-__all__ = ["AFTER", "BEFORE", "observation_of", "observation_rows"]
-
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
 FIRST_BATCH = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_timestamp", "log_append_time")
 

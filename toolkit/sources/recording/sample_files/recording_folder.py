@@ -20,8 +20,6 @@ from toolkit.sources.recording.sample_files.sample_names import HIDDEN, TableFil
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["damaged", "files_of", "is_recording", "next_folder", "old_folder", "read", "sample_times"]
-
 MAX_RETRIES, RETRY_BACKOFF_S = 20, 0.05  # files are removed once an hour
 
 

@@ -18,18 +18,6 @@ from pathlib import Path
 
 from toolkit.schema.table import EPOCH
 
-__all__ = [
-    "EMPTY",
-    "HIDDEN",
-    "ONE_DAY",
-    "ONE_HOUR",
-    "TableFile",
-    "floor_time",
-    "merged_name",
-    "sample_name",
-    "table_file",
-]
-
 EMPTY = "00000000.empty.parquet"
 HIDDEN = "."  # prefix that Spark, pyarrow's datasets and globs ignore
 NAME = re.compile(r"(\d{8})(?:T(\d{2})(\d{7})?)?(?:\.\d+)?\.parquet")

@@ -18,8 +18,6 @@ from toolkit.sources.recording.sample_files.sample_names import AN_INSTANT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FoundSamples", "find_samples", "read_observation", "read_sample"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSamples:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["SampleWriter"]
-
 LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
 

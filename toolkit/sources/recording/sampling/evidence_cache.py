@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.decision.decide import decide
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, TransactionKey, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence, TransactionKey
 from toolkit.analysis.history.sample_findings import sample_findings
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import with_groups
-
-__all__ = ["CachedEvidence", "cached_findings"]
 
 MAX_AGE = dt.timedelta(seconds=60)
 MILLISECOND = dt.timedelta(milliseconds=1)

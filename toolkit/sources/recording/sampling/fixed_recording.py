@@ -12,8 +12,6 @@ from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.sources.recording.sampling.recorder import Recorder
 from toolkit.sources.recording.sampling.sampler import Sampler
 
-__all__ = ["record_samples"]
-
 
 def record_samples(
     connect: Callable[[], Cluster],

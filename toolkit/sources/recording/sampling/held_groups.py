@@ -12,8 +12,6 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import offsets_of_groups
 
-__all__ = ["held_groups"]
-
 OF_FINDING = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
 
 

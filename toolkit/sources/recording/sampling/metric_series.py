@@ -14,8 +14,6 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["GroupLagSeries", "MetricSeries", "PartitionSeries", "measure"]
-
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
 MAX_GROUP_LAGS = 1000  # series, one per group and partition
 OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]

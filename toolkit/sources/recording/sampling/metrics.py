@@ -16,8 +16,6 @@ from toolkit.sources.recording.sampling.metric_series import MAX_PARTITIONS, Met
 from toolkit.sources.recording.sampling.sample import Sample
 from toolkit.version import __version__
 
-__all__ = ["Metrics"]
-
 LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 PARTITION_GAUGES = (
     ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),

@@ -15,8 +15,6 @@ from toolkit.sources.recording.sampling.recorder_resume import resume
 from toolkit.sources.recording.sampling.sample import Sample
 from toolkit.sources.recording.sampling.sampler import Sampler
 
-__all__ = ["Recorder", "RecorderListener"]
-
 
 class RecorderListener(Protocol):
     """Callbacks for a recorder's progress."""

@@ -14,8 +14,6 @@ from toolkit.sources.recording.sample_files.recording_folder import read
 from toolkit.sources.recording.sample_files.sample_reader import find_samples, read_sample
 from toolkit.sources.recording.sampling.sample import Sample
 
-__all__ = ["resume"]
-
 MAX_LOOKBACK = dt.timedelta(days=1)  # transactions open for longer are already recorded as late
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.analysis.diagnosis.diagnose import TransactionKey as FindingKey
+from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey as FindingKey
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
@@ -20,8 +20,6 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_findings
 from toolkit.sources.recording.sampling.held_groups import held_groups
-
-__all__ = ["Sample", "failed_sample", "take_sample"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

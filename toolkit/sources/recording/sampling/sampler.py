@@ -15,8 +15,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampling.sample import Sample, failed_sample, take_sample
 
-__all__ = ["Sampler", "longest_timeout_ms"]
-
 BROKER = 4  # resource type
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 

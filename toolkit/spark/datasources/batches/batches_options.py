@@ -18,8 +18,6 @@ from toolkit.spark.datasources.offset_options import (
 )
 from toolkit.spark.datasources.reader_options import Options, choice, flag, refuse_unknown, seconds, whole_number
 
-__all__ = ["PARTIAL_TRANSACTIONS", "BatchesOptions", "batches_options"]
-
 PARTIAL_TRANSACTIONS = "partial_transactions"
 OWN = ("crc", "maxRecordsPerPartition", "minPartitions", "mode", "producerId", "table")
 MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, to some gigabytes

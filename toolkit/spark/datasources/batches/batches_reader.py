@@ -36,8 +36,6 @@ from toolkit.spark.datasources.offset_options import PartitionSelection
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 from toolkit.spark.transforms.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
 
-__all__ = ["BatchesReader", "live_log"]
-
 INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # subscribePattern does not match them, as in Spark
 
 

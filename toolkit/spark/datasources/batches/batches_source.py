@@ -11,8 +11,6 @@ from toolkit.spark.datasources.log.log_schema import schema_of
 from toolkit.spark.datasources.secret_options import ConnectingSource
 from toolkit.spark.spark_errors import without_traceback
 
-__all__ = ["KafkaBatches"]
-
 
 class KafkaBatches(ConnectingSource, DataSource):
     """Headers of all batches of live partitions (``schema.BATCHES``), and a row for each range that could not be read.

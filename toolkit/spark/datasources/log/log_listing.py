@@ -20,8 +20,6 @@ from toolkit.sources.logdir.files.partition_folder import FolderLog
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.spark.transforms.partial_transactions import log_name
 
-__all__ = ["LISTING", "listing_rows", "name_of"]
-
 LISTING = StructType(
     [
         StructField("log", StringType()),

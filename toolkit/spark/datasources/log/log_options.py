@@ -23,8 +23,6 @@ from toolkit.spark.datasources.local_paths import local_path
 from toolkit.spark.datasources.offset_options import WORDS
 from toolkit.spark.datasources.reader_options import Options, choice, flag, milliseconds, refuse_unknown, whole_number
 
-__all__ = ["INTERNAL", "LISTING", "PARTIAL_TRANSACTIONS", "LogOptions", "read_options"]
-
 SOURCE = "kafka_log_dir"
 PARTIAL_TRANSACTIONS = "partial_transactions"
 LISTING = "listing"

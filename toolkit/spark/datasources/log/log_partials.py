@@ -15,8 +15,6 @@ from toolkit.spark.datasources.log.log_options import LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRun
 from toolkit.spark.transforms.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
 
-__all__ = ["partials_of_logs", "partials_of_run"]
-
 
 def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of one range of a log; the first range includes those open before the log."""

@@ -23,8 +23,6 @@ from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
 
-__all__ = ["plan"]
-
 BY_SEGMENT = {"batches", PARTIAL_TRANSACTIONS}
 AS_ONE = {
     "transaction_history",

@@ -18,8 +18,6 @@ from toolkit.spark.datasources.log.row_batches import record_batches, selected, 
 from toolkit.spark.datasources.log.task_input import SegmentRanges, WholeLogs
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
-__all__ = ["LogReader"]
-
 
 class LogReader(DataSourceReader):
     """Plans the tasks on the driver, and reads in them.

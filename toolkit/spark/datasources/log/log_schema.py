@@ -8,8 +8,6 @@ from toolkit.schema import TABLES
 from toolkit.spark.datasources.arrow_types import struct_type
 from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS
 
-__all__ = ["schema_of"]
-
 
 def schema_of(table: str) -> StructType:
     """Spark's schema of a table."""

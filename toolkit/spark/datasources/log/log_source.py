@@ -9,8 +9,6 @@ from toolkit.spark.datasources.log.log_options import read_options
 from toolkit.spark.datasources.log.log_schema import schema_of
 from toolkit.spark.spark_errors import without_traceback
 
-__all__ = ["KafkaLog"]
-
 
 class KafkaLog(DataSource):
     """The tables of `toolkit.LogDir` from the brokers' files: the same rows, read by many tasks.

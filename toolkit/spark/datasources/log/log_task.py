@@ -21,8 +21,6 @@ from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTI
 from toolkit.spark.datasources.log.log_partials import partials_of_logs, partials_of_run
 from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
 
-__all__ = ["read_work"]
-
 ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
 
 

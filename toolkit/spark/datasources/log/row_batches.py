@@ -17,8 +17,6 @@ from toolkit.spark.datasources.arrow_types import spark_schema
 from toolkit.spark.datasources.log.log_options import INTERNAL
 from toolkit.spark.datasources.log.log_schema import schema_of
 
-__all__ = ["record_batches", "selected", "without_damage"]
-
 ROWS = 1 << 16
 TORN = "TORN_TAIL"
 NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists several

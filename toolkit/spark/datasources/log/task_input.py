@@ -13,8 +13,6 @@ from toolkit.sources.logdir.contents import FileScope
 from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, Replica
 from toolkit.sources.logdir.files.segment_splits import SegmentSplit, read_split
 
-__all__ = ["SegmentRanges", "SegmentRun", "WholeLogs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:

@@ -9,8 +9,6 @@ from toolkit.spark.datasources.client_options import CONNECTION, PREFIX
 from toolkit.spark.datasources.reader_options import Options, choice, flag, milliseconds, refuse_unknown, seconds
 from toolkit.spark.datasources.recorded_schema import EVERYTHING, RECORDED_TABLES
 
-__all__ = ["TransactionsOptions", "transactions_options"]
-
 OWN = ("interval", "latePadding", "logEvidence", "recheckAfter", "maxTransactionTimeout", "table")
 
 

@@ -28,8 +28,6 @@ except ImportError:  # Spark 4.2 plans the whole input of availableNow at once
         pass
 
 
-__all__ = ["BatchSampleReader", "StreamSampleReader"]
-
 PAUSE = 0.5  # maximum delay in seconds of a poll by Spark (every 10 ms); stopping takes as long
 BYTES_AT_ONCE = 1 << 20  # of uncompressed rows per task
 

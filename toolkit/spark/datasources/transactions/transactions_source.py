@@ -11,8 +11,6 @@ from toolkit.spark.datasources.secret_options import ConnectingSource
 from toolkit.spark.datasources.transactions.transactions_options import transactions_options
 from toolkit.spark.spark_errors import without_traceback
 
-__all__ = ["KafkaTransactions"]
-
 
 class KafkaTransactions(ConnectingSource, DataSource):
     """Samples of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).

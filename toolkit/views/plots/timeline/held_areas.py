@@ -15,8 +15,6 @@ from toolkit.views.plots.plot_theme import KINDS, Theme
 from toolkit.views.plots.timeline.lso_curve import CurvePoint, LsoCurve
 from toolkit.views.plots.timeline.transaction_bars import TransactionBar
 
-__all__ = ["add_held", "add_past_holds", "label_past_hold", "past_holds"]
-
 MAX_AREAS = 50  # ended holds, the longest ones
 
 Outline = tuple[list[str | None], list[int | None]]

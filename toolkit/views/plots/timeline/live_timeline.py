@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Source = Cluster | LogDir | Recording
 
-__all__ = ["LiveTimeline", "sampled_log_transactions"]
-
 MAX_SAMPLES = 5_000
 MAX_OFFSETS = 200_000  # of the log before the LSO that a live timeline reads
 

@@ -14,8 +14,6 @@ from itertools import accumulate
 
 from toolkit.schema import Row
 
-__all__ = ["CurvePoint", "LsoCurve"]
-
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 

@@ -12,8 +12,6 @@ from toolkit.views.plots.state_intervals import StateInterval, intervals
 from toolkit.views.plots.timeline.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.timeline.transaction_bars import TransactionBar, bars_of
 
-__all__ = ["FEW", "TimelineData", "timeline_data"]
-
 SECTIONS = 240  # of the visible time; a line has at most two points in each
 LANES = 5  # transactional ids in the lower lane
 FEW = 6  # bars of a kind that may be thick

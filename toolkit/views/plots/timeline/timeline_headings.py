@@ -11,8 +11,6 @@ from toolkit.views.plots.timeline.held_areas import past_holds
 from toolkit.views.plots.timeline.timeline_data import TimelineData
 from toolkit.views.plots.timeline.transaction_bars import AggregatedBar
 
-__all__ = ["no_states", "subtitle_of", "title_of"]
-
 
 def no_states(timeline: TimelineData) -> str:
     """Why the lower lane is empty."""

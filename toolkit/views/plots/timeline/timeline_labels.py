@@ -13,8 +13,6 @@ from toolkit.views.plots.timeline.held_areas import label_past_hold, past_holds
 from toolkit.views.plots.timeline.timeline_data import FEW, TimelineData
 from toolkit.views.plots.timeline.transaction_bars import TransactionBar
 
-__all__ = ["add_labels"]
-
 LABELS = 3  # transactions with a label of their own
 
 

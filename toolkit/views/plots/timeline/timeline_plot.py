@@ -28,8 +28,6 @@ from toolkit.views.plots.timeline.timeline_labels import add_labels
 from toolkit.views.plots.timeline.timeline_traces import add_aggregated_bars, add_bars, add_lines
 from toolkit.views.plots.timeline.transaction_bars import aggregate_bars
 
-__all__ = ["plot_timeline"]
-
 LOWER_TITLE = "what their coordinator knew"
 
 

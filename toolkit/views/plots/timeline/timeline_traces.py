@@ -13,8 +13,6 @@ from toolkit.views.plots.timeline.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.timeline.timeline_data import FEW
 from toolkit.views.plots.timeline.transaction_bars import AggregatedBar, TransactionBar
 
-__all__ = ["add_aggregated_bars", "add_bars", "add_lines"]
-
 CROWDED = 50  # bars of a kind; their symbols are smaller then
 
 

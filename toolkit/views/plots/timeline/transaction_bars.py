@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from toolkit.schema import LOG_TRANSACTIONS, Row
 from toolkit.views.plots.timeline.lso_curve import LsoCurve
 
-__all__ = ["AggregatedBar", "TransactionBar", "aggregate_bars", "bars_of"]
-
 Key = tuple[int | None, int | None]
 
 
