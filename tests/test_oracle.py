@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.tiers import amount, seed
+from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
 from toolkit.analysis.log.lso_timeline import aborted, aborted_table
@@ -19,7 +20,6 @@ from toolkit.analysis.log.producer_state import join, producer_rows, replay, res
 from toolkit.formats.files.snapshot_files import read_snapshot
 from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
-from toolkit.lab.workload import BUSY, Workload, random_workload
 from toolkit.schema import ABORTED, BATCHES, Row, Table
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.process import PATIENCE_S
+from tests.workload import BUSY, Worker
 from toolkit.analysis.coordinator.producer_id_owners import producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
@@ -22,7 +23,6 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of, until
-from toolkit.lab.workload import BUSY, Worker
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import record_samples
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import samples
-from toolkit.lab.samples import archives, scripts
+from toolkit.lab.samples import archives
 from toolkit.schema import LOG_TRANSACTIONS, RECORDED
 from toolkit.sources.logdir import LogDir
 
@@ -34,7 +35,7 @@ EXPECTED = {  # verdict, and part of the cause, if there is one
 
 
 def test_every_script_has_a_sample_and_is_tested() -> None:
-    assert samples.names() == sorted(scripts.SCRIPTS) == sorted(EXPECTED)
+    assert samples.names() == sorted(record_samples.SCRIPTS) == sorted(EXPECTED)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -47,7 +48,7 @@ def test_a_sample_has_the_expected_finding(name: str) -> None:
     assert (row["topic"], row["partition"], row["verdict"]) == (sample.topic, sample.partition, verdict)
     assert cause in row["cause"] if cause else row["cause"] is None
     assert next(other for other in rows if other["start_offset"] is not None) == row
-    script = scripts.SCRIPTS[name]
+    script = record_samples.SCRIPTS[name]
     assert (sample.title, sample.description, sample.origin) == (script.title, script.description, script.origin)
     assert len(sample.log_dir().log_transactions(topics=[sample.topic], partitions=[sample.partition]))
 
@@ -89,7 +90,7 @@ def test_the_recording_has_clear_then_hanging_then_clear_samples() -> None:
     hanging_rows = [row for row in RECORDED["findings"].rows(recording.findings_over_time(topics=["orders"]))
             if row["verdict"] == "hanging"]  # fmt: skip
     assert len(hanging_rows) >= 5
-    assert hanging_rows[-1]["groups_held"] == [scripts.GROUP]
+    assert hanging_rows[-1]["groups_held"] == [record_samples.GROUP]
     assert times[2] < hanging_rows[0]["sampled_at"] < hanging_rows[-1]["sampled_at"] < times[-2]
     assert sample.at is not None
     assert sample.at.tzinfo == dt.UTC
@@ -147,8 +148,8 @@ def test_without_a_writable_cache_samples_are_unpacked_to_temporary_files(
 def test_packing_keeps_files_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = samples.load("late-message").path
-    archive = archives.packed(path)
-    assert archives.packed(path) == archive
+    archive = record_samples.packed(path)
+    assert record_samples.packed(path) == archive
     unpacked_again = archives.unpacked(archive, name="again")
 
     def files_of(folder: Path) -> list[tuple[Path, bytes, float]]:

@@ -13,9 +13,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.process import PATIENCE_S
 from tests.tiers import amount
+from tests.workload import Worker
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.workload import Worker
 
 DURATION_S = amount(10, full=60)
 WORKERS = 6

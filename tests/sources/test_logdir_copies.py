@@ -18,13 +18,13 @@ import pytest
 from tests.process import PATIENCE_S
 from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC, wait_for_checkpoint
 from tests.tiers import amount
+from tests.workload import BUSY, Worker
 from toolkit import Cluster, LogDir
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
-from toolkit.lab.workload import BUSY, Worker
 from toolkit.schema import Row
 from toolkit.sources.logdir.coordinator import coordinator_state
 from toolkit.sources.logdir.state import consistency

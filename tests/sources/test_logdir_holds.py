@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.sources.test_log_evidence import abort_marker
+from tests.workload import BUSY, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.workload import BUSY, random_workload
 from toolkit.schema import BATCHES, FINDINGS, Row
 
 pytestmark = pytest.mark.lab

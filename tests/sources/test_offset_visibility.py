@@ -14,10 +14,10 @@ import pytest
 from tests.process import on, run
 from tests.sources.chaotic_topic import chaos, compacted_chaos, consumed
 from tests.tiers import amount, seed
+from tests.workload import BUSY
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.workload import BUSY
 from toolkit.schema import LOG_TRANSACTIONS, MISSING_OFFSETS, OFFSET_VISIBILITY, Row
 
 pytestmark = [pytest.mark.lab, pytest.mark.longer]

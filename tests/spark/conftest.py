@@ -42,10 +42,10 @@ def spark() -> Iterator[SparkSession]:
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log directory of a cleanly stopped broker: random transactions of real clients, and hanging ones.
 
-    Topics of all kinds in many segments, compaction, deleted records; see `toolkit.lab.workload`.
+    Topics of all kinds in many segments, compaction, deleted records; see `tests.workload`.
     """
-    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # imports kafka-python, which needs the filters
-    from toolkit.lab.workload import BUSY, random_workload
+    from tests.workload import BUSY, random_workload  # imports kafka-python, which needs the filters
+    from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 
     folder = tmp_path_factory.mktemp("history") / "logs"
     with ExitStack() as stack:

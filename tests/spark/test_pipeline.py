@@ -68,8 +68,8 @@ run(spark, sys.argv[1], sys.argv[2], consistent_copy=True, with_batches=True, **
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Log directories of a broker after its first and second clean stop; it grew in between."""
-    from toolkit.lab.incidents import EVERYDAY, INCIDENTS  # imports kafka-python, which needs the filters
-    from toolkit.lab.workload import random_workload
+    from tests.workload import random_workload  # imports kafka-python, which needs the filters
+    from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 
     folder = tmp_path_factory.mktemp("stages")
     # Records that the cleaner deleted in between would stay in the tables, and a single run would not have them.

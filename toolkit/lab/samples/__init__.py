@@ -3,7 +3,7 @@
 >>> load("late-message").log_dir().findings(topics=["orders"]).verdict[0]  # doctest: +SKIP
 'hanging'
 
-``python -m toolkit.lab.samples.make`` records them again.
+``python -m tests.record_samples``, in the repository, records them again.
 """
 
 from __future__ import annotations

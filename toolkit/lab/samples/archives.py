@@ -19,20 +19,6 @@ from toolkit.errors import UsageError
 READ_ONLY = 0o444
 
 
-def packed(folder: Path) -> bytes:
-    """A folder as a .tar.xz archive: files by name, with their times, and without owner or permissions."""
-    into = io.BytesIO()
-    with tarfile.open(fileobj=into, mode="w:xz", preset=9, format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            member = tarfile.TarInfo(path.relative_to(folder).as_posix())
-            status = path.stat()
-            member.size, member.mode = status.st_size, READ_ONLY
-            member.mtime = round(status.st_mtime, 3)  # it determines the age of open transactions
-            with path.open("rb") as file:
-                archive.addfile(member, file)
-    return into.getvalue()
-
-
 def unpacked(archive: bytes, *, name: str) -> Path:
     """The folder with the files of an archive, unpacked on first use.
 

@@ -78,7 +78,7 @@ class Worker(threading.Thread):
     ) -> None:
         super().__init__(name=name)
         self.endings: Counter[str] = Counter()
-        self._random = random.Random(name)  # noqa: S311 - it has to be repeatable, not secret
+        self._random = random.Random(name)
         self._topic_partitions, self._stop_now, self._weights, self._timeout_ms = partitions, stop, endings, timeout_ms
         self._plain = kafka.client_config() | {"message.timeout.ms": "1000", "linger.ms": "0", "log_level": "0"}
 
