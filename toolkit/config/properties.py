@@ -1,11 +1,10 @@
-"""Java's ``.properties`` files."""
+"""Java's ``.properties`` files, and what a configuration needs beside itself: files, Python packages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from toolkit.config.needs import read_bytes
+from toolkit.config.keys import Properties
 from toolkit.errors import UsageError
 
 
@@ -27,39 +26,49 @@ def parse_properties(text: str) -> dict[str, str]:
     UsageError
         For a malformed unicode escape; it names the key and not the value.
     """
+    import javaproperties
+
     properties: dict[str, str] = {}
-    for line in _logical_lines(text):
-        match = re.match(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
-        if match:
-            key = _unescape(match[1], "a key")
-            properties[key] = _unescape(match[2], key)
-    return properties
+    position = 0
+    try:
+        for entry in javaproperties.parse(text):
+            position += len(entry.source)
+            if isinstance(entry, javaproperties.KeyValue):
+                properties[_characters(entry.key)] = _characters(entry.value)
+    except javaproperties.InvalidUEscapeError:
+        pass  # its text may show a part of a secret
+    else:
+        return properties
+    key = re.match(r"\s*([^\\=:\s]*)", text[position:])
+    raise UsageError(
+        f"The value of {key[1] if key and key[1] else 'a key'} has a malformed \\u escape.",
+        do="Write \\u and four hex digits.",
+    )
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blanks, continued lines joined."""
-    pending = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
-        line = natural.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        pending += line[:-1] if backslashes % 2 else line
-        if backslashes % 2 == 0:
-            yield pending
-            pending = ""
-    if pending:
-        yield pending
+def _characters(text: str) -> str:
+    """Without half of a surrogate pair, which no client could encode."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _unescape(text: str, name: str) -> str:
-    def character(match: re.Match[str]) -> str:
-        escape = match[1]
-        if escape[0] != "u":
-            return {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(escape, escape)
-        if len(escape) != 5:
-            raise UsageError(f"The value of {name} has a malformed \\u escape.", do="Write \\u and four hex digits.")
-        return chr(int(escape[1:], 16))
+def read_bytes(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", do="Check the path and its permissions."
+        ) from error
 
-    unescaped = re.sub(r"\\(u[0-9A-Fa-f]{4}|.|$)", character, text, flags=re.DOTALL)
-    return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # Java's escapes are UTF-16 units
+
+def need_package(package: str, what: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(package) is None:
+        raise UsageError(what, do=f"pip install {package}")
+
+
+def refuse_java(properties: Properties, key: str, *, do: str, own: tuple[str, ...] = ()) -> None:
+    """Raise for a key with a Java class, unless it is one of Kafka's own, by the end of its name."""
+    if properties.get(key) and not properties[key].endswith(own):
+        raise UsageError(f"{key} names Java code, which cannot run here.", do=do)

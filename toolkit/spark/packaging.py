@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-PURE = ("toolkit", "kafka")  # pure Python packages: a zip of them runs anywhere
+PURE = ("toolkit", "kafka", "javaproperties")  # pure Python packages: a zip of them runs anywhere
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}
 EPOCH = (2020, 1, 1, 0, 0, 0)  # the same files yield the same zip, so that it is sent once
