@@ -17,9 +17,8 @@ from toolkit.analysis.log.log_transactions import (
     SUMS,
     LogTransactions,
 )
-from toolkit.formats.columns import integers, milliseconds
+from toolkit.formats.columns import AS_WRITTEN, COMPRESSION, MARKERS, TIMESTAMP_TYPES, integers, milliseconds
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.header_table import AS_WRITTEN, COMPRESSION, MARKERS, TIMESTAMP_TYPES
 from toolkit.formats.log.headers import HEADER, NO_MARKER, UNREAD_MARKER, Array, Headers
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 

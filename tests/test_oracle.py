@@ -17,8 +17,8 @@ from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
 from toolkit.analysis.log.lso_timeline import aborted, aborted_table
 from toolkit.analysis.log.producer_state import join, producer_rows, replay, resume
-from toolkit.formats.files.snapshot_files import read_snapshot
 from toolkit.formats.log.scan import scan_file
+from toolkit.formats.segment_files import read_snapshot
 from toolkit.lab import Kafka
 from toolkit.schema import ABORTED, BATCHES, Row, Table
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, splits, step_lists
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, producer_rows, replay, resume
-from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
+from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import PRODUCERS, utc
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

@@ -15,8 +15,7 @@ from tests.exploration.leaders import last_stable_offset
 from tests.exploration.log_bytes import log_bytes, state_log_bytes
 from tests.exploration.state import Coordinator, Meta, Partition, Record, State, producer_entries, visible
 from tests.exploration.world import World
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.formats.protocol.responses import (
+from toolkit.formats.bulk_messages import (
     Broker,
     DescribeProducersResponse,
     ListedOffset,
@@ -29,6 +28,7 @@ from toolkit.formats.protocol.responses import (
     ProducerState,
     TopicMetadata,
 )
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 
 TOPIC = "orders"
 BROKERS = (1, 2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, TOPIC, VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import UsageError
-from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES, checkpoint_rows
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.schema import CHECKPOINTS, Row
 
 OFFSETS = [name for name in CHECKPOINT_NAMES if name.endswith("-offset-checkpoint")]

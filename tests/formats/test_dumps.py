@@ -16,11 +16,10 @@ from tests.formats.dumped import FAKE, HOME, LOGS, PROPERTIES, RECORDED, TEXTS, 
 from tests.tiers import fuzzed
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.files.index_files import read_txn_index
-from toolkit.formats.files.snapshot_files import SnapshotEntry, read_snapshot
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, Headers
 from toolkit.formats.log.scan import scan_file
+from toolkit.formats.segment_files import SnapshotEntry, read_snapshot, read_txn_index
 from toolkit.lab import Kafka
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.formats.files.file_names import FileName, FolderName, parse_file_name, parse_folder_name
+from toolkit.formats.log_dir_files import FileName, FolderName, parse_file_name, parse_folder_name
 
 ID = "0f81b0f6c1a8497fb47e1c9c9e2a6d1b"
 TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,100}", fullmatch=True).filter(lambda topic: topic not in {".", ".."})

@@ -12,8 +12,8 @@ from tests.analysis.random_logs import random_headers
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.formats.written import Segment
 from tests.inverse import headers_of
+from toolkit.formats.columns import damage_rows, header_table
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.header_table import damage_rows, header_table
 from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, Headers
 from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, VERSIONS, BrokerFiles, broker_files
-from toolkit.formats.files.file_names import parse_file_name
-from toolkit.formats.files.index_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
 from toolkit.formats.log.batches import BatchHeader, read_header
 from toolkit.formats.log.headers import DamagedRange
+from toolkit.formats.log_dir_files import parse_file_name
+from toolkit.formats.segment_files import AbortedTxn, read_offset_index, read_time_index, read_txn_index
 
 SIZE = 34  # bytes of an entry of a .txnindex
 

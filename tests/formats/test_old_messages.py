@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.formats.logs import assert_accounted, joined, message, placed
-from toolkit.formats.log.header_table import header_table
+from toolkit.formats.columns import header_table
 from toolkit.formats.log.headers import NO_MARKER
 from toolkit.formats.log.scan import scan, scan_file
 

@@ -11,9 +11,9 @@ from kafka.protocol.metadata import MetadataResponse
 
 from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
-from toolkit.formats.protocol.responses import APIS, ResponseApi, decode
-from toolkit.formats.protocol.responses import DescribeProducersResponse as DescribeProducers
-from toolkit.formats.protocol.responses import ListOffsetsResponse as ListOffsets
+from toolkit.formats.bulk_messages import APIS, ResponseApi, decode
+from toolkit.formats.bulk_messages import DescribeProducersResponse as DescribeProducers
+from toolkit.formats.bulk_messages import ListOffsetsResponse as ListOffsets
 
 MESSAGES = {each.API_KEY: each for each in (ListOffsetsResponse, MetadataResponse, DescribeProducersResponse,
                                             ListTransactionsResponse)}  # fmt: skip

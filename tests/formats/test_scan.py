@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.formats.written import Segment
-from toolkit.formats.log import batch_positions, checksum
+from toolkit.formats.log import batch_positions, resync
 from toolkit.formats.log.batch_positions import PLAIN, jitted_batch_loops
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER
@@ -147,7 +147,7 @@ def test_unusual_control_records_are_read_as_far_as_possible(
 def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
     if "without" in form:
-        monkeypatch.setattr(checksum, "_address", lambda: 0)
+        monkeypatch.setattr(resync, "_address", lambda: 0)
     log = placed([batch(seed=seed) for seed in range(5)])
     log[2] = log[2][:-1] + bytes([log[2][-1] ^ 1])
     found = scan(b"".join(log), crc=True)
@@ -158,7 +158,7 @@ def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_c_library_is_used_if_available() -> None:
     pytest.importorskip("google_crc32c._crc32c")
-    assert checksum._address()
+    assert resync._address()
 
 
 def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.brokers import by_tier
 from tests.formats.broker_files import VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import DecodeError
-from toolkit.formats.files.snapshot_files import SnapshotEntry, read_snapshot
+from toolkit.formats.segment_files import SnapshotEntry, read_snapshot
 from toolkit.schema import utc
 
 INT16, INT32, INT64 = (st.integers(0, 2 ** (bits - 1) - 1) for bits in (16, 32, 64))

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from toolkit.formats.coordinator import transaction_log_keys
-from toolkit.formats.coordinator.transaction_log_keys import FIELDS, locate
+from toolkit.formats.coordinator import coordinator_log_rows
+from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate
 from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.batches import write_batch
@@ -89,8 +89,8 @@ def test_the_compiled_loop_matches_and_never_reads_beyond_a_record() -> None:
         part[dice.randrange(61, len(part))] = dice.randrange(256)
     buf, positions, ends = columns([bytes(part) for part in parts])
     plain, compiled = np.full((2, len(parts), FIELDS), -1, np.int64)
-    transaction_log_keys._locate(memoryview(buf), positions.tolist(), ends.tolist(), plain)
-    transaction_log_keys._jitted()(np.frombuffer(buf, np.uint8), positions, ends, compiled)
+    coordinator_log_rows._locate(memoryview(buf), positions.tolist(), ends.tolist(), plain)
+    coordinator_log_rows._jitted()(np.frombuffer(buf, np.uint8), positions, ends, compiled)
     located = plain[:, 0] > 0
     assert (plain[:, 0] == compiled[:, 0]).all()
     assert (plain[located] == compiled[located]).all()

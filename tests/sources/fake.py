@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.errors import ToolkitError
-from toolkit.formats.protocol.responses import ListedOffset, PartitionProducers, ProducerState
+from toolkit.formats.bulk_messages import ListedOffset, PartitionProducers, ProducerState
 from toolkit.sources.live.client.broker_response import BrokerResponse
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

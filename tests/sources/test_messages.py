@@ -18,7 +18,7 @@ from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from toolkit.formats.protocol.responses import Broker
+from toolkit.formats.bulk_messages import Broker
 from toolkit.sources.live.client import broker_client, messages
 from toolkit.sources.live.client.error_codes import error_name
 

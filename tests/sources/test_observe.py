@@ -10,7 +10,7 @@ from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
-from toolkit.formats.protocol.responses import ListedOffset
+from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import group_ids, groups_at
 from toolkit.sources.live.logs.fetch import FetchPosition

@@ -9,7 +9,7 @@ import pytest
 
 from toolkit import Cluster
 from toolkit.errors import BrokerError, NotFound, UsageError
-from toolkit.formats.log.header_table import header_table
+from toolkit.formats.columns import header_table
 from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident

@@ -15,7 +15,7 @@ from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.formats.test_responses import same
 from tests.process import PATIENCE_S
 from toolkit import Cluster
-from toolkit.formats.protocol.responses import APIS, decode
+from toolkit.formats.bulk_messages import APIS, decode
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.sources.live.client import broker_client

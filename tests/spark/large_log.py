@@ -25,8 +25,8 @@ from toolkit.analysis.log.log_transactions import (
     log_transaction_table,
     partial_transactions,
 )
+from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.header_table import header_table
 from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, ScanResult
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId, ScanChunk

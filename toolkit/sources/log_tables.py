@@ -20,7 +20,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
-from toolkit.formats.log.header_table import damage_rows, header_table
+from toolkit.formats.columns import damage_rows, header_table
 from toolkit.formats.log.headers import ScanResult
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Table
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from toolkit.analysis.log.log_transactions import last_sequences, markers
 from toolkit.analysis.log.stable_sort import stable_order, take_rows
-from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import Array, Headers
+from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row, utc
 
 PRODUCER = np.dtype(

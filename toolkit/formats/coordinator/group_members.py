@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from toolkit.formats.protocol.primitives import Buffer, Reader
+from toolkit.formats.primitives import Buffer, Reader
 
 LATEST_SUPPORTED_SINCE = 3  # from version 3 on, SubscriptionInfoData has this number before the process id
 

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 
 from toolkit.errors import DecodeError
-from toolkit.formats.protocol.primitives import Buffer, Reader, known
+from toolkit.formats.primitives import Buffer, Reader, known
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

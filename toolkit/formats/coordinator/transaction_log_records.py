@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from toolkit.errors import DecodeError, UsageError
-from toolkit.formats.protocol.primitives import Buffer, Reader, known
+from toolkit.formats.primitives import Buffer, Reader, known
 
 STATE_TOPIC = "__transaction_state"
 

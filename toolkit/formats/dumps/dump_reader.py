@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from toolkit.formats.dumps.dump_errors import is_detail, malformed, read_report
+from toolkit.formats.dumps.dump_lines import (
+    BatchLine,
+    TextLines,
+    is_detail,
+    looks_like_a_row,
+    malformed,
+    read_aborted,
+    read_batch,
+    read_producer,
+    read_report,
+)
 from toolkit.formats.dumps.dump_section import DumpChunk, DumpSection
-from toolkit.formats.dumps.line_patterns import BatchLine, looks_like_a_row, read_aborted, read_batch, read_producer
-from toolkit.formats.dumps.record_lines import RecordLines
-from toolkit.formats.dumps.record_text import BARE
-from toolkit.formats.dumps.text_lines import TextLines
+from toolkit.formats.dumps.record_lines import BARE, RecordLines
 
 DUMPING = "Dumping "
 STARTS = {  # of a dump, below "Dumping ..." if it is printed

@@ -9,11 +9,10 @@ import numpy as np
 
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.dumps.line_patterns import BatchLine
-from toolkit.formats.files.file_names import parse_folder_name
-from toolkit.formats.files.index_files import AbortedTxn
-from toolkit.formats.files.snapshot_files import SnapshotEntry
+from toolkit.formats.dumps.dump_lines import BatchLine
 from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
+from toolkit.formats.log_dir_files import parse_folder_name
+from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
 from toolkit.schema import Row
 
 PART = 1 << 14  # rows of a chunk

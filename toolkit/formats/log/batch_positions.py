@@ -1,7 +1,7 @@
 """Find record batches in bytes: where each starts, and where one could start after damage.
 
 Each function has two forms. The plain one reads a few megabytes in less time than numba takes to import; the jitted
-one, which `batch_loops` compiles from the same source, reads gigabytes.
+one, compiled on first use from the same source, reads gigabytes.
 
 Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
@@ -15,8 +15,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from toolkit.formats.jit import compiled
 from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
+
+
+def compiled(function: Callable[..., Any], *, example: tuple[Any, ...], helpers: tuple[Any, ...] = ()) -> Any:
+    """Compile a function for arguments of the example's types; the result releases the GIL.
+
+    Parameters
+    ----------
+    function
+        A function that numba can compile; it is not changed.
+    example
+        Arguments of one call, which compiles it.
+    helpers
+        Functions of its module that it calls.
+    """
+    from numba import njit
+    from numba.extending import register_jitable
+
+    for helper in helpers:
+        register_jitable(helper)
+    try:
+        jitted = njit(nogil=True, cache=True)(function)
+        jitted(*example)
+    except (
+        OSError,
+        RuntimeError,
+    ):  # no writable folder for compiled code, neither beside the source nor in the home directory
+        jitted = njit(nogil=True)(function)
+        jitted(*example)
+    return jitted
+
 
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
 REACH = 1024  # maximum distance from the start of such a message to its value in a search

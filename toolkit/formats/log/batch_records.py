@@ -7,15 +7,19 @@ Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Jav
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader, read_header, read_varint
-from toolkit.formats.protocol.primitives import Buffer
+from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_header, read_varint
+from toolkit.formats.log.headers import Array, Headers
+from toolkit.formats.primitives import Buffer
 
 if TYPE_CHECKING:
     from types import ModuleType
+
 
 LIMIT = 128 * 1024 * 1024
 """Bytes that the records of one batch may take; ``max.message.bytes`` is 1 MiB by default, before compression."""
@@ -299,3 +303,22 @@ CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {
     "lz4": _lz4,
     "zstd": _zstd,
 }
+
+
+def partial_batches(headers: Headers) -> Array:
+    """Indices of the data batches with fewer records than offsets; batches without records need not be read."""
+    offsets = headers["last_offset"] - headers["base_offset"] + 1
+    count = headers["record_count"]
+    is_data = (headers["attributes"] & CONTROL == 0) & (headers["magic"] >= 2)
+    return np.flatnonzero(is_data & (count > 0) & (count < offsets))
+
+
+def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
+    """Offsets of the records of the batch at a position.
+
+    Raises
+    ------
+    DecodeError
+        If it cannot be decompressed, or a record is damaged.
+    """
+    return [record.offset for record in read_records(buf, position)]

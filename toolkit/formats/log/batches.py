@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.errors import DecodeError, UsageError
-from toolkit.formats.protocol.primitives import known
+from toolkit.formats.primitives import known
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.table import EPOCH
 

@@ -11,7 +11,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from toolkit.formats.jit import compiled
+from toolkit.formats.log.batch_positions import compiled
 from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
 
 

@@ -6,7 +6,7 @@ in Kafka's server-common and metadata.
 
 from __future__ import annotations
 
-from toolkit.formats.protocol.primitives import Buffer, Reader
+from toolkit.formats.primitives import Buffer, Reader
 
 PRODUCER_IDS = 15  # API key
 

@@ -1,4 +1,4 @@
-"""Record batch headers of a log, read one after the other; damage is skipped and reported.
+"""Record batch headers of a log, read one after the other; damage is skipped and reported, other files are named.
 
 Sources: ``DefaultRecordBatch``, ``AbstractLegacyRecordBatch`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.files.file_type import header_error, other_type
-from toolkit.formats.log import checksum
 from toolkit.formats.log.batch_positions import MESSAGE_SIZE, batch_loops, readable_size, usual_size
-from toolkit.formats.log.batches import HEADER_SIZE, MAGIC_AT
+from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import (
     HEADER,
     RAW_BYTES,
@@ -27,7 +27,66 @@ from toolkit.formats.log.headers import (
     concatenate,
     read_raw_headers,
 )
-from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult
+from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult, check
+
+SEGMENT, DUMP = "segment", "dump"
+HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
+SIGNATURES = (
+    (b"\x1f\x8b", "gzip", "Unpack it first."),
+    (b"\x28\xb5\x2f\xfd", "zstd", "Unpack it first."),
+    (b"\x04\x22\x4d\x18", "lz4", "Unpack it first."),
+    (b"BZh", "bzip2", "Unpack it first."),
+    (b"\xfd7zXZ\0", "xz", "Unpack it first."),
+    (b"PK\x03\x04", "zip", "Unpack it first."),
+    (b"PAR1", "Parquet", "Pass the log files that it was made from."),
+    (b"\x7fELF", "a program", ""),
+)
+TEXT = bytes({*range(0x20, 0x7F), *range(0x80, 0x100), *b"\t\n\r\f\x1b"})
+DUMP_LINE = re.compile(  # the first line of every dump, and the lines of an excerpt
+    rb"^(?:Dumping \S|Starting offset: |Log starting offset: |Snapshot end offset: |baseOffset: |offset: |\| offset: "
+    rb"|producerId: )",
+    re.MULTILINE,
+)
+
+
+def file_type(path: Path) -> str:
+    """`SEGMENT`, `DUMP` (output of kafka-dump-log.sh), a sentence about another type, or ``""`` if it is unknown."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return ""
+    packed = any(head.startswith(signature) for signature, _, _ in SIGNATURES)
+    if not packed and DUMP_LINE.search(head):
+        return DUMP
+    if other := other_type(head):
+        return f"T{other[1:]}"
+    offset, length = int.from_bytes(head[:8], signed=True), int.from_bytes(head[8:LENGTH_END], signed=True)
+    is_batch = len(head) >= HEADER_SIZE and offset >= 0 and length > 0 and head[MAGIC_AT] in {0, 1, 2}
+    return SEGMENT if is_batch else ""
+
+
+def other_type(head: bytes) -> str:
+    """A sentence about a file that begins with these bytes; empty if it could be a segment."""
+    for signature, name, advice in SIGNATURES:
+        if head.startswith(signature):
+            return f"this is {name}. {advice}".strip()
+    if head and not head.strip(TEXT) and len(head) > MAGIC_AT:
+        return "this is text. If kafka-dump-log.sh printed it, read it as a dump."
+    return ""
+
+
+def header_error(head: bytes) -> str:
+    """Why a complete header cannot be read."""
+    magic, length = head[MAGIC_AT], int.from_bytes(head[8:LENGTH_END], signed=True)
+    if magic > 2:
+        return f"magic {magic} is not known"
+    if head[0] >= 0x80:
+        return "its base offset is negative"
+    if length < 14:
+        return f"its length is {length:,}"
+    return "its fields contradict each other"
+
 
 CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
@@ -185,7 +244,7 @@ class LogWalk:
             found = self._found[:count].copy()
             crc_ok = np.full(count, -1, np.int8)
             if self._crc:
-                checksum.check(self._window, found, crc_ok, jitted=self._kernel.is_jitted)
+                check(self._window, found, crc_ok, jitted=self._kernel.is_jitted)
             rows = len(self._window) - RAW_BYTES + 1
             first_bytes = np.ndarray(rows, f"V{RAW_BYTES}", self._window, strides=(1,))[found]
             self._append(first_bytes, found + self._base, crc_ok)

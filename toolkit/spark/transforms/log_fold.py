@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.lso_timeline import lso_table
-from toolkit.formats.files.file_names import parse_file_name
 from toolkit.formats.log.headers import DamagedRange
+from toolkit.formats.log_dir_files import parse_file_name
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
 from toolkit.spark.transforms.packing import whole_runs

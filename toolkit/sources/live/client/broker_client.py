@@ -29,7 +29,7 @@ from toolkit.errors import (
     ToolkitError,
     UsageError,
 )
-from toolkit.formats.protocol import responses
+from toolkit.formats.bulk_messages import APIS, MetadataResponse, decode
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.client.connection_errors import (
@@ -121,11 +121,11 @@ class _ResponseReader:
 def _decode(parser: KafkaProtocol, response: bytearray) -> Any:
     """Correlation id and message of a response."""
     header = parser.in_flight_requests[0] if parser.in_flight_requests else None
-    if header is None or header.request_api_key not in responses.APIS:
+    if header is None or header.request_api_key not in APIS:
         return KafkaProtocol._process_response(parser, _ResponseReader(response))
     parser.in_flight_requests.popleft()
     try:
-        decoded = responses.decode(response, api_key=header.request_api_key, version=header.request_api_version)
+        decoded = decode(response, api_key=header.request_api_key, version=header.request_api_version)
     except DecodeError as exc:
         raise kafka.errors.KafkaProtocolError(exc.what) from None
     if decoded[0] != header.correlation_id:
@@ -375,7 +375,7 @@ class BrokerClient:
 
     def _update_brokers(self, message: Any) -> None:
         """Update the brokers from a Metadata response, without its topics, which are slow by the thousands."""
-        if isinstance(message, responses.MetadataResponse):
+        if isinstance(message, MetadataResponse):
             brokers = {"brokers": message.brokers, "controller_id": message.controller_id, "topics": []}
             self._manager.cluster.update_metadata(metadata.MetadataResponse(version=1, **brokers))
             self._cluster_id = message.cluster_id or self._cluster_id

@@ -14,8 +14,8 @@ from typing import Any
 from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.api_message import ApiMessage
 
-from toolkit.formats.protocol import requests
-from toolkit.formats.protocol.requests import Partitions
+from toolkit.formats import bulk_messages
+from toolkit.formats.bulk_messages import Partitions
 from toolkit.sources.live.client import schemas
 
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
@@ -84,12 +84,12 @@ class ListOffsets(consumer.ListOffsetsRequest, init=False):  # type: ignore[misc
         super().__init__(topics=_Topics(partitions or {}, topic), **{"timeout_ms": 0} | fields)
 
     def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> Any:
-        """Bytes; flexible versions are encoded by `formats.protocol.requests`."""
+        """Bytes; flexible versions are encoded by `formats.bulk_messages`."""
         if not framed or self.API_VERSION < 6:
             return super().encode(version=version, header=header, framed=framed)
         return _framed(
             self,
-            requests.list_offsets(
+            bulk_messages.list_offsets(
                 self.topics.partitions,
                 version=self.API_VERSION,
                 replica_id=self.replica_id,
@@ -110,10 +110,10 @@ class DescribeProducers(admin.DescribeProducersRequest, init=False):  # type: ig
         super().__init__(topics=_Topics(partitions or {}, topic), **fields)
 
     def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> Any:
-        """Bytes, encoded by `formats.protocol.requests`."""
+        """Bytes, encoded by `formats.bulk_messages`."""
         if not framed:
             return super().encode(version=version, header=header, framed=framed)
-        return _framed(self, requests.describe_producers(self.topics.partitions))
+        return _framed(self, bulk_messages.describe_producers(self.topics.partitions))
 
 
 def _framed(request: Any, body: bytes) -> bytes:

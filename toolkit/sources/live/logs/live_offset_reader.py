@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
-from toolkit.formats.log.record_offsets import partial_batches, record_offsets
+from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient

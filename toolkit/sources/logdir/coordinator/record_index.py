@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.coordinator.coordinator_log_rows import transaction_log, unread_records
-from toolkit.formats.coordinator.transaction_log_keys import FIELDS, locate
+from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log, unread_records
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers

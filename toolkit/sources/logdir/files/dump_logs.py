@@ -9,8 +9,8 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
-from toolkit.formats.files.file_names import FileName, parse_file_name
 from toolkit.formats.log.headers import Headers
+from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
-from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES, checkpoint_rows
-from toolkit.formats.files.file_names import parse_file_name, parse_folder_name
-from toolkit.formats.files.file_type import DUMP, SEGMENT, file_type
+from toolkit.formats.log.scan import DUMP, SEGMENT, file_type
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows, parse_file_name, parse_folder_name
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 

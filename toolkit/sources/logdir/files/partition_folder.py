@@ -11,9 +11,8 @@ from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.files.index_files import read_txn_index
-from toolkit.formats.files.snapshot_files import read_snapshot
 from toolkit.formats.log.headers import Headers, ScanResult
+from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.coordinator.record_index import Decode, RecordIndex

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.errors import DecodeError
-from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES
-from toolkit.formats.files.file_names import parse_file_name
-from toolkit.formats.files.index_files import read_offset_index, read_time_index
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
 from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name
+from toolkit.formats.segment_files import read_offset_index, read_time_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.files.log_dir_layout import Replica, SkippedFile
 

@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.headers import Headers
+from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.coordinator.record_index import RecordIndex

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.errors import DecodeError
-from toolkit.formats.files.index_files import read_offset_index
 from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
-from toolkit.formats.log.checksum import extend
 from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
+from toolkit.formats.log.resync import extend
 from toolkit.formats.log.scan import scan_file
+from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.files.replica_files import LogFile, ReplicaFiles, followed, position_before
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import DecodeError
-from toolkit.formats.log.record_offsets import partial_batches, record_offsets
+from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk

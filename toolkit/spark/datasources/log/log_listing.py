@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.files.checkpoint_files import CHECKPOINT_NAMES
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.files.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot

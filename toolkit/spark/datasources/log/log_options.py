@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.formats.files.file_names import parse_folder_name
+from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec

@@ -1,4 +1,4 @@
-"""Patterns of the lines that ``kafka-dump-log.sh`` prints; a line matches completely or not at all.
+"""Lines that ``kafka-dump-log.sh`` prints, one at a time: rows, which match completely or not at all, and errors.
 
 Source: ``DumpLogSegments`` in Kafka (core up to 4.0, tools since), 2.8 to 4.3. Changes:
 
@@ -12,12 +12,78 @@ Source: ``DumpLogSegments`` in Kafka (core up to 4.0, tools since), 2.8 to 4.3. 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from toolkit.formats.files.index_files import AbortedTxn
-from toolkit.formats.files.snapshot_files import SnapshotEntry
 from toolkit.formats.log.batches import CODECS, CONTROL, DELETE_HORIZON, HEADER_SIZE, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, UNREAD_MARKER
+from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
+
+
+class TextLines:
+    """Lines without their line breaks, numbered from 1.
+
+    Parameters
+    ----------
+    lines
+        With or without line breaks.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self._ahead: deque[str] = deque()
+        self._last = ""  # with its line break, if it was read
+        self._end = ""  # of every line, like the first
+        self.number = 0  # of the line that `next` returned
+        self.given_back = 0  # lines read ahead, repeated ones included
+        self.exhausted = False  # whether the end was read, possibly ahead
+
+    def __iter__(self) -> TextLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._ahead.popleft() if self._ahead else self._read()
+        self.number += 1
+        return line
+
+    def peek(self) -> str | None:
+        """The line that `next` will return; null at the end."""
+        if not self._ahead:
+            try:
+                self._ahead.append(self._read())
+            except StopIteration:
+                return None
+        return self._ahead[0]
+
+    def push_back(self, lines: list[str]) -> None:
+        """Let `next` return these lines again."""
+        self._ahead.extendleft(reversed(lines))
+        self.number -= len(lines)
+        self.given_back += len(lines)
+
+    @property
+    def cut(self) -> bool:
+        """Whether this is the last line and lacks the line break that others have."""
+        return bool(self._end) and self.perhaps_cut
+
+    @property
+    def perhaps_cut(self) -> bool:
+        """Whether this is the last line and has no line break."""
+        return self.peek() is None and not self._last.endswith("\n")
+
+    def _read(self) -> str:
+        try:
+            raw = next(self._lines)
+        except StopIteration:
+            self.exhausted = True
+            raise
+        if not self.number and not self._ahead:
+            raw = raw.removeprefix("\ufeff")
+            self._end = "\r\n" if raw.endswith("\r\n") else "\n" if raw.endswith("\n") else ""
+        self._last = raw
+        return raw.removesuffix(self._end)  # no more than that: what is before it may be the end of a payload's line
+
 
 INT8, INT16, INT32, INT64 = r"(-?\d{1,3})", r"(-?\d{1,5})", r"(-?\d{1,10})", r"(-?\d{1,19})"
 TIME_TYPE = "(CreateTime|LogAppendTime|NoTimestampType)"
@@ -273,3 +339,50 @@ def looks_like_a_row(line: str) -> bool:
 
 def _known(number: int | None) -> int | None:
     return None if number is None or number < 0 else number
+
+
+INDEX = "INDEX_MISMATCH: kafka-dump-log.sh reports: "
+REPORTS = (  # first words of a line, and the error
+    (re.compile(r"Found \d+ invalid bytes at the end of \S"), "TORN_TAIL: kafka-dump-log.sh reports: "),
+    (re.compile(r"Mismatches in :"), INDEX),
+    (re.compile(r"Found timestamp mismatch in :"), INDEX),
+    (re.compile(r"Found out of order timestamp in :"), INDEX),
+    (re.compile(r"The following indexed offsets are not found in the log\."), INDEX),
+    (re.compile(r"Non-consecutive offsets in \S"), "OFFSET_GAPS: normal after compaction; kafka-dump-log.sh reports: "),
+    (re.compile(r"Ignoring unknown file \S"), "SKIPPED: kafka-dump-log.sh reports: "),
+    (re.compile(r'Exception in thread "main" \S'), "TOOL_FAILED: the dump may end before its file does: "),
+    (re.compile(r"(?:Error: )?Could not \S"), "TOOL_FAILED: the dump may end before its file does: "),
+    (
+        re.compile(r"Snapshot (?:contained an unknown|is corrupt|failed schema)"),
+        "CORRUPT_SNAPSHOT: kafka-dump-log.sh reports: ",
+    ),
+)
+DETAIL = re.compile(
+    r"  Index (?:offset|timestamp): -?\d+, .*|Indexed offset: -?\d+, found log offset: .*|  -?\d+ is followed by -?\d+"
+)
+LONGEST_QUOTE = 400  # characters of a quoted line
+
+
+def read_report(line: str) -> str | None:
+    """The error in a line; null for any other line."""
+    for shape, text in REPORTS:
+        if shape.match(line):
+            return text + _quoted(line)
+    return None
+
+
+def is_detail(line: str) -> bool:
+    """Whether a line belongs to the error before it."""
+    return DETAIL.fullmatch(line) is not None
+
+
+def malformed(line: str, lines: TextLines) -> str:
+    """The error for a line that should be a row of a dump."""
+    start = _quoted(line)
+    if lines.perhaps_cut:
+        return f"TORN_TAIL: The text ends within a line: {start}"
+    return f"MALFORMED_LINE: This should be a row of a dump, and is none: {start}"
+
+
+def _quoted(line: str) -> str:
+    return line[:LONGEST_QUOTE].encode("utf-8", "replace").decode()

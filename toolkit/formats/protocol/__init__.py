@@ -1,1 +1,0 @@
-"""Kafka's primitive types, and protocol messages with thousands of partitions."""
