@@ -15,6 +15,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
+from toolkit.schema.table import TopicPartition
 
 pytestmark = pytest.mark.lab
 
@@ -165,7 +166,7 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
     with Cluster(guarded.client_config("watcher"), timeout=10) as watcher:
         assert held(watcher) is None
         with pytest.raises(BrokerError, match="Groups may be hidden; missing: DESCRIBE on Group"):
-            watcher.committing_groups([(staged.topic, 0)])
+            watcher.committing_groups([TopicPartition(staged.topic, 0)])
         acls.allow((GROUP_RESOURCE, "hidden-waiting", LITERAL, DESCRIBE))
         assert held(watcher) == ["hidden-waiting"]
 

@@ -20,6 +20,7 @@ from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.queries import until
 from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 
 pytestmark = pytest.mark.lab
 
@@ -110,9 +111,9 @@ def test_every_provoked_error_is_checked(here: Provoked) -> None:
     ("provocation", "expected"),
     [
         ("broker_rolled_back", NamedResources(transactional_ids=("slow",))),
-        ("java_unstable_offsets", NamedResources(groups=("billing",), partitions=(("group", 0),))),
-        ("librdkafka_unstable_offsets", NamedResources(partitions=(("group", 0),))),
-        ("tool_lag_of_one", NamedResources(groups=("up-to-date",), partitions=(("lag", 0),))),
+        ("java_unstable_offsets", NamedResources(groups=("billing",), partitions=(TopicPartition("group", 0),))),
+        ("librdkafka_unstable_offsets", NamedResources(partitions=(TopicPartition("group", 0),))),
+        ("tool_lag_of_one", NamedResources(groups=("up-to-date",), partitions=(TopicPartition("lag", 0),))),
     ],
 )
 def test_the_named_id_is_diagnosed(here: Provoked, provocation: str, expected: NamedResources) -> None:

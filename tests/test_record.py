@@ -7,6 +7,7 @@ import pytest
 
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.record import replace
+from toolkit.schema.table import TopicPartition
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 ENTRIES = tuple(EvidenceEntry(source="log", observed_at=NINE, name=name) for name in ("first_batch", "marker"))
@@ -16,7 +17,11 @@ FINDINGS = [
     replace(FINDING, evidence=ENTRIES, groups_held=("g",), held_ms=0),
     replace(FINDING, missing=("a",)),
 ]
-OWNED = Transaction(source="ListTransactions", observed_at=NINE, topic_partitions=(("orders", 0), ("orders", 1)))
+OWNED = Transaction(
+    source="ListTransactions",
+    observed_at=NINE,
+    topic_partitions=(TopicPartition("orders", 0), TopicPartition("orders", 1)),
+)
 
 
 def test_records_of_a_table_are_those_of_its_rows() -> None:

@@ -12,7 +12,7 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
@@ -20,10 +20,10 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.live import Finding, Transaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 T0 = NOW - dt.timedelta(minutes=10)
-HERE, ELSEWHERE = ("orders", 0), ("payments", 3)
+HERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("payments", 3)
 
 
 def at(seconds: float) -> dt.datetime:

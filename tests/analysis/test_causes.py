@@ -32,6 +32,7 @@ from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
@@ -363,7 +364,7 @@ def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
     one = open_transaction(COMPLETE_ABORT, leader=partition(topic), topic=topic)
 
     def sentence(groups: Sequence[str]) -> str:
-        log = LogEvidence(excerpts={(topic, 0): excerpt(*LATE_BATCHES, groups={7: groups})})
+        log = LogEvidence(excerpts={TopicPartition(topic, 0): excerpt(*LATE_BATCHES, groups={7: groups})})
         result = cause(DiagnosisContext(one, log), DISOWNED)
         assert result is not None
         assert result.names[-1] == "group-offsets"

@@ -19,6 +19,7 @@ from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.table import TopicPartition
 
 ELSEWHERE = (("payments", 2),)
 
@@ -123,7 +124,7 @@ def test_a_held_partition_with_nothing_open_is_unreplicated() -> None:
 def test_a_clear_partition_has_a_row_only_if_requested() -> None:
     one = observation(producers=[], partitions=[partition(lso=150)])
     assert diagnosed([one]) == []
-    assert only(diagnosed([one], requested=[("orders", 0)])).verdict == "clear"
+    assert only(diagnosed([one], requested=[TopicPartition("orders", 0)])).verdict == "clear"
 
 
 def test_open_transactions_are_sorted_as_they_will_hold_the_lso() -> None:
@@ -473,7 +474,9 @@ def test_rechecks_reads_and_findings_come_in_the_order_of_partitions() -> None:
     in_order = [("orders", number) for number in sorted(numbers)]
     assert diagnose([one]).to_recheck() == in_order
     assert [each.txn.tp for each in diagnosis.to_read()] == in_order
-    found = diagnosis.findings(requested=[("orders", 1), ("orders", 8), ("aaa", 0)])
+    found = diagnosis.findings(
+        requested=[TopicPartition("orders", 1), TopicPartition("orders", 8), TopicPartition("aaa", 0)]
+    )
     assert [(each.topic, each.partition) for each in found] == in_order, (
         "a partition that was not observed has none, and hides no other; a held one is not `clear` as well"
     )
@@ -523,7 +526,7 @@ def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
 
 
 def held(**more: Any) -> Finding:
-    return only(diagnosed([observation(producers=[], **more)], requested=[("orders", 0)]))
+    return only(diagnosed([observation(producers=[], **more)], requested=[TopicPartition("orders", 0)]))
 
 
 def test_an_lso_is_held_only_if_it_was_before_and_after() -> None:
@@ -595,7 +598,7 @@ def test_a_partition_with_an_error_counts_as_recovered_only_if_it_was_read_again
 
     def errors(after: list[Partition], producers_after: list[Producer] | None = None) -> list[str]:
         one = observation(partitions=[failed], partitions_after=after, producers=[], after=producers_after or [])
-        return IndexedObservation(one).errors(("orders", 0))
+        return IndexedObservation(one).errors(TopicPartition("orders", 0))
 
     assert errors([partition(lso=150)]) == []
     assert errors([]) == [failed.error], "it was not read again"
@@ -636,7 +639,7 @@ def indexed(*owners: Transaction, **more: Any) -> IndexedObservation:
 
 
 def test_what_was_open_at_any_time_moves_the_lso_and_what_is_clear_is_not_noted() -> None:
-    opened, ended, tp = [producer(start=120)], [producer(start=None)], ("orders", 0)
+    opened, ended, tp = [producer(start=120)], [producer(start=None)], TopicPartition("orders", 0)
     for before, after, expected in ((opened, ended, True), (ended, opened, True), (ended, ended, False)):
         assert indexed(producers=before, after=after).open_at_any_time(tp) is expected
     assert indexed(producers=[], partitions=[partition(lso=150)]).notable() == set()

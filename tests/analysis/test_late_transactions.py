@@ -11,8 +11,9 @@ from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.analysis.history.late_transactions import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
 from toolkit.schema.recorded import LateTransaction
+from toolkit.schema.table import TransactionKey
 
-KEY = ("orders", 0, 7, 100)
+KEY = TransactionKey("orders", 0, 7, 100)
 
 
 def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[LateTransaction]:

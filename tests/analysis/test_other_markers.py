@@ -123,7 +123,7 @@ def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
     (at_60,) = found(data(98, epoch=4), marker(99, COMMIT, epoch=5, second=60))
     assert outcome_of_records_after(65, at_60) == "commit"
     assert outcome_of_records_after(65.001, at_60) == "unknown"
-    at_80 = replace(at_60, tp=("payments", 4), time=at(80))
+    at_80 = replace(at_60, tp=TopicPartition("payments", 4), time=at(80))
     assert outcome_of_records_after(70, at_60, at_80) == "unknown", "one of the two is not"
     assert outcome_of_records_after(70, replace(at_60, time=None)) == "unknown", "it may be an old one"
 
@@ -172,7 +172,7 @@ def test_a_hundred_partitions_are_read_each_for_all_of_its_producers() -> None:
     rows.append(producer(101, epoch=5, topic="payments", partition=0))
     read = marker_partitions(contexts, rows)
     assert set(read) == {("payments", number) for number in range(100)}
-    assert read["payments", 0] == [contexts[0], contexts[101]]
+    assert read[TopicPartition("payments", 0)] == [contexts[0], contexts[101]]
 
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:

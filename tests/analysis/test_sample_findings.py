@@ -9,6 +9,7 @@ from tests.analysis.logged import diagnosed, diagnosed_sample
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.table import TopicPartition
 
 HANGING = observation(transaction(state="Empty", on=()))
 
@@ -64,7 +65,7 @@ def test_requested_partitions_have_a_finding() -> None:
     idle = observation(producers=[], partitions=[partition(hw=100)])
     assert diagnosed_sample(idle) == []
     for earlier in (None, earlier_sample(idle)):
-        assert only(diagnosed_sample(idle, earlier, requested=[("orders", 0)])).verdict == "clear"
+        assert only(diagnosed_sample(idle, earlier, requested=[TopicPartition("orders", 0)])).verdict == "clear"
 
 
 def recorded_again(*recorded: Finding) -> Finding:

@@ -33,6 +33,7 @@ from toolkit.errors import BrokerError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.scan import scan
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import error_codes
 from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.cluster import Cluster
@@ -272,7 +273,9 @@ def _consume(
     newest: dict[bytes, tuple[int, bytes | None]] = {}
     for number, (start, end) in ranges.items():
         leader = client.state.coordinators[number].leader
-        (fetched,) = fetch(client, [FetchPosition((STATE_TOPIC, number), start, leader)], max_bytes=1 << 20)
+        (fetched,) = fetch(
+            client, [FetchPosition(TopicPartition(STATE_TOPIC, number), start, leader)], max_bytes=1 << 20
+        )
         if fetched.error:
             errors[number] = fetched.error
             continue

@@ -12,6 +12,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.schema import RECORDED
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.sample import Sample
 
@@ -36,7 +37,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
     facts = LogFacts(outcome=Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions"))
     found = sample_findings(
         sample_diagnoses(one, replace(one, observed_at=due - dt.timedelta(seconds=10))),
-        log={("orders", 0, 8, 100): facts},
+        log={TransactionKey("orders", 0, 8, 100): facts},
     )
     (row,) = tables["samples"]
     return Sample(

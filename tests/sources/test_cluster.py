@@ -15,7 +15,7 @@ from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
-from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS
+from toolkit.schema import COORDINATORS, FINDINGS, PARTITIONS, PRODUCERS, TRANSACTIONS, table
 from toolkit.sources.live.client import messages
 
 pytestmark = pytest.mark.lab
@@ -207,7 +207,7 @@ def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kaf
     deadline = time.monotonic() + 10
     while any(row["topic"] == staged.topic for row in cluster.partition_rows()):
         assert time.monotonic() < deadline
-    second = cluster._recheck(first, [(staged.topic, 0)])
+    second = cluster._recheck(first, [table.TopicPartition(staged.topic, 0)])
     assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 
 

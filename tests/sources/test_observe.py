@@ -11,6 +11,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.bulk_messages import ListedOffset
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import group_ids, groups_at
 from toolkit.sources.live.logs.fetch import FetchPosition
@@ -194,7 +195,7 @@ def test_a_leader_that_moved_is_queried_once_more() -> None:
 
     cluster.replaced["Metadata"] = lambda broker, request: SimpleNamespace(topics=[])
     cluster.leaders["orders", 0] = (1, 6)
-    (row,) = partition_rows(wire_to(cluster), {("orders", 0): row})
+    (row,) = partition_rows(wire_to(cluster), {TopicPartition("orders", 0): row})
     assert row["error"].startswith("NOT_LEADER_OR_FOLLOWER: ")
     assert (row["last_stable_offset"], row["high_watermark"]) == (None, None)
 
@@ -267,7 +268,7 @@ def test_with_unreachable_coordinators_groups_are_unknown() -> None:
     cluster = FakeCluster(ListGroups=lambda broker, request: loading)
     with pytest.raises(BrokerError, match=r"^Broker 1 did not list its groups: COORDINATOR_LOAD_IN_PROGRESS"):
         group_ids(wire_to(cluster), [1, 2])
-    assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(("orders", 0), 100, 1)]) is None
+    assert groups_at(wire_to(cluster), [1, 2], [FetchPosition(TopicPartition("orders", 0), 100, 1)]) is None
 
 
 def test_without_an_owner_nothing_hangs_where_the_broker_is_not_apache_kafka(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ from tests.causes import cause_names
 from toolkit import Cluster, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import RECORDED, Row
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.log_evidence import read_contexts
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter

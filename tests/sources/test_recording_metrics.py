@@ -21,6 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.sampling.metric_series import MAX_GROUP_LAGS, MetricSeries, measure
 from toolkit.sources.recording.sampling.metrics import LATE, Metrics
 from toolkit.sources.recording.sampling.sample import Sample, take_sample
@@ -67,7 +68,7 @@ def test_the_hold_duration_of_the_lso() -> None:
     metrics = Metrics()
     one = sample(NINE)
     (row,) = one.tables["findings"]
-    key = ("orders", 0, 8, 100)
+    key = TransactionKey("orders", 0, 8, 100)
     metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 40
     metrics.on_sample(taken(one, rows=[{**row, "opened_at": NINE - dt.timedelta(seconds=50)}]), written=True)
@@ -82,11 +83,14 @@ def test_healthy_transactions_appear_after_two_samples() -> None:
     observed = observation(transaction(), partitions=[partition()], producers=[producer()])
     rows = [finding.row() for finding in diagnose_sample(observed, observed)]
     one = taken(
-        replace(sample(NINE), observation=observed, first_seen={("orders", 0, 7, 100): observed.observed_at}), rows=rows
+        replace(
+            sample(NINE), observation=observed, first_seen={TransactionKey("orders", 0, 7, 100): observed.observed_at}
+        ),
+        rows=rows,
     )
     metrics.on_sample(one, written=True)
     assert of_orders(metrics, "open_transactions") is None
-    metrics.on_sample(replace(one, first_seen={("orders", 0, 7, 100): ago(seconds=10)}), written=True)
+    metrics.on_sample(replace(one, first_seen={TransactionKey("orders", 0, 7, 100): ago(seconds=10)}), written=True)
     assert of_orders(metrics, "open_transactions") == 1
     assert of_orders(metrics, "hanging_transactions") == 0
     assert numbers(metrics)["kafka_txn_transactions", (("verdict", "ongoing"),)] == 1

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.errors import BrokerError
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.groups.consumer_groups import committed_offsets, group_ids
 from toolkit.sources.live.logs.committed_read import read_committed
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
 
 if TYPE_CHECKING:
     from toolkit.actions.marker_plan import MarkerPlan
-    from toolkit.schema.table import TopicPartition
     from toolkit.sources.live.cluster import Cluster
 
 _Offset = tuple[int | None, str | None]  # or the error
@@ -114,4 +114,4 @@ def group_offsets(
 
 
 def _of(commit: OffsetCommitted, offsets: Mapping[TopicPartition, _Offset]) -> _Offset:
-    return offsets.get((commit.topic, commit.partition), (None, None))
+    return offsets.get(TopicPartition(commit.topic, commit.partition), (None, None))

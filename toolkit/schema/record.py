@@ -245,4 +245,4 @@ def _struct_values(lists: "pa.ListArray", struct: type[TableRow]) -> list[tuple[
 
 
 def _pair(value: Any) -> TopicPartition:
-    return (value["topic"], value["partition"]) if isinstance(value, Mapping) else (value[0], value[1])
+    return TopicPartition(**value) if isinstance(value, Mapping) else TopicPartition(*value)

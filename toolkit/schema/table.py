@@ -5,14 +5,32 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 Row = Mapping[str, Any]
-TopicPartition = tuple[str, int]  # topic and partition
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TransactionKey(NamedTuple):
+    """What identifies a transaction on a partition; without the epoch, as one transaction may have several."""
+
+    topic: str | None
+    partition: int | None
+    producer_id: int | None
+    start_offset: int | None
 
 
 @dataclass(frozen=True, slots=True)

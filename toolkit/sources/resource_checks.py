@@ -88,9 +88,9 @@ class _Check:
         committing = self._committing_groups(data)
         lag = [*self._group_lag(), *self._lag_on(data, committing)]
         partitions = [*data, *self._offsets_partitions([*self.groups, *committing])]
-        partitions += [(row["topic"], row["partition"]) for row in lag if row.get("held")]
+        partitions += [TopicPartition(row["topic"], row["partition"]) for row in lag if row.get("held")]
         open_on = [each for row in transactions for each in row["topic_partitions"] or ()]
-        partitions += [(each["topic"], each["partition"]) for each in open_on]
+        partitions += [TopicPartition(each["topic"], each["partition"]) for each in open_on]
         owners = {row["producer_id"] for row in [*transactions, *history]} | set(self.named.producer_ids)
         findings = tuple(self._findings(list(dict.fromkeys(partitions)), owners - {None}))
         return ResourceChecks(
@@ -165,7 +165,7 @@ class _Check:
         """The lag of some groups on the named partitions."""
         for group in groups[:MAX_NAMED]:
             rows = self._rows(f"group {group}", partial(self.source.group_lag_rows, group))
-            yield from (row for row in rows if (row["topic"], row["partition"]) in partitions)
+            yield from (row for row in rows if TopicPartition(row["topic"], row["partition"]) in partitions)
 
     def _offsets_partitions(self, groups: Sequence[str]) -> list[TopicPartition]:
         if not groups:
@@ -177,12 +177,16 @@ class _Check:
         for row in rows:
             if row["partition"] is None:
                 self.not_checked.append(f"The partition of __consumer_offsets of group {row['key']}: {row['error']}")
-        return list(dict.fromkeys((row["topic"], row["partition"]) for row in rows if row["partition"] is not None))
+        return list(
+            dict.fromkeys(
+                TopicPartition(row["topic"], row["partition"]) for row in rows if row["partition"] is not None
+            )
+        )
 
     def _topics(self) -> Iterator[TopicPartition]:
         for topic in self.named.topics:
             rows = self._rows(f"topic {topic}", partial(self.source.partition_rows, topics=[topic]))
-            yield from ((row["topic"], row["partition"]) for row in rows)
+            yield from (TopicPartition(row["topic"], row["partition"]) for row in rows)
 
     def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Row]:
         """Findings of the partitions, of the producers on any partition, and of the whole cluster."""
@@ -192,17 +196,17 @@ class _Check:
             before = len(self.not_checked)
             rows = self._rows("all partitions", lambda: self.source.finding_rows(**self.options))
             self.all_partitions = len(self.not_checked) == before
-        checked = {(row["topic"], row["partition"]) for row in rows}
+        checked = {TopicPartition(row["topic"], row["partition"]) for row in rows}
         selected = {
-            (row["topic"], row["partition"])
+            TopicPartition(row["topic"], row["partition"])
             for row in rows
             if row["topic"] is None
-            or (row["topic"], row["partition"]) in partitions
+            or TopicPartition(row["topic"], row["partition"]) in partitions
             or row["producer_id"] in owners
             or (offsets and row["topic"] == OFFSETS_TOPIC and row["verdict"] not in BRIEF)
             or (not self.named and (row["verdict"] not in BRIEF or row["cause"]))
         }
-        yield from (row for row in rows if (row["topic"], row["partition"]) in selected)
+        yield from (row for row in rows if TopicPartition(row["topic"], row["partition"]) in selected)
         yield from self._findings_of([each for each in partitions if each not in checked])
 
     def _findings_of(self, partitions: Sequence[TopicPartition]) -> Sequence[Row]:

@@ -6,12 +6,11 @@ import datetime as dt
 from collections.abc import Collection, Sequence
 
 from toolkit import schema
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import arrow_tables_of, rows_of_table, source_table
 
 Topics = str | Sequence[str]
-Partitions = int | Sequence[int] | Sequence[TopicPartition]
+Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 LOGS = "a cluster or a log directory"
 FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"

@@ -15,7 +15,6 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
     LogFacts,
     OpenEvidence,
     PartitionEvidence,
-    TransactionKey,
 )
 from toolkit.analysis.diagnosis.evidence_text import coverage_evidence, partition_evidence, transaction_evidence
 from toolkit.analysis.diagnosis.observation import Observation
@@ -27,12 +26,12 @@ from toolkit.analysis.diagnosis.open_transactions import (
 )
 from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 
 def transaction_key(finding: Finding) -> TransactionKey:
     """The key of a finding's transaction."""
-    return finding.topic, finding.partition, finding.producer_id, finding.start_offset
+    return TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
 
 
 def findings(

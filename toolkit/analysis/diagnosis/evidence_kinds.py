@@ -10,9 +10,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
 from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
-
-TransactionKey = tuple[str | None, int | None, int | None, int | None]
-"""Topic, partition, producer id and start offset; without the epoch, as one transaction may have several."""
+from toolkit.schema.table import TransactionKey
 
 OUTCOME_ENTRY = "outcome"
 """Name of the entry of a finding's evidence that has its outcome, as ``abort: the transaction of ... was aborted``."""
@@ -88,7 +86,7 @@ class OpenEvidence:
     @property
     def key(self) -> TransactionKey:
         """The key of the transaction."""
-        return (*self.txn.tp, self.txn.producer_id, self.txn.start)
+        return TransactionKey(*self.txn.tp, self.txn.producer_id, self.txn.start)
 
     @property
     def outcome(self) -> Outcome:

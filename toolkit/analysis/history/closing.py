@@ -15,12 +15,13 @@ from typing import Protocol
 
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.record import replace
+from toolkit.schema.table import TransactionKey
 
 VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -86,7 +87,7 @@ def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTran
         Transactions of their logs; findings of all other transactions stay unchanged.
     """
     markers: dict[TransactionKey, LogTransaction] = {
-        (each.topic, each.partition, each.producer_id, each.first_offset): each
+        TransactionKey(each.topic, each.partition, each.producer_id, each.first_offset): each
         for each in log_transactions
         if each.marker_offset is not None
     }

@@ -10,15 +10,15 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.schema.recorded import LateTransaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 LATE_PADDING_MS = 300_000  # Kafka's own padding
 
-TransactionKey = tuple[str, int, int, int]  # topic, partition, producer id, start offset
 FirstSeen = Mapping[TransactionKey, dt.datetime]
 
 
@@ -61,10 +61,9 @@ def late_transactions(
     }
     late: list[LateTransaction] = []
     for finding in findings:
-        key = _key(finding)
-        if key is None:
+        key = topic, partition, producer_id, start_offset = transaction_key(finding)
+        if topic is None or partition is None or producer_id is None or start_offset is None:
             continue
-        topic, partition, producer_id, start_offset = key
         timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)
         opened_at, opened_at_clock = _opened(finding, observation.observed_at, first_seen.get(key))
         late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
@@ -89,15 +88,6 @@ def late_transactions(
             )
         )
     return late
-
-
-def _key(finding: Finding) -> TransactionKey | None:
-    """The key of a finding's transaction; null if it is not of an open transaction."""
-    topic, partition = finding.topic, finding.partition
-    producer_id, start_offset = finding.producer_id, finding.start_offset
-    if topic is None or partition is None or producer_id is None or start_offset is None:
-        return None
-    return topic, partition, producer_id, start_offset
 
 
 def _opened(
@@ -127,11 +117,11 @@ def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionK
 
 def _open(producers: Sequence[Producer]) -> set[TransactionKey]:
     return {
-        (each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
+        TransactionKey(each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
         for each in producers
         if each.current_txn_start_offset is not None and each.producer_id is not None
     }
 
 
 def _unread(answers: Iterable[Partition | Producer]) -> Collection[TopicPartition]:
-    return {(each.topic, each.partition) for each in answers if each.error}
+    return {TopicPartition(each.topic, each.partition) for each in answers if each.error}

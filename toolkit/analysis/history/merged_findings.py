@@ -9,10 +9,11 @@ from typing import TypeVar
 
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey, TwoSourceEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import TwoSourceEvidence
 from toolkit.analysis.history.closing import close
 from toolkit.schema.live import Finding
 from toolkit.schema.record import replace
+from toolkit.schema.table import TransactionKey
 
 T = TypeVar("T")
 MILLISECOND = dt.timedelta(milliseconds=1)

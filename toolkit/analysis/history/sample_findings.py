@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 
 def diagnose_sample(
@@ -140,7 +140,7 @@ def _with(finding: Finding, recorded: Finding | None) -> Finding:
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
-    return {(each.topic, each.partition) for each in observation.partitions}
+    return {TopicPartition(each.topic, each.partition) for each in observation.partitions}
 
 
 def _order(finding: Finding) -> list[tuple[bool, object]]:

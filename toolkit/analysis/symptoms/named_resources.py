@@ -92,7 +92,7 @@ class NamedResources:
     ) -> NamedResources:
         """Add the caller's resources, which come first; without `partitions` a topic means all of its own."""
         numbers, names = list(partitions), list(topics)
-        pairs = [(topic, number) for topic in names for number in numbers]
+        pairs = [TopicPartition(topic, number) for topic in names for number in numbers]
         return replace(
             self,
             transactional_ids=_once([*transactional_ids, *self.transactional_ids]),
@@ -127,13 +127,13 @@ def _first(patterns: Iterable[re.Pattern[str]], text: str) -> tuple[str, ...]:
 def _pairs(text: str) -> Iterator[TopicPartition]:
     for pattern in _PARTITIONS:
         for match in pattern.finditer(text):
-            yield match["topic"], int(match["partition"])
+            yield TopicPartition(match["topic"], int(match["partition"]))
 
 
 def _listed(text: str) -> Iterator[TopicPartition]:
     for found in _PARTITION_LIST.finditer(text):
         for match in re.finditer(_TOPIC_PARTITION, found["list"]):
-            yield match["topic"], int(match["partition"])
+            yield TopicPartition(match["topic"], int(match["partition"]))
 
 
 def _once(values: Iterable[T]) -> tuple[T, ...]:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-TopicPartitions = Sequence[int] | Sequence[TopicPartition]
+TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
 
 
 @contextlib.contextmanager

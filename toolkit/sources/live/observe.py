@@ -190,7 +190,7 @@ def _unread(log: TransactionLog) -> list[str]:
 
 def _expects(row: Row, observed: Container[TopicPartition]) -> bool:
     return row["state"] in OPEN_STATES and any(
-        (listed["topic"], listed["partition"]) in observed for listed in row["topic_partitions"]
+        TopicPartition(listed["topic"], listed["partition"]) in observed for listed in row["topic_partitions"]
     )
 
 
@@ -289,9 +289,11 @@ def _partitions_to_recheck(
     observed: Container[TopicPartition],
 ) -> list[TopicPartition]:
     """Partitions with an open transaction, a held LSO, a coordinator's open transaction, or an error."""
-    found = {(each.topic, each.partition) for each in partitions if each.error or is_held(each)}
+    found = {TopicPartition(each.topic, each.partition) for each in partitions if each.error or is_held(each)}
     found |= {
-        (each.topic, each.partition) for each in producers if each.error or each.current_txn_start_offset is not None
+        TopicPartition(each.topic, each.partition)
+        for each in producers
+        if each.error or each.current_txn_start_offset is not None
     }
     for each in transactions:
         if each.state in OPEN_STATES:

@@ -31,7 +31,7 @@ MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; o
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
-Partitions = int | Sequence[int] | Sequence[TopicPartition]
+Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 
 class ReplicaWithCheckpoints(NamedTuple):
@@ -186,7 +186,7 @@ class Contents:
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
-                found.setdefault((log.where.topic, log.where.partition), []).append(log)
+                found.setdefault(TopicPartition(log.where.topic, log.where.partition), []).append(log)
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
@@ -210,7 +210,7 @@ def _log_rank(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:
 
 def _selected(
     topics: Sequence[str] | None,
-    partitions: Sequence[int] | Sequence[TopicPartition] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
     present: set[tuple[str | None, int | None]],
 ) -> set[tuple[str | None, int | None]]:
     requested = [] if partitions is None else requested_partitions(topics, partitions)

@@ -118,7 +118,7 @@ class LogDir(Source, OffsetTables):
                 means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
-        present = {(row["topic"], row["partition"]) for row in self.partition_rows()}
+        present = {TopicPartition(row["topic"], row["partition"]) for row in self.partition_rows()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}

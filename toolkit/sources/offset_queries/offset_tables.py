@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from toolkit.schema.table import TopicPartition
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
@@ -129,7 +129,7 @@ class OffsetTables(ABC):
         """`group_lag` as rows."""
 
     def _readable(self, topic: str, partition: int) -> OffsetReader:
-        (reader,) = self.offset_readers([(topic, partition)])
+        (reader,) = self.offset_readers([TopicPartition(topic, partition)])
         if reader.partition["high_watermark"] is None:
             code, _, text = (reader.partition["error"] or "UNKNOWN").partition(": ")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-TopicPartitions = Sequence[int] | Sequence[TopicPartition]
+TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
 
 
 class Recording(Source):
@@ -365,4 +365,4 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
 
 
 def _tp(answer: Partition | Producer) -> TopicPartition:
-    return answer.topic, answer.partition
+    return TopicPartition(answer.topic, answer.partition)

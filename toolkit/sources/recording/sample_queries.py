@@ -17,7 +17,7 @@ from toolkit.sources.partition_selection import requested_partitions
 def select_partitions(
     observation: Observation,
     topics: Sequence[str] | None,
-    partitions: Sequence[int] | Sequence[TopicPartition] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
     *,
     broker_id: int | None = None,
 ) -> Observation:
@@ -33,7 +33,7 @@ def select_partitions(
     topics = [topics] if isinstance(topics, str) else topics
     if topics is None and partitions is None and broker_id is None:
         return observation
-    replicas = {(each.topic, each.partition): each.replicas or () for each in observation.partitions}
+    replicas = {TopicPartition(each.topic, each.partition): each.replicas or () for each in observation.partitions}
     selected = _selected(observation, set(replicas), topics, partitions)
     if broker_id is not None:
         selected = {tp for tp in selected if broker_id in replicas[tp]}
@@ -46,7 +46,7 @@ def _selected(
     observation: Observation,
     recorded: set[TopicPartition],
     topics: Sequence[str] | None,
-    partitions: Sequence[int] | Sequence[TopicPartition] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
 ) -> set[TopicPartition]:
     name = f"The sample of {observation.observed_at.isoformat(timespec='seconds')}"
     for topic in topics or ():

@@ -135,7 +135,7 @@ def _bounds(options: Options, which: str, *, default: str) -> OffsetBounds:
 def _by_partition(name: str, text: str) -> dict[TopicPartition, Any]:
     try:
         found = {
-            (topic, int(number)): value
+            TopicPartition(topic, int(number)): value
             for topic, numbers in json.loads(text).items()
             for number, value in numbers.items()
         }
@@ -171,6 +171,6 @@ def _time(name: str, value: object) -> dt.datetime:
 
 def _assigned(text: str) -> list[TopicPartition]:
     try:
-        return [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
+        return [TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
     except (ValueError, TypeError, AttributeError):
         raise UsageError("assign is invalid.", do='Use {"topic": [0, 1]}.') from None

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypedDict
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
@@ -21,6 +20,7 @@ from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.report import complete

@@ -17,14 +17,14 @@ from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.log.log_transactions import OPEN, LogTransactions, finish, partial_transactions
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 
 def log_facts(context: DiagnosisContext) -> LogFacts:
@@ -56,7 +56,7 @@ def _high_watermark_before(context: DiagnosisContext) -> int:
     """The partition's high watermark before its producers were last read; records below it were in the log then."""
     tp = context.txn.tp
     partitions = context.txn.observation.partitions
-    before = next((each for each in partitions if (each.topic, each.partition) == tp), None)
+    before = next((each for each in partitions if TopicPartition(each.topic, each.partition) == tp), None)
     return -1 if before is None or before.high_watermark is None else before.high_watermark
 
 
@@ -86,7 +86,7 @@ def _explained(
 ) -> Finding:
     if finding.topic is None or finding.partition is None:
         return finding
-    excerpt = excerpts.get((finding.topic, finding.partition))
+    excerpt = excerpts.get(TopicPartition(finding.topic, finding.partition))
     if excerpt is None:
         return finding if context is None else _left_out(finding)
     finding = held_back(finding, excerpt)

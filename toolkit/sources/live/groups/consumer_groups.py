@@ -172,7 +172,7 @@ def offsets_of_groups(
 def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
     """Findings with the groups that wait at a held LSO, if these could be read."""
     held = [
-        FetchPosition((each.topic, each.partition), each.last_stable_offset, each.broker_id)
+        FetchPosition(TopicPartition(each.topic, each.partition), each.last_stable_offset, each.broker_id)
         for each in findings
         if each.queue_position == 1 and each.verdict not in BRIEF
         if each.topic is not None and each.partition is not None
@@ -180,7 +180,10 @@ def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Findi
     ]
     groups = groups_held(client, held) if held else {}
     return [
-        replace(each, groups_held=_union(each.groups_held, groups.get((each.topic or "", each.partition or 0))))
+        replace(
+            each,
+            groups_held=_union(each.groups_held, groups.get(TopicPartition(each.topic or "", each.partition or 0))),
+        )
         if each.queue_position == 1
         else each
         for each in findings
@@ -199,7 +202,7 @@ def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[Top
     data = [fetch_position for fetch_position in held if fetch_position.tp[0] != OFFSETS_TOPIC]
     found = (groups_at(client, sorted(client.brokers), data) if data else None) or {}
     unstable = (unstable_groups(client, {s.tp[1]: s.broker_id for s in offsets}) if offsets else None) or {}
-    return found | {(OFFSETS_TOPIC, number): groups for number, groups in unstable.items() if groups}
+    return found | {TopicPartition(OFFSETS_TOPIC, number): groups for number, groups in unstable.items() if groups}
 
 
 def groups_at(
@@ -354,7 +357,7 @@ def _answered(group: str, response: BrokerResponse, message: Any) -> dict[TopicP
         error = error_text(code) if code else "no response"
         raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=error.partition(":")[0])
     return {
-        (topic.name, part.partition_index): (part.committed_offset, part.error_code)
+        TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.error_code)
         for topic in message.topics
         for part in topic.partitions
     }
@@ -416,7 +419,7 @@ def _read(response: BrokerResponse, message: Any) -> dict[TopicPartition, int] |
     if response.error or message is None or message.error_code:
         return None
     return {
-        (topic.name, part.partition_index): part.committed_offset
+        TopicPartition(topic.name, part.partition_index): part.committed_offset
         for topic in message.topics
         for part in topic.partitions
         if part.error_code == 0

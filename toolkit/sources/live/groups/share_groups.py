@@ -51,7 +51,7 @@ def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -
         error = error_text(found.error_code, found.error_message)
         raise BrokerError(f"The offsets of share group {group!r} cannot be read: {error}", code=error.partition(":")[0])
     return {
-        (topic.topic_name, part.partition_index): SharePartition(
+        TopicPartition(topic.topic_name, part.partition_index): SharePartition(
             _known(part.start_offset),
             _known(part.lag),
             error_text(part.error_code, part.error_message) if part.error_code else None,

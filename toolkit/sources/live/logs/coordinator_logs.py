@@ -14,6 +14,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
 from toolkit.sources.live.state.cluster_metadata import read_metadata
@@ -103,7 +104,7 @@ def event_rows(
             f"Topic {coordinator_topic.topic!r} has no partition {missing}: it has 0 to {coordinator_topic.count - 1}."
         )
     selected = {
-        (coordinator_topic.topic, number): partition_metadata[number]
+        TopicPartition(coordinator_topic.topic, number): partition_metadata[number]
         for number in sorted(partition_metadata if partitions is None else partitions)
     }
     for row in sorted(partition_rows(client, selected), key=lambda row: int(row["partition"])):

@@ -46,7 +46,7 @@ class LiveOffsetReader:
 
     @property
     def tp(self) -> TopicPartition:
-        return self.partition["topic"], self.partition["partition"]
+        return TopicPartition(self.partition["topic"], self.partition["partition"])
 
     @cached_property
     def is_compacted(self) -> bool | None:

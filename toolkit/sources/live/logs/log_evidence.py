@@ -13,12 +13,12 @@ from toolkit.analysis.coordinator.producer_id_owners import names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
@@ -77,9 +77,10 @@ def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozen
     partitions = {tp for tp, _, _ in keys}
     metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
     rows = producer_rows(client, metadata, idle_producers=False)
-    unread = {(row["topic"], row["partition"]) for row in rows if row["error"]}
+    unread = {TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"]}
     still_open = {
-        ((row["topic"], row["partition"]), row["producer_id"], row["current_txn_start_offset"]) for row in rows
+        (TopicPartition(row["topic"], row["partition"]), row["producer_id"], row["current_txn_start_offset"])
+        for row in rows
     }
     return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
@@ -212,7 +213,7 @@ class _CoordinatorReader:
 
     def _partition_rows(self, topic: CoordinatorTopic, numbers: Iterable[int]) -> dict[int, Row]:
         metadata = {number: row for (_, number), row in topic.topology.partitions.items()}
-        selected = {(topic.topic, number): metadata[number] for number in numbers if number in metadata}
+        selected = {TopicPartition(topic.topic, number): metadata[number] for number in numbers if number in metadata}
         return {row["partition"]: row for row in partition_rows(self._client, selected)}
 
     def _of_ids(

@@ -39,7 +39,7 @@ def offset_of(client: BrokerClient, spec: OffsetSpec, row: Row) -> int:
         named: int | None = row[NAMED[spec]]
         return high_watermark if named is None else named
     if isinstance(spec, dt.datetime):
-        offset = _offset_at(client, (row["topic"], row["partition"]), row["leader"], spec)
+        offset = _offset_at(client, TopicPartition(row["topic"], row["partition"]), row["leader"], spec)
         return high_watermark if offset is None else offset
     return operator.index(spec)
 

@@ -43,7 +43,7 @@ def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext
             marker
             for row in partition_rows(client, metadata)
             if not row["error"]
-            for marker in _markers(client, row, candidates[row["topic"], row["partition"]])
+            for marker in _markers(client, row, candidates[TopicPartition(row["topic"], row["partition"])])
         ]
     except ToolkitError:
         return []
@@ -72,7 +72,7 @@ def _markers(client: BrokerClient, row: Row, contexts: Sequence[DiagnosisContext
         observed_at=row["observed_at"],
         broker_id=row["leader"],
     )
-    tp = row["topic"], row["partition"]
+    tp = TopicPartition(row["topic"], row["partition"])
     for producer_id in {context.txn.producer_id for context in contexts}:
         yield from other_markers(tp, excerpt, producer_id)
 

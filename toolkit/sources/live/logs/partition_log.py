@@ -165,7 +165,7 @@ def read_offsets(
     """
     leader = _Leader(client, base, read_committed=read_committed, max_bytes=max_bytes)
     chunks = _read_chunks(leader, base, start, stop, crc=crc)
-    tp = (base["topic"], base["partition"])
+    tp = TopicPartition(base["topic"], base["partition"])
     return FetchedRange(tp=tp, broker_id=base["leader"], start=start, stop=stop, chunks=chunks)
 
 
@@ -214,7 +214,7 @@ class _Leader:
         self._base = base
         self._read_committed = read_committed
         self._max_bytes = max_bytes
-        self._tp: TopicPartition = (base["topic"], base["partition"])
+        self._tp: TopicPartition = TopicPartition(base["topic"], base["partition"])
 
     @property
     def broker_id(self) -> int | None:

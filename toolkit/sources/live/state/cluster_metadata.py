@@ -72,7 +72,7 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
             errors[topic.name] = error_text(topic.error_code)
         for part in topic.partitions:
             has_leader = part.leader_id >= 0
-            partitions[topic.name, part.partition_index] = _row(
+            partitions[TopicPartition(topic.name, part.partition_index)] = _row(
                 topic.name,
                 part.partition_index,
                 part.leader_id if has_leader else None,
@@ -109,7 +109,9 @@ def _row(
 
 
 def resolve_partitions(
-    topology: ClusterMetadata, topics: Sequence[str] | None, partitions: Sequence[int] | Sequence[TopicPartition] | None
+    topology: ClusterMetadata,
+    topics: Sequence[str] | None,
+    partitions: Sequence[int] | Sequence[tuple[str, int]] | None,
 ) -> list[TopicPartition]:
     """The selected partitions, sorted.
 
@@ -180,7 +182,7 @@ def query_leaders(
         prepared = [query(to_query) for query in queries]
         responses = iter(client.send([request for requests, _ in prepared for request in requests]))
         tables = [
-            [row for row in table if (row["topic"], row["partition"]) not in to_query]
+            [row for row in table if TopicPartition(row["topic"], row["partition"]) not in to_query]
             + rows_of(list(islice(responses, len(requests))))
             for table, (requests, rows_of) in zip(tables, prepared, strict=True)
         ]
@@ -194,7 +196,7 @@ def _with_new_leaders(
     client: BrokerClient, partition_metadata: Mapping[TopicPartition, Row], rows: Iterable[Row]
 ) -> dict[TopicPartition, Row]:
     """Fresh metadata of the partitions that failed because their leader has changed."""
-    failed = [((row["topic"], row["partition"]), row["error"]) for row in rows if row["error"]]
+    failed = [(TopicPartition(row["topic"], row["partition"]), row["error"]) for row in rows if row["error"]]
     fresh = read_metadata(client, {topic for (topic, _), _ in failed}).partitions if failed else {}
     return {
         tp: fresh[tp]

@@ -10,6 +10,7 @@ from typing import Any
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse
@@ -53,7 +54,7 @@ class CoordinatorTopic:
 
     def leader(self, partition: int | None) -> int | None:
         """Broker id of a partition's leader; null if it has none."""
-        row = None if partition is None else self.topology.partitions.get((self.topic, partition))
+        row = None if partition is None else self.topology.partitions.get(TopicPartition(self.topic, partition))
         return row["leader"] if row else None
 
 

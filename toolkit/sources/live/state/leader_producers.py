@@ -86,11 +86,11 @@ def _rows(broker_id: int, batch: Mapping[str, list[int]], response: BrokerRespon
     if response.error:
         for name, numbers in batch.items():
             for number in numbers:
-                yield _failed((name, number), broker_id, observed_at, response.error_text)
+                yield _failed(TopicPartition(name, number), broker_id, observed_at, response.error_text)
         return
     for topic, number, error_code, message, producers in response.message.partitions:
         if error_code:
-            yield _failed((topic, number), broker_id, observed_at, error_text(error_code, message))
+            yield _failed(TopicPartition(topic, number), broker_id, observed_at, error_text(error_code, message))
         for producer_id, epoch, sequence, time, coordinator_epoch, start in producers:
             if start < 0 and not idle:
                 continue

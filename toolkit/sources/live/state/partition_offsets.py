@@ -92,10 +92,10 @@ def _fill(
     if response.error:
         for name, numbers in batch.items():
             for number in numbers:
-                rows[name, number].update(error=response.error_text, observed_at=response.observed_at)
+                rows[TopicPartition(name, number)].update(error=response.error_text, observed_at=response.observed_at)
         return
     for name, number, error_code, _, offset, leader_epoch in response.message.partitions:
-        row = rows[name, number]
+        row = rows[TopicPartition(name, number)]
         row["observed_at"] = response.observed_at
         if error_code == 0:
             row[column] = offset if offset >= 0 else None

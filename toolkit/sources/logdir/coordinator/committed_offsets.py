@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row
+from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 
-def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tuple[int | None, str | None]]:
+def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tuple[int | None, str | None]]:
     """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
     A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
@@ -43,9 +44,9 @@ def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tu
         else []
     )
     ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
-    found: dict[tuple[str, int], tuple[int | None, str | None]] = {}
+    found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for counts_from, row in ordered:
-        tp = row["topic"], row["partition"]
+        tp = _tp(row)
         if row["tombstone"]:
             found.pop(tp, None)
         elif counts_from is not None:
@@ -53,7 +54,7 @@ def committed_in_files(files: Source, group: str) -> Mapping[tuple[str, int], tu
     return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
 
 
-def committing_in_files(files: Source, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[str]]:
+def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
 
     Raises
@@ -61,7 +62,7 @@ def committing_in_files(files: Source, partitions: Sequence[tuple[str, int]]) ->
     NotFound
         If ``__consumer_offsets`` is not among the files.
     """
-    found: dict[tuple[str, int], set[str]] = {tp: set() for tp in partitions}
+    found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     for row in OFFSETS_LOG.rows(files.offsets_log()):
         if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
@@ -69,8 +70,8 @@ def committing_in_files(files: Source, partitions: Sequence[tuple[str, int]]) ->
     return {tp: sorted(groups) for tp, groups in found.items()}
 
 
-def _tp(row: Row) -> tuple[str, int]:
-    return row["topic"], row["partition"]
+def _tp(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
 
 
 def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:

@@ -303,7 +303,7 @@ def read_partition_checkpoints(log_dir: Path) -> PartitionCheckpoints:
         if row["error"]:
             errors.setdefault(row["name"], row["error"])
         elif row["topic"] is not None:
-            offsets.setdefault(row["name"], {})[row["topic"], row["partition"]] = row["offset"]
+            offsets.setdefault(row["name"], {})[TopicPartition(row["topic"], row["partition"])] = row["offset"]
     times = []
     for name in CHECKPOINT_NAMES:
         with suppress(OSError):

@@ -42,6 +42,7 @@ from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import ReplicaWithCheckpoints
 from toolkit.sources.logdir.coordinator.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot
@@ -160,7 +161,7 @@ def _assertion_doubts(
             yield f"files that do not change: {name}: {change}"
     for each in reads[1:]:
         where = each.state.log.where
-        cleaned = each.checkpoints.cleaned.get((where.topic or "", where.partition or 0), -1)
+        cleaned = each.checkpoints.cleaned.get(TopicPartition(where.topic or "", where.partition or 0), -1)
         if gap := each.state.window.contiguity.after(cleaned):
             yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 

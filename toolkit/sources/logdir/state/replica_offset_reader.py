@@ -51,7 +51,7 @@ class ReplicaOffsetReader:
 
     @property
     def tp(self) -> TopicPartition:
-        return self.partition["topic"], self.partition["partition"]
+        return TopicPartition(self.partition["topic"], self.partition["partition"])
 
     @cached_property
     def is_compacted(self) -> bool | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from toolkit.analysis.log.producer_state import producer_rows as replayed_rows
 from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.files.log_dir_layout import PartitionCheckpoints
 from toolkit.sources.logdir.files.replica_log import ReplicaLog
 from toolkit.sources.logdir.state.log_window import LogWindow, ReadLimit, read_window
@@ -80,7 +81,7 @@ def read_state(
     observed_at = log.modified or dt.datetime.now(dt.UTC)
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
-    tp = (log.where.topic or "", log.where.partition or 0)
+    tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
     needed = written if checkpoints.clean_shutdown else None

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
-from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence, TransactionKey
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.history.sample_findings import sample_findings
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.consumer_groups import with_groups
 

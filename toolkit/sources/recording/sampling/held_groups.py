@@ -29,7 +29,7 @@ def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | No
         Null if the offsets of a group could not be read.
     """
     held: Mapping[TopicPartition, Row] = {
-        (row["topic"], row["partition"]): row
+        TopicPartition(row["topic"], row["partition"]): row
         for row in findings
         if row["topic"] is not None
         and row["verdict"] not in BRIEF

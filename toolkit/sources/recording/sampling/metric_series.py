@@ -11,7 +11,7 @@ from itertools import islice
 from toolkit.analysis.diagnosis.outcome import COMMIT, OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import BRIEF, VERDICTS
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.recording.sampling.sample import Sample
 
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
@@ -115,12 +115,14 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     if sample.error is not None or sample.observation is None:
         return replace(before, interval=_interval(sample))
     findings = sample.tables["findings"]
-    late = Counter((row["topic"], row["partition"]) for row in sample.tables["late_transactions"])
-    leaders = {(row["topic"], row["partition"]): row["broker_id"] for row in sample.tables["late_transactions"]}
+    late = Counter(TopicPartition(row["topic"], row["partition"]) for row in sample.tables["late_transactions"])
+    leaders = {
+        TopicPartition(row["topic"], row["partition"]): row["broker_id"] for row in sample.tables["late_transactions"]
+    }
     by_partition: dict[TopicPartition, list[Row]] = {}
     for row in findings:
         if row["topic"] is not None:
-            by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
+            by_partition.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
     unread = {tp for tp, rows in by_partition.items() if any(row["error"] for row in rows)}
     kept = {tp: series for tp, series in before.partitions.items() if tp in unread}
     read = {
@@ -201,4 +203,6 @@ def _held_seconds(row: Row, sample: Sample) -> float:
 
 
 def _first_observed(row: Row, sample: Sample) -> dt.datetime | None:
-    return sample.first_seen.get((row["topic"], row["partition"], row["producer_id"], row["start_offset"]))
+    return sample.first_seen.get(
+        TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])
+    )

@@ -6,9 +6,10 @@ import datetime as dt
 from collections.abc import Collection
 from pathlib import Path
 
-from toolkit.analysis.history.late_transactions import TransactionKey, first_seen
+from toolkit.analysis.history.late_transactions import first_seen
 from toolkit.errors import NotFound
 from toolkit.schema import Row
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.sample_files.observation_rows import observation_of
 from toolkit.sources.recording.sample_files.recording_folder import read
 from toolkit.sources.recording.sample_files.sample_reader import find_samples, read_sample
@@ -58,4 +59,4 @@ def _earliest(
 
 
 def _key(row: Row) -> TransactionKey:
-    return row["topic"], row["partition"], row["producer_id"], row["start_offset"]
+    return TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.analysis.diagnosis.evidence_kinds import TransactionKey as FindingKey
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, TransactionKey, first_seen, late_transactions
+from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, first_seen, late_transactions
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.client.connection_errors import row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
@@ -48,7 +48,7 @@ class Sample:
     tables: Mapping[str, Sequence[Row]]
     observation: Observation | None = None
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
-    evidence: Mapping[FindingKey, CachedEvidence] = field(default_factory=dict)
+    evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
     held_groups: Sequence[Row] | None = None
 
     @property

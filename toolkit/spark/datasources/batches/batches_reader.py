@@ -125,7 +125,7 @@ def _resolve(
     client: BrokerClient, row: Row, options: BatchesOptions
 ) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
     """Partition, start, stop and log start offset of the range to read."""
-    tp = (row["topic"], row["partition"])
+    tp = TopicPartition(row["topic"], row["partition"])
     try:
         start, stop = resolve_range(client, row, options.start.of(tp), options.stop.of(tp))
     except (BrokerError, ConnectionFailed) as error:

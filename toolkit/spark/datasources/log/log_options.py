@@ -221,7 +221,7 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | 
         return None
     if all(each.isdecimal() for each in values):
         return [int(each) for each in values]
-    found = [(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
+    found = [TopicPartition(name.topic, name.partition) for each in values if (name := parse_folder_name(each))]
     if len(found) < len(values):
         raise UsageError(
             f"The option partitions is invalid: {', '.join(values)}.", do="Use 0, 1 or orders-0, orders-1."
