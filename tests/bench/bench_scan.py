@@ -2,8 +2,9 @@
 
     python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
 
-A real producer (ProducerPerformance, transactions of a few milliseconds) writes two topics on a broker started for it:
-one in which all is well, and one whose first batch opened a transaction that hangs. On a segment, page-cached:
+A real producer (ProducerPerformance, transactions of a few milliseconds) writes three topics on a broker started for it:
+one in which all is well, one that ends with three open transactions, and one whose first batch opened a transaction
+that hangs. On a segment, page-cached:
 transactions with and without every CRC; ``cat`` of the same file beside them; the command over a directory of four such
 partitions against DumpLogSegments --deep-iteration writing its text to a file; and peak memory of the command over one,
 four and ten. On log directories of four partitions of each topic: findings against the transactions of the same bytes.
@@ -38,7 +39,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.logdir import LogDir
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"
-HEALTHY, HELD = "healthy", "held"
+HEALTHY, OPEN, HELD = "healthy", "open", "held"
 COPIES = 4
 SETTINGS = {
     "log.retention.check.interval.ms": 10_000_000,
@@ -49,7 +50,7 @@ SETTINGS = {
 
 
 def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:
-    """Transactions of a few milliseconds, batches of 4 KB; in `HELD` behind one that was never added."""
+    """Transactions of a few milliseconds, batches of 4 KB; see above."""
     admin = AdminClient({**kafka.client_config()})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
     if topic == HELD:
@@ -65,6 +66,13 @@ def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:
         timeout=3600,
     )
     print(done.stdout.splitlines()[-1])
+    if topic == OPEN:
+        client = BrokerClient(ClientConfig(kafka.bootstrap_servers))
+        for number in range(3):
+            producer = TxnProducer(client, f"open-{number}").init()
+            producer.add(topic, 0)
+            producer.send(topic, 0)
+        client.close()
 
 
 def timed(run: Callable[[], object]) -> float:
@@ -110,7 +118,7 @@ def log_directory(folder: Path, logs: Path, topic: str) -> Path:
                 shutil.copytree(path, folder / f"{topic}-{number}", copy_function=os.link)
         elif path.name.endswith("offset-checkpoint") and path.stat().st_size:
             version, _, *lines = path.read_text().splitlines()
-            kept = [line for line in lines if not line.startswith((f"{HEALTHY} ", f"{HELD} "))]
+            kept = [line for line in lines if not line.startswith((f"{HEALTHY} ", f"{OPEN} ", f"{HELD} "))]
             offsets = [line.split()[2] for line in lines if line.startswith(f"{topic} ")]
             kept += [f"{topic} {number} {offset}" for offset in offsets for number in range(COPIES)]
             (folder / path.name).write_text("\n".join([version, str(len(kept)), *kept, ""]))
@@ -169,7 +177,7 @@ def files(runs: int, segment: Path, scratch: Path, java: Sequence[str]) -> None:
 
 def findings(runs: int, logs: Path, scratch: Path) -> None:
     """Findings against the transactions of the same bytes, round by round."""
-    for topic in (HEALTHY, HELD):
+    for topic in (HEALTHY, OPEN, HELD):
         files = LogDir(log_directory(scratch / topic, logs, topic), consistent_copy=True)
         size = sum(path.stat().st_size for path in scratch.glob(f"{topic}/{topic}-*/*.log"))
         (verdict,) = set(files.findings(topics=[topic])["verdict"])
@@ -203,7 +211,7 @@ def main() -> None:
         java = [str(find_java()), "-Xmx512M", "-cp", kafka.classpath]
         logs = arguments.logs
         if logs is None:
-            for topic in (HEALTHY, HELD):
+            for topic in (HEALTHY, OPEN, HELD):
                 fill(kafka, topic, arguments.gigabytes, arguments.record_size)
         kafka.stop_broker(1)
         if logs is None:

@@ -59,9 +59,8 @@ class Excerpt:
     def is_contiguous(self, start: int, stop: int) -> bool:
         """Whether it has all batches of ``start <= offset < stop``: the cleaner has removed none."""
         between = self.headers[(self.headers["last_offset"] >= start) & (self.headers["base_offset"] < stop)]
-        begins = [*between["base_offset"], stop]
-        ends = [start - 1, *between["last_offset"]]
-        return all(begin <= end + 1 for begin, end in zip(begins, ends, strict=True))
+        expected = np.concatenate(([start], between["last_offset"] + 1))
+        return bool((np.concatenate((between["base_offset"], [stop])) <= expected).all())
 
 
 def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
