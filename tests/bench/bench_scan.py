@@ -2,14 +2,13 @@
 
     python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
 
-A real producer (ProducerPerformance, transactions of a few milliseconds) writes three topics on a broker started for it:
-one in which all is well, one that ends with three open transactions, and one whose first batch opened a transaction
-that hangs. On a segment, page-cached:
-transactions with and without every CRC; ``cat`` of the same file beside them; the command over a directory of four such
-partitions against DumpLogSegments --deep-iteration writing its text to a file; and peak memory of the command over one,
-four and ten. On log directories of four partitions of each topic: findings against the transactions of the same bytes.
-Partitions are hard links of one. Prints minimum, median and maximum of the runs, and ratios in the same run. Reading a
-live partition is measured by bench_live_log.py.
+A real producer (ProducerPerformance, transactions of a few milliseconds) writes three topics on a broker started for
+it: one in which all is well, one that ends with three open transactions, and one whose first batch opened a
+transaction that hangs. On a segment, page-cached: transactions with and without every CRC; ``cat`` of the same file
+beside them; the command over a directory of four such partitions against DumpLogSegments --deep-iteration writing its
+text to a file; and peak memory of the command over one, four and ten. On log directories of four partitions of each
+topic: findings against the transactions of the same bytes. Partitions are hard links of one. Prints minimum, median
+and maximum of the runs, and ratios in the same run. Reading a live partition is measured by bench_live_log.py.
 """
 
 from __future__ import annotations
