@@ -34,8 +34,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.scan import scan
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client import error_codes
-from toolkit.sources.live.client.broker_response import BrokerResponse
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.logs import partition_log, transaction_log
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
@@ -134,7 +133,7 @@ WRITES: Mapping[str, Any] = {
 
 
 def _code(name: str) -> int:
-    return next(code for code in range(120) if error_codes.error_name(code) == (name or "NONE"))
+    return next(code for code in range(120) if error_name(code) == (name or "NONE"))
 
 
 def time_of(world: World, state: State) -> dt.datetime:

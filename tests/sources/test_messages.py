@@ -19,8 +19,8 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 from toolkit.formats.bulk_messages import Broker
-from toolkit.sources.live.client import broker_client, messages
-from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.client import connection_manager, messages
+from toolkit.sources.live.client.broker_response import error_name
 
 MESSAGES = {
     name: value
@@ -115,7 +115,7 @@ def test_a_response_is_decoded_from_the_bytes_we_pass() -> None:
     request.API_VERSION = 0
     number = parser.send_request(request)
     answer = b"".join(each.to_bytes(size, "big") for each, size in ((number, 4), (15, 2), (0, 4)))
-    received, message = broker_client._decode(parser, bytearray(answer))
+    received, message = connection_manager.decode_fast(parser, bytearray(answer))
     assert (received, message.error_code, message.groups) == (number, 15, [])
 
 

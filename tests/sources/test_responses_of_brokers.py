@@ -26,14 +26,14 @@ Response = tuple[int, int, bytes]  # API key, version, header and body
 @pytest.fixture
 def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
     observed: list[Response] = []
-    plain = broker_client._decode
+    plain = broker_client.decode_fast
 
-    def _decode(parser: KafkaProtocol, answer: bytearray) -> Any:
+    def decode_fast(parser: KafkaProtocol, answer: bytearray) -> Any:
         header = parser.in_flight_requests[0]
         observed.append((header.request_api_key, header.request_api_version, bytes(answer)))
         return plain(parser, answer)
 
-    monkeypatch.setattr(broker_client, "_decode", _decode)
+    monkeypatch.setattr(broker_client, "decode_fast", decode_fast)
     return observed
 
 

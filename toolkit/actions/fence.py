@@ -26,7 +26,7 @@ from toolkit.analysis.diagnosis.outcome import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
 from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:

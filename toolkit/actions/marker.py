@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ActionFailed
 from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import error_text
 
 if TYPE_CHECKING:
     from toolkit.sources.live.client.broker_client import BrokerClient

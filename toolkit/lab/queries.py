@@ -14,7 +14,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.client.broker_response import error_name
 from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
 from toolkit.sources.live.state.coordinators import CoordinatorTopic

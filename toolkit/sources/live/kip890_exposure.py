@@ -14,8 +14,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.live.known_bug_rows import known_bug_rows
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.state.software_identity import broker_identities

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,37 +11,34 @@ from typing import Any
 
 import kafka.errors
 from kafka.future import Future
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol import metadata
 from kafka.protocol.api_key import ApiKey
-from kafka.protocol.parser import KafkaProtocol
 
-from toolkit.config import ClientConfig, TokenProvider
+from toolkit.config import ClientConfig
 from toolkit.errors import (
     AuthenticationFailed,
     BrokerError,
     ConnectionFailed,
-    DecodeError,
     NotFound,
     ToolkitError,
     UsageError,
 )
-from toolkit.formats.bulk_messages import APIS, MetadataResponse, decode
+from toolkit.formats.bulk_messages import MetadataResponse
 from toolkit.schema.table import utc_now
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.connection_errors import (
+from toolkit.sources.live.client.broker_response import (
     CHECK_ADDRESS,
     CHECK_CREDENTIALS,
+    BrokerResponse,
     combine_failures,
+    error_text,
     is_lost,
     is_timeout,
     mute_kafka_python,
     plain_text,
     what_to_check,
 )
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.connection_manager import ConnectionManager, decode_fast
 from toolkit.sources.live.client.messages import Metadata
 
 Request = Any  # a message of kafka-python, which is untyped
@@ -52,7 +48,6 @@ CLIENT = "kafka-txn-toolkit"
 # the first bytes of a TLS alert, which a TLS listener sends to a plaintext client.
 MAX_RESPONSE_BYTES = 350_000_000
 MAX_TIMEOUTS = 3  # brokers that may time out before a request to any broker fails
-READ_BYTES = 1 << 18  # per read of a socket
 MAX_IN_FLIGHT = 8  # requests per connection; a broker processes one of them at a time
 
 _SINCE = {"DescribeProducers": "2.8", "DescribeTransactions": "3.0", "ListTransactions": "3.0"}
@@ -63,74 +58,7 @@ _REJECTED = (
     kafka.errors.UnsupportedSaslMechanismError,
 )
 _CONNECTION_ERRORS = (kafka.errors.KafkaError, OSError)
-_WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _TIMED_OUT = (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError)
-
-
-AbstractTokenProvider.register(TokenProvider)
-
-
-class _ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
-    """Connections that return data read together with end of file, which kafka-python drops.
-
-    A broker that rejects a password sends its response and closes at once: without this, only the disconnect shows.
-    Reads are 256 KiB instead of kafka-python's 4 KiB, which slow down large fetches.
-    """
-
-    async def _build_transport(self, *arguments: Any, **options: Any) -> Any:
-        transport = await super()._build_transport(*arguments, **options)
-        sock = transport._sock
-
-        def receive() -> tuple[memoryview, Exception | None]:
-            received, end = [], None
-            while end is None:
-                try:
-                    received.append(sock.recv(READ_BYTES))
-                except _WOULD_BLOCK:
-                    break
-                except OSError as exc:
-                    end = kafka.errors.KafkaConnectionError(exc)
-                else:
-                    end = None if received[-1] else kafka.errors.KafkaConnectionError("socket disconnected")
-            data = memoryview(received[0] if len(received) == 1 else b"".join(received))  # slices do not copy
-            return (data, None) if data else (data, end)  # the next read returns the end again
-
-        transport._sock_recv = receive
-        return transport
-
-
-class _ResponseReader:
-    """A response read without copies; kafka-python copies it twice, and it can be megabytes."""
-
-    def __init__(self, response: bytearray) -> None:
-        self._view = memoryview(response)
-        self._position = 0
-
-    def read(self, size: int | None = None) -> bytes | memoryview:
-        start, self._position = self._position, len(self._view) if size is None else self._position + size
-        data = self._view[start : self._position]
-        return data if size is None else bytes(data)
-
-    def seek(self, position: int) -> None:
-        self._position = position
-
-    def tell(self) -> int:
-        return self._position
-
-
-def _decode(parser: KafkaProtocol, response: bytearray) -> Any:
-    """Correlation id and message of a response."""
-    header = parser.in_flight_requests[0] if parser.in_flight_requests else None
-    if header is None or header.request_api_key not in APIS:
-        return KafkaProtocol._process_response(parser, _ResponseReader(response))
-    parser.in_flight_requests.popleft()
-    try:
-        decoded = decode(response, api_key=header.request_api_key, version=header.request_api_version)
-    except DecodeError as exc:
-        raise kafka.errors.KafkaProtocolError(exc.what) from None
-    if decoded[0] != header.correlation_id:
-        raise kafka.errors.CorrelationIdError(f"Sent {header.correlation_id}, received {decoded[0]}")
-    return decoded
 
 
 class BrokerClient:
@@ -159,7 +87,7 @@ class BrokerClient:
         self._apis: dict[int, dict[int, tuple[int, int]]] = {}  # by broker id, as its newest connection negotiated them
         self._cluster_id: str | None = None
         self._net = NetworkSelector(client_id=CLIENT, slow_task_threshold_secs=0)
-        self._manager = _ConnectionManager(
+        self._manager = ConnectionManager(
             self._net,
             **{"client_id": CLIENT}
             | config.kafka_python()
@@ -297,7 +225,7 @@ class BrokerClient:
         except kafka.errors.KafkaTimeoutError:
             connection.close()
             raise
-        connection.parser._process_response = partial(_decode, connection.parser)
+        connection.parser._process_response = partial(decode_fast, connection.parser)
         if isinstance(broker_id, int):
             self._apis[broker_id] = connection.broker_version_data.api_versions
         return connection

@@ -16,7 +16,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from toolkit.formats import bulk_messages
 from toolkit.formats.bulk_messages import Partitions
-from toolkit.sources.live.client import schemas
+from toolkit.sources.live import client
 
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
 AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
@@ -44,12 +44,12 @@ TxnOffsetCommit = producer.TxnOffsetCommitRequest
 WriteTxnMarkers = producer.WriteTxnMarkersRequest
 
 
-# kafka-python finds the schema by the name of the class.
-class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+# kafka-python lacks these, and finds their schemas beside this module by the name of the class.
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=client):  # type: ignore[misc, call-arg]
     """DescribeShareGroupOffsets (KIP-932); from version 1 on with the lag (KIP-1226)."""
 
 
-class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=client):  # type: ignore[misc, call-arg]
     """Its response."""
 
 

@@ -15,7 +15,7 @@ from toolkit.formats.coordinator.group_members import (
 )
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import error_text
 
 GROUPS_PER_REQUEST = 200
 DESCRIBABLE = {"consumer", "connect"}  # protocol types of DescribeGroups

@@ -14,8 +14,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.cluster_metadata import read_metadata

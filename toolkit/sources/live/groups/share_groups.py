@@ -8,7 +8,7 @@ from toolkit.errors import BrokerError
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import error_text
 
 SHARE = "share"  # protocol type
 GROUP = 32  # resource type

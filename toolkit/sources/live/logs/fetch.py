@@ -9,8 +9,7 @@ from typing import Any
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.connection_errors import row_text
+from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 from toolkit.sources.live.state.compacted_topics import compacted_topics

@@ -10,7 +10,7 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, check_offset_spec, milliseconds
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
 
 MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000

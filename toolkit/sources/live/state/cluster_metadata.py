@@ -13,8 +13,7 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.partition_selection import requested_partitions
 
 Requests = Sequence[tuple[int, Any]]  # broker id and message

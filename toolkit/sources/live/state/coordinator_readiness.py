@@ -8,7 +8,7 @@ from functools import cache
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.error_codes import error_name
+from toolkit.sources.live.client.broker_response import error_name
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.transaction_listing import TOO_OLD
 

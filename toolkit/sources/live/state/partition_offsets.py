@@ -10,8 +10,7 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.live.state.cluster_metadata import LeaderQuery, Requests, RowsOf, batches, by_leader, query_leaders
 
 OffsetQuery = tuple[str, int, int, int]  # column, replica id, isolation level, timestamp

@@ -13,8 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.schema import Row, utc
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse
-from toolkit.sources.live.client.error_codes import error_name, error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_name, error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}

@@ -15,7 +15,7 @@ from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_fi
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import TransactionKey
-from toolkit.sources.live.client.connection_errors import row_text
+from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sample_files.observation_rows import observation_rows
 from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_findings

@@ -19,7 +19,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import BATCHES, Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.connection_errors import row_text
+from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.offset_ranges import LogRange, read_range, split
 from toolkit.sources.live.logs.partition_log import FetchedRange, resolve_range
 from toolkit.sources.live.logs.partition_tables import batch_tables_of, scan_chunks

@@ -1,1 +1,0 @@
-"""Schemas of messages that kafka-python lacks, in its JSON format."""
