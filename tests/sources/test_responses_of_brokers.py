@@ -18,7 +18,7 @@ from toolkit import Cluster
 from toolkit.formats.bulk_messages import APIS, decode
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.sources.live.client import broker_client
+from toolkit.sources.live.client import broker_client, connection_manager
 
 Response = tuple[int, int, bytes]  # API key, version, header and body
 
@@ -26,7 +26,7 @@ Response = tuple[int, int, bytes]  # API key, version, header and body
 @pytest.fixture
 def responses(monkeypatch: pytest.MonkeyPatch) -> list[Response]:
     observed: list[Response] = []
-    plain = broker_client.decode_fast
+    plain = connection_manager.decode_fast
 
     def decode_fast(parser: KafkaProtocol, answer: bytearray) -> Any:
         header = parser.in_flight_requests[0]
