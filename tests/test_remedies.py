@@ -1,5 +1,6 @@
 """No text offers an abort where a commit is possible without saying how to exclude it."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,9 +14,8 @@ from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
 from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
-from toolkit.views.monitoring import AlertSettings
+from toolkit.views.monitoring import AlertSettings, grafana_dashboard
 from toolkit.views.monitoring.alerts import alerts
-from toolkit.views.monitoring.dashboard_panels import dashboard_panels
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,8 +73,8 @@ def of_code() -> Iterator[tuple[str, str]]:
         yield bug.key, f"{bug.effect} {bug.remedy}"
     for alert in alerts(AlertSettings()):
         yield alert.name, f"{alert.summary} {alert.description}"
-    for panel in dashboard_panels(AlertSettings()):
-        yield f"panel {panel.title}", panel.description
+    for panel in json.loads(grafana_dashboard())["panels"]:
+        yield f"panel {panel['title']}", panel["description"]
 
 
 TEXTS = [*of_docs(), *of_notebooks(), *of_code()]

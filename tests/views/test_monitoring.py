@@ -16,6 +16,7 @@ from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
+from toolkit.sources.recording.sampling.metrics import LATE
 from toolkit.views.monitoring import AlertSettings, grafana_dashboard, prometheus_rules
 from toolkit.views.monitoring.alerts import alerts
 
@@ -137,3 +138,16 @@ def test_the_dashboard_is_portable_and_its_panels_do_not_overlap() -> None:
     for panel in panels:
         steps = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
         assert steps == [None, *sorted(steps[1:])]
+
+
+def test_the_colours_change_at_the_thresholds_of_the_alerts() -> None:
+    settings = AlertSettings(lso_held=30, recorder_blind=8)
+    limits = {
+        panel["title"]: [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        for panel in json.loads(grafana_dashboard(settings))["panels"]
+    }
+    assert limits["Longest held LSO"] == [None, 10, 30]
+    assert limits["Held LSO by partition (top 10)"] == [None, 30]
+    assert limits["Age of the last sample"] == [None, 4, 8]
+    assert limits["Hanging transactions"] == [None, 1]
+    assert LATE in grafana_dashboard()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.views.monitoring.alerts import AlertSettings
+from toolkit.views.monitoring.alerts import AlertSettings, prometheus_rules
 from toolkit.views.monitoring.grafana_dashboard import grafana_dashboard
-from toolkit.views.monitoring.prometheus_rules import prometheus_rules
 
 __all__ = ["AlertSettings", "grafana_dashboard", "prometheus_rules"]
