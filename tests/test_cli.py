@@ -16,7 +16,7 @@ from toolkit.cli.command_groups import diagnose_commands
 from toolkit.cli.commands import app
 from toolkit.schema import Row
 from toolkit.schema.docs_links import verdict_page
-from toolkit.views.finding_links import LINKED_FINDINGS
+from toolkit.views.findings_text import LINKED_FINDINGS
 
 
 def invoke(*arguments: str) -> Result:

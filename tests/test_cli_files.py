@@ -21,7 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.staging import StagedIncident
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, STATISTICS, TABLES
-from toolkit.views.finding_links import LINKED_FINDINGS
+from toolkit.views.findings_text import LINKED_FINDINGS
 
 pytestmark = pytest.mark.lab
 

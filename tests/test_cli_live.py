@@ -15,7 +15,7 @@ from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.schema import COORDINATORS, PARTITIONS, PRODUCERS, TRANSACTIONS
-from toolkit.views.finding_links import LINKED_FINDINGS
+from toolkit.views.findings_text import LINKED_FINDINGS
 
 pytestmark = pytest.mark.lab
 

@@ -19,7 +19,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.views.agent.answer_pages import MAX_CHARACTERS
+from toolkit.views.agent.agent_answers import MAX_CHARACTERS
 
 pytestmark = pytest.mark.lab
 

@@ -30,13 +30,13 @@ __getattr__ = lazy_exports(
 
 def load_ipython_extension(ipython: Any) -> None:
     """Run on ``%load_ext toolkit``: show frames of its tables sortable, with verdicts coloured and explained."""
-    from toolkit.views.tables.ipython_extension import load
+    from toolkit.views.tables.show_table import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Run on ``%unload_ext toolkit``: show these frames as pandas does."""
-    from toolkit.views.tables.ipython_extension import unload
+    from toolkit.views.tables.show_table import unload
 
     unload(ipython)

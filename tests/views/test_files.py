@@ -9,7 +9,7 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.schema import ABORTED, Row
-from toolkit.views.table_files import write_file
+from toolkit.views.row_formats import write_file
 
 ROWS: list[Row] = [
     {"topic": "orders", "partition": 0, "producer_id": 7, "last_offset": 9},

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from toolkit.schema import STATISTICS, Row
-from toolkit.views.statistics_text import statistic_lines
+from toolkit.views.table_text import statistic_lines
 
 FIGURES = {"count": 3, "sum": 1203, "min": 1, "mean": 401.0, "p50": 2, "p95": 1200, "p99": 1200, "max": 1200}
 

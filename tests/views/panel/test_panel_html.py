@@ -16,12 +16,19 @@ from toolkit.actions.abort import AbortResult
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema import PARTITIONS
 from toolkit.schema.live import Finding
-from toolkit.views.panel.choices import choice, next_actionable, rank_findings, tone
-from toolkit.views.panel.error_html import problem_html, traceback_html
-from toolkit.views.panel.figure_frame import FigureFrame
-from toolkit.views.panel.finding_html import answer_html, evidence_html, why_not_html
-from toolkit.views.panel.plan_html import done_html
-from toolkit.views.panel.timeline_picture import TimelinePicture
+from toolkit.views.panel.panel_html import (
+    answer_html,
+    choice,
+    done_html,
+    evidence_html,
+    next_actionable,
+    problem_html,
+    rank_findings,
+    tone,
+    traceback_html,
+    why_not_html,
+)
+from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.report.gap_chart import gap_chart
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)

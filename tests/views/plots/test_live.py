@@ -17,7 +17,7 @@ from toolkit.lab.producer import write_committed
 from toolkit.schema import PRODUCERS
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.views.plots import LiveTimeline
-from toolkit.views.plots.timeline.live_timeline import sampled_log_transactions
+from toolkit.views.plots.live_timeline import sampled_log_transactions
 
 SECOND = dt.timedelta(seconds=1)
 

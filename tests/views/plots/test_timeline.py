@@ -10,9 +10,9 @@ from tests.views.plots.drawn import bars, hovers, traces, words
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
 from toolkit.schema.durations import duration
 from toolkit.views.plots import plot_timeline
+from toolkit.views.plots.lso_curve import LsoCurve
 from toolkit.views.plots.plot_text import when
-from toolkit.views.plots.state_intervals import MANY, intervals, merged
-from toolkit.views.plots.timeline.lso_curve import LsoCurve
+from toolkit.views.plots.state_lanes import MANY, intervals, merged
 
 HOUR = dt.timedelta(hours=1)
 

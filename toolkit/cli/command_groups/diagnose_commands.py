@@ -168,7 +168,7 @@ def read_findings(
 def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
     """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen."""
     if output is not Format.TABLE:
-        from toolkit.views.finding_links import LINKED_FINDINGS, with_page
+        from toolkit.views.findings_text import LINKED_FINDINGS, with_page
 
         answer(LINKED_FINDINGS, [with_page(row) for row in rows], output)
         return

@@ -119,7 +119,7 @@ def _answer(explained: ExplainedError, output: Format, *, code: int | None = Non
     if output is Format.TABLE:
         show(explained.lines(width=width()))
     else:
-        from toolkit.views.symptoms.explanation_rows import EXPLANATIONS
+        from toolkit.views.symptoms.explained_error import EXPLANATIONS
 
         answer(EXPLANATIONS, explained.rows(), output)
     raise typer.Exit(explained_exit_code(explained) if code is None else code)

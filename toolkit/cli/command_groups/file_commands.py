@@ -116,7 +116,7 @@ def scan(
     options = _options(table, start=_bound(start), stop=_bound(stop), crc=crc)
     found = _matching(_tables(_open(paths), table, topic, partition, options), wanted)
     if file is not None:
-        from toolkit.views.table_files import write_file
+        from toolkit.views.row_formats import write_file
 
         _outside(file, paths)
         written = write_file(file, declared, found)
@@ -150,7 +150,7 @@ def txn_stat(
     if output is not Format.TABLE:
         answer(STATISTICS, rows, output)
     else:
-        from toolkit.views.statistics_text import statistic_lines
+        from toolkit.views.table_text import statistic_lines
 
         opened = [row for one in found for row in open_rows(one.found, **one.where.columns)]
         show(statistic_lines(rows, opened=opened))

@@ -135,6 +135,6 @@ def _answer_visibility(rows: list[Row], output: Format) -> None:
     if output is not Format.TABLE:
         answer(OFFSET_VISIBILITY, rows, output)
         return
-    from toolkit.views.visibility_text import visibility_lines
+    from toolkit.views.table_text import visibility_lines
 
     show([line for row in rows for line in visibility_lines(row, width=width())])

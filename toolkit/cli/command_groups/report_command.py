@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.report.incident import IncidentFindings
-    from toolkit.views.report.report_html import Figure
+    from toolkit.views.report.report_parts import Figure
 
 
 def report(

@@ -16,8 +16,16 @@ from toolkit.schema import TRANSACTION_HISTORY, Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.views.agent.answer_pages import DEFAULT_LIMIT, MAX_LIMIT, AnswerPages, short_enough
-from toolkit.views.agent.inert_values import Aliases, inert, inert_finding, names_in
+from toolkit.views.agent.agent_answers import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    Aliases,
+    AnswerPages,
+    inert,
+    inert_finding,
+    names_in,
+    short_enough,
+)
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan

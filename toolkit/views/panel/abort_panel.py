@@ -18,9 +18,8 @@ from toolkit.actions.fence import plan_fence
 from toolkit.actions.marker_plan import RECHECK_AFTER, finding_of
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.live import Finding
-from toolkit.views.panel.choices import is_same, next_actionable
-from toolkit.views.panel.finding_html import FENCED
 from toolkit.views.panel.layout import WORK, PanelLayout
+from toolkit.views.panel.panel_html import FENCED, is_same, next_actionable
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:

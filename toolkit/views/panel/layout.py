@@ -16,13 +16,28 @@ from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan
 from toolkit.schema.live import Finding
 from toolkit.views.findings_text import summary
-from toolkit.views.panel.choices import MARKED, MAX_CHOICES, choice, is_same, next_actionable, rank_findings, tone
-from toolkit.views.panel.error_html import problem_html, traceback_html
-from toolkit.views.panel.figure_frame import FigureFrame
-from toolkit.views.panel.finding_html import answer_html, evidence_html, fence_html, why_not_html
-from toolkit.views.panel.html import bullets, grid, line, paragraph
-from toolkit.views.panel.plan_html import done_html, plan_html
-from toolkit.views.panel.timeline_picture import TimelinePicture
+from toolkit.views.panel.panel_html import (
+    MARKED,
+    MAX_CHOICES,
+    answer_html,
+    bullets,
+    choice,
+    done_html,
+    evidence_html,
+    fence_html,
+    grid,
+    is_same,
+    line,
+    next_actionable,
+    paragraph,
+    plan_html,
+    problem_html,
+    rank_findings,
+    tone,
+    traceback_html,
+    why_not_html,
+)
+from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.report.report_parts import counted
 from toolkit.views.report.report_tables import action_grid
 

@@ -1,13 +1,18 @@
-"""The timeline of a live partition, from the log around the transaction, for light and dark pages."""
+"""The timeline of a live partition in the panel: read from the log, drawn in a frame that needs no network."""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import ipywidgets as widgets
 
 from toolkit.errors import ToolkitError
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.views.panel.panel_html import line
 from toolkit.views.report.gap_chart import gap_chart
 
 if TYPE_CHECKING:
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.schema import Table
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.plots.plot_theme import ThemeName
+
 
 BEFORE, BEHIND = 2_000, 50_000  # offsets of the log to read around the start of the transaction
 
@@ -89,3 +95,73 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
     }
     still = gap_chart(findings[0], steps=steps, log_transactions=log_transactions, samples=samples)
     return TimelinePicture(figures=figures, still=still, problems=problems)
+
+
+# A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
+# needs a browser in the kernel. A frame with a document of its own runs its script in JupyterLab, Voila and Databricks:
+# plotly.js is in it once, packed (2.0 MB, 4.8 as it is), and draws what a second widget holds (some 40 kB a figure).
+# If a page forbids even that, the static picture in the second widget is shown.
+
+
+class FigureFrame(widgets.VBox):  # type: ignore[misc]
+    """A figure that can be replaced in place, in the colours of the page."""
+
+    def __init__(self) -> None:
+        self._data = widgets.HTML()
+        self._has_script = False
+        super().__init__()
+        self.add_class("figure")
+
+    def show(self, picture: TimelinePicture) -> None:
+        """Draw another figure."""
+        if not self._has_script:  # the script is sent once a figure is shown
+            self.children = (widgets.HTML(_frame_html()), self._data)
+            self._has_script = True
+        figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
+        self._data.value = _data_html(figures) + _still_html(picture.still)
+
+    def clear(self) -> None:
+        """Show none."""
+        self._data.value = ""
+
+
+def _frame_html() -> str:
+    from toolkit.views.plots.plot_theme import packed_script
+
+    page = (resources.files(__package__) / "frame.html").read_text(encoding="utf-8")
+    document = html.escape(page.replace("PLOTLY", packed_script()), quote=True)
+    return f'<iframe class="drawn" title="timeline of the partition" srcdoc="{document}"></iframe>'
+
+
+def _data_html(figures: Mapping[str, str]) -> str:
+    """Figures by theme, as data; plotly escapes `<` in it."""
+    by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
+    return f'<script type="application/json">{{{by_theme}}}</script>'
+
+
+def _still_html(chart: Mapping[str, Any] | None) -> str:
+    """A chart of `gap_chart` as SVG, for pages that forbid the script; empty for null."""
+    if chart is None:
+        return ""
+    frame, width, height = chart["frame"], chart["width"], chart["height"]
+    box = 'x="{x}" y="{y}" width="{width}" height="{height}"'
+    held = f'<rect class="held" {box.format(**chart["held"])}/>' if chart["held"] else ""
+    paths = "".join(f'<path class="{name}" d="{chart[name]}"/>' for name in ("gap", "ends", "stable"))
+    times = "".join(
+        f'<text x="{each["x"]}" y="{height - 16}" text-anchor="{each["anchor"]}">{line(each["text"])}</text>'
+        for each in chart["times"]
+    )
+    offsets = "".join(
+        f'<text x="{frame["x"] - 8}" y="{each["y"]}" text-anchor="end">{line(each["text"])}</text>'
+        for each in chart["offsets"]
+    )
+    key = (
+        f'<g transform="translate({width - 330} 12)"><path class="stable" d="M0 0H24"/><text x="30" y="4">LSO</text>'
+        '<path class="ends" d="M70 0H94"/><text x="100" y="4">end of the log</text>'
+        '<rect class="gap" x="196" y="-6" width="24" height="12"/><text x="226" y="4">held back</text></g>'
+    )
+    title = f'<text class="title" x="{frame["x"]}" y="16">{line(chart["title"])}</text>'
+    return (
+        f'<svg class="still" viewBox="0 0 {width} {height}" role="img" aria-label="{line(chart["title"])}">'
+        f'{held}{paths}<rect class="frame" {box.format(**frame)}/>{title}{key}{times}{offsets}</svg>'
+    )

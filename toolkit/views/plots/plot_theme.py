@@ -6,9 +6,12 @@ grey. Colours are distinct for colour-blind people, with a contrast of 3:1 (WCAG
 
 from __future__ import annotations
 
+import base64
+import gzip
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import plotly.graph_objects as go
@@ -202,3 +205,11 @@ def empty_figure(theme: Theme, *, title: str, missing: str, height: int = 260) -
         text=missing, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14, "color": theme.text}
     )
     return figure
+
+
+@cache
+def packed_script() -> str:
+    """plotly.js as gzip in base64: 2.0 MB instead of 4.8 (plotly 7.1), which any browser since 2023 unpacks itself."""
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode("ascii")

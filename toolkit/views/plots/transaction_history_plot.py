@@ -15,8 +15,7 @@ from toolkit.schema.coerce import Data, rows_of
 from toolkit.schema.durations import duration
 from toolkit.views.plots.plot_text import count, lines, plain, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, ThemeName, apply_theme, empty_figure, theme_named
-from toolkit.views.plots.state_intervals import MANY, StateInterval, intervals, merged
-from toolkit.views.plots.state_lanes import state_hover
+from toolkit.views.plots.state_lanes import MANY, StateInterval, intervals, merged, state_hover
 
 ORDER = [
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "CompleteCommit", "CompleteAbort", "Dead",

@@ -24,7 +24,7 @@ from toolkit.schema.table import TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.views.report.report import complete
-from toolkit.views.report.report_html import Figure
+from toolkit.views.report.report_parts import Figure
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster

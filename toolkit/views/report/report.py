@@ -16,11 +16,14 @@ from toolkit.errors import UsageError
 from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
-from toolkit.views.report.incident_timeline import event_grid
-from toolkit.views.report.report_html import Figure, html
-from toolkit.views.report.report_markdown import markdown
-from toolkit.views.report.report_parts import Grid, ReportSection, named
-from toolkit.views.report.report_tables import action_grid, evidence_grid, history_grid, log_transaction_grid
+from toolkit.views.report.report_parts import Figure, Grid, ReportSection, html, markdown, named
+from toolkit.views.report.report_tables import (
+    action_grid,
+    event_grid,
+    evidence_grid,
+    history_grid,
+    log_transaction_grid,
+)
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:

@@ -1,17 +1,20 @@
-"""Parts of a report, for every format."""
+"""Parts of a report, and their forms: one self-contained HTML page, or Markdown with tables instead of pictures."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.views.html_page import page
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
+
 
 UNKNOWN = "not known"
 
@@ -80,3 +83,104 @@ def counted(number: int, one: str, many: str) -> str:
 def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:
     """A time to the second, or "not known"."""
     return otherwise if time is None else at(time)
+
+
+Figure = Any
+"""A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
+
+TEMPLATE = "page.html"
+
+
+def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, figure: Figure | None = None) -> str:
+    """The page of a report.
+
+    Parameters
+    ----------
+    title, summary, sections
+        As for `markdown`.
+    figure
+        Figure under the findings.
+
+    Raises
+    ------
+    UsageError
+        If jinja2 is not installed.
+    """
+    values = {"title": title, "summary": summary, "sections": sections, "figures": _figures(figure)}
+    return page(__name__.rpartition(".")[0], TEMPLATE, what="A page", **values) + "\n"
+
+
+def _figures(figure: Figure | None) -> dict[str, str]:
+    """HTML of the figure by theme, plotly's script in the first one only."""
+    if figure is None:
+        return {}
+    made = {theme: figure(theme) for theme in ("light", "dark")} if callable(figure) else {"": figure}
+    options = {"full_html": False, "config": {"responsive": True, "displaylogo": False}}
+    return {
+        theme: each.to_html(include_plotlyjs=number == 0, **options)
+        for number, (theme, each) in enumerate(made.items())
+    }
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+
+
+def markdown(title: str, summary: Sequence[str], sections: Sequence[ReportSection]) -> str:
+    """The text of a report.
+
+    Parameters
+    ----------
+    title
+        Heading.
+    summary
+        Sentences under the heading.
+    sections
+        Content.
+    """
+    lines = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
+    for section in sections:
+        lines += _section(section)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text escaped for Markdown, and for the HTML within it."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _section(section: ReportSection) -> Iterator[str]:
+    verdict = f": {escaped(section.verdict)}" if section.verdict else ""
+    yield from (f"## {escaped(section.title)}{verdict}", "")
+    if section.lead:
+        yield from (f"**{escaped(section.lead)}**" if section.verdict else escaped(section.lead), "")
+    if section.facts:
+        yield from (*(_fact(fact) for fact in section.facts), "")
+    for grid in section.grids:
+        yield from _grid(grid)
+
+
+def _fact(fact: Fact) -> str:
+    return f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
+
+
+def _value(fact: Fact, line: str) -> str:
+    if fact.link:
+        return f"<{line}>"
+    return f"`{line.replace('`', chr(39))}`" if fact.command else escaped(line)
+
+
+def _grid(grid: Grid) -> Iterator[str]:
+    yield from (f"### {escaped(grid.title)}", "")
+    if grid.note:
+        yield from (escaped(grid.note), "")
+    if not grid.rows:
+        yield from ("None.", "")
+        return
+    yield _row(map(escaped, grid.columns))
+    yield _row("---:" if name in grid.numbers else "---" for name in grid.columns)
+    yield from (_row(map(escaped, row)) for row in grid.rows)
+    yield ""
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

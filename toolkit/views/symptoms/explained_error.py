@@ -1,32 +1,225 @@
-"""`explain`: from a pasted error to the answer."""
+"""`explain`: from a pasted error to the answer, as text, as HTML and as rows."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.symptoms.named_resources import NamedResources
 from toolkit.analysis.symptoms.recognition import RecognizedSymptom, recognize
-from toolkit.schema import FINDINGS
+from toolkit.analysis.symptoms.symptom import Symptom
+from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
+from toolkit.schema.docs_links import symptom_page
+from toolkit.schema.live import Transaction
+from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
+from toolkit.views.findings_text import finding_lines, summary, wrap
 from toolkit.views.html_page import page
-from toolkit.views.symptoms.explanation_lines import (
-    TITLE_OF_UNKNOWN,
-    WHAT_TO_COLLECT,
-    answer_lines,
-    checked_lines,
-    explanation_lines,
-    named_line,
-)
-from toolkit.views.symptoms.explanation_rows import EXPLANATIONS, explanation_rows
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from toolkit.schema import Row
     from toolkit.sources.source import Source
+
+
+TITLE_OF_UNKNOWN = "This text contains no known error of Kafka transactions."
+WHAT_TO_COLLECT = (
+    "The first error of the client, with its `Caused by:` lines and 20 lines before it: later errors follow from it.",
+    "Name and version of the client (Java, librdkafka, franz-go, Flink ...) and of the brokers.",
+    "transactional.id, group.id, topic, partition: to pass as --transactional-id, --group, --topic, --partition.",
+    "kafka-txn diagnose --bootstrap-server HOST:PORT: whether any transaction holds anything at all.",
+    "The logs of the coordinator and of the partition's leader at that time.",
+)
+
+
+def explanation_lines(
+    recognized: Sequence[RecognizedSymptom],
+    named: NamedResources,
+    checks: ResourceChecks | None,
+    *,
+    now: dt.datetime,
+    width: int | None = None,
+) -> list[str]:
+    """Symptoms, named ids and partitions, and their state in the source."""
+    paragraphs = [list(_symptom(each, width=width)) for each in recognized] or [list(_unknown(width=width))]
+    if name := named_line(named):
+        paragraphs.append(wrap(name, before="Named: ", width=width))
+    if checks is not None:
+        paragraphs.append(checked_lines(checks, named, now=now, width=width))
+    return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
+
+
+def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
+    """Label and sentence of each line; only the first line of a kind has its label."""
+    kinds = (("cause", symptom.causes), ("check", symptom.checks), ("safe", symptom.safe), ("never", symptom.never))
+    for label, sentences in kinds:
+        yield from ((label if index == 0 else "", sentence) for index, sentence in enumerate(sentences))
+    yield "source", ", ".join(symptom.sources)
+    yield "page", symptom_page(symptom.name)
+
+
+def checked_lines(
+    checks: ResourceChecks, named: NamedResources, *, now: dt.datetime, width: int | None = None
+) -> list[str]:
+    """Findings about the named partitions, or about all, and failed checks."""
+    lines = [*said_of_ids(checks), *finding_lines(checks.findings, now=now, width=width)]
+    lines += ["", _sum(checks, named)] if lines else [_sum(checks, named)]
+    lines += [
+        line for each in checks.not_checked for line in wrap(printable(each), before="not checked: ", width=width)
+    ]
+    return lines
+
+
+def said_of_ids(checks: ResourceChecks) -> list[str]:
+    """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
+    return [
+        *map(_transaction, checks.transactions),
+        *map(_ended, checks.history),
+        *map(_lag, checks.group_lag),
+    ]
+
+
+def named_line(named: NamedResources) -> str:
+    """``transactional id payments-7, group billing, orders-0``; empty if nothing is named."""
+    parts = [f"transactional id {each}" for each in named.transactional_ids]
+    parts += [f"group {each}" for each in named.groups]
+    parts += [f"topic {each}" for each in named.topics]
+    parts += [f"{topic}-{partition}" for topic, partition in named.partitions]
+    parts += [f"producer {each}" for each in named.producer_ids]
+    return printable(", ".join(parts))
+
+
+def _sum(checks: ResourceChecks, named: NamedResources) -> str:
+    if checks.findings:
+        incomplete = "; not everything was checked" if checks.not_checked else ""
+        return summary(checks.findings) + incomplete
+    if not checks.all_partitions:
+        return "no partition was checked"
+    if checks.not_checked:
+        return "nothing was found open, but not everything was checked"
+    return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
+
+
+def _symptom(recognized: RecognizedSymptom, *, width: int | None) -> Iterator[str]:
+    symptom = recognized.symptom
+    yield from wrap(f"{symptom.title} ({', '.join(recognized.clients)})", before=f"{symptom.name}: ", width=width)
+    for label, sentence in answer_lines(symptom):
+        yield from wrap(sentence, before=f"  {label:<8}", width=width)
+
+
+def _unknown(*, width: int | None) -> Iterator[str]:
+    yield f"unknown: {TITLE_OF_UNKNOWN}"
+    for index, sentence in enumerate(WHAT_TO_COLLECT):
+        yield from wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
+
+
+def _transaction(row: Row) -> str:
+    if row["error"] or row["transactional_id"] is None:
+        return printable(f"transactional id {number(row['transactional_id'])}: {row['error']}")
+    owner = Transaction.of(row)
+    text = f"{coordinator_says(owner)}, producer {number(owner.producer_id)} epoch {number(owner.producer_epoch)}"
+    return printable(text + (f", since {at(row['start_time'])}" if row["start_time"] else ""))
+
+
+def _ended(row: Row) -> str:
+    what = row["ended"] or row["kind"]
+    when = row["end_time"] or row["decided_at"] or row["start_time"]
+    return printable(f"  {what}{f' at {at(when)}' if when else ''}: {row['reason']}")
+
+
+def _lag(row: Row) -> str:
+    where = f"group {row['group_id']}"
+    if row["topic"] is not None:
+        where += f", {row['topic']}-{row['partition']}"
+    if row.get("error"):
+        return printable(f"{where}: {row['error']}")
+    if row.get("lag") is None:
+        return printable(f"{where}: nothing committed")
+    markers = "" if row["markers"] is None else f", {row['markers']} markers"
+    return printable(f"{where}: lag {row['lag']}, of it {row['behind']} to read, {row['held']} held{markers}")
+
+
+_TEXTS = ListOf(STRING)
+_FINDING = (
+    ("topic", STRING),
+    ("partition", INT32),
+    ("producer_id", INT64),
+    ("producer_epoch", INT16),
+    ("transactional_id", STRING),
+    ("start_offset", INT64),
+    ("verdict", STRING),
+    ("reason", STRING),
+    ("cause", STRING),
+    ("remedy", STRING),
+)
+
+EXPLANATIONS = Table(
+    "explanations",
+    "a symptom that a pasted error shows; one row without symptom where the text is unknown",
+    (
+        Column("symptom", STRING, "Its name; null where the text is unknown."),
+        Column("title", STRING, "What is going on, as a sentence.", nullable=False),
+        Column("clients", _TEXTS, "Clients by whose wordings it was recognized.", nullable=False),
+        Column("causes", _TEXTS, "Possible causes, the most frequent one first.", nullable=False),
+        Column("checks", _TEXTS, "What to check; where the text is unknown, what to collect.", nullable=False),
+        Column("safe", _TEXTS, "What to do, and what is safe meanwhile.", nullable=False),
+        Column("never", _TEXTS, "What makes it worse.", nullable=False),
+        Column("sources", _TEXTS, "Kafka issues, KIPs and public threads.", nullable=False),
+        Column("transactional_ids", _TEXTS, "Transactional ids that are named.", nullable=False),
+        Column("groups", _TEXTS, "Consumer groups that are named.", nullable=False),
+        Column("topics", _TEXTS, "Topics that are named as a whole.", nullable=False),
+        Column("topic_partitions", TOPIC_PARTITIONS, "Partitions that are named.", nullable=False),
+        Column("producer_ids", ListOf(INT64), "Producer ids that are named.", nullable=False),
+        Column("findings", ListOf(StructOf(_FINDING)), "Findings about them; null without a source."),
+        Column("observed", _TEXTS, "State of ids and groups by their coordinators; null without a source."),
+        Column("not_checked", _TEXTS, "What could not be checked, and why; null without a source."),
+    ),
+    key=("symptom",),
+    sort=(),
+)
+
+
+def explanation_rows(
+    recognized: Sequence[RecognizedSymptom], named: NamedResources, checks: ResourceChecks | None
+) -> list[Row]:
+    """A row for each symptom, or one for an unknown text; each has the named ids and the findings."""
+    shared = {
+        "transactional_ids": list(named.transactional_ids),
+        "groups": list(named.groups),
+        "topics": list(named.topics),
+        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in named.partitions],
+        "producer_ids": list(named.producer_ids),
+        "findings": None,
+    }
+    if checks is not None:
+        shared["findings"] = [{name: row[name] for name, _ in _FINDING} for row in checks.findings]
+        shared |= {"observed": [each.strip() for each in said_of_ids(checks)], "not_checked": list(checks.not_checked)}
+    return [{**_symptom_row(each), **shared} for each in recognized] or [{**_unknown_row(), **shared}]
+
+
+def _symptom_row(recognized: RecognizedSymptom) -> Row:
+    symptom = recognized.symptom
+    return {
+        "symptom": symptom.name,
+        "title": symptom.title,
+        "clients": list(recognized.clients),
+        "causes": list(symptom.causes),
+        "checks": list(symptom.checks),
+        "safe": list(symptom.safe),
+        "never": list(symptom.never),
+        "sources": list(symptom.sources),
+    }
+
+
+def _unknown_row() -> Row:
+    nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
+    return {"symptom": None, "title": TITLE_OF_UNKNOWN, "checks": list(WHAT_TO_COLLECT), **nothing}
+
 
 TEXT_WIDTH = 120
 TEMPLATE = "explanation.html"

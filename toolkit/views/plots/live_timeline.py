@@ -11,7 +11,7 @@ from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, PARTITIONS, PRODUCERS, TRANSACTION_LOG, TRANSACTIONS, Row
 from toolkit.schema.coerce import rows_of
 from toolkit.views.plots.plot_theme import ThemeName, theme_named
-from toolkit.views.plots.timeline.timeline_plot import plot_timeline
+from toolkit.views.plots.timeline_plot import plot_timeline
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.sources.recording import Recording
 
     Source = Cluster | LogDir | Recording
+
 
 MAX_SAMPLES = 5_000
 MAX_OFFSETS = 200_000  # of the log before the LSO that a live timeline reads

@@ -1,4 +1,4 @@
-"""Statistics of transactions as text for a terminal."""
+"""Statistics of transactions, and the visibility of an offset, as text for a terminal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.views.row_formats import printable
+from toolkit.schema import OFFSET_VISIBILITY, Row
+from toolkit.views.findings_text import wrap
+from toolkit.views.row_formats import cell_text, printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row
+
 
 COLUMNS = ("min", "mean", "p50", "p95", "p99", "max")
 ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": "open", "undecided": "undecided"}
@@ -69,3 +72,25 @@ def _open_line(row: Row) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+
+ASIDE = {"topic", "partition", "offset", "status", "reason", "broker_id", "observed_at"}
+LONGEST = max(len(name) for name in OFFSET_VISIBILITY.names)
+
+
+def visibility_lines(row: Row, *, width: int | None = None) -> Iterator[str]:
+    """Lines of a row of ``schema.OFFSET_VISIBILITY``; unknown values are left out.
+
+    Parameters
+    ----------
+    row
+        The row.
+    width
+        Columns of the terminal; null for no limit.
+    """
+    status = (row["status"] or "unknown").replace("_", " ")
+    yield f"{cell_text(row['topic'])}-{row['partition']}@{row['offset']}  {status}"
+    yield from wrap(cell_text(row["reason"]), before="  ", width=width)
+    for name in OFFSET_VISIBILITY.names:
+        if name not in ASIDE and row[name] is not None:
+            yield f"  {name.replace('_', ' '):<{LONGEST}}  {cell_text(row[name])}"

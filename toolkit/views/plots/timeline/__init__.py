@@ -1,1 +1,0 @@
-"""The timeline of a partition: its LSO and log end, transactions, and labels."""

@@ -1,0 +1,352 @@
+"""What a timeline draws: lines, bars, held areas, and labels."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import plotly.graph_objects as go
+
+from toolkit.schema import Row
+from toolkit.schema.durations import duration
+from toolkit.views.plots.lso_curve import EARLIEST, CurvePoint, LsoCurve
+from toolkit.views.plots.plot_text import finding_facts, hover, id_text, number, plain, when
+from toolkit.views.plots.plot_theme import KINDS, Theme
+from toolkit.views.plots.timeline_data import FEW, AggregatedBar, TimelineData, TransactionBar
+
+MAX_AREAS = 50  # ended holds, the longest ones
+
+Outline = tuple[list[str | None], list[int | None]]
+
+
+def past_holds(findings: Iterable[Row]) -> list[Row]:
+    """Findings with an ended hold, with its start and end; the longest first."""
+    over = [row for row in findings if row["verdict"] == "ended" and row["held_from"] and row["held_to"]]
+    return sorted(
+        (row for row in over if row["start_offset"] is not None), key=lambda row: row["held_from"] - row["held_to"]
+    )
+
+
+def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
+    """Hatch the offsets behind the transaction that holds the LSO.
+
+    Parameters
+    ----------
+    figure
+        The figure, whose first row has the offsets over time.
+    holder
+        The lowest open transaction.
+    curve
+        The end of the log over time.
+    theme
+        Its colours.
+    now
+        End of the area.
+    """
+    since = (holder.finding or {}).get("held_from") or holder.start
+    hangs = holder.kind == "hanging"
+    _hatch(
+        figure,
+        _outline(curve, offset=holder.first_offset, since=since, until=now),
+        name="held back",
+        fill=theme.held if hangs else theme.grid,
+        colour=theme[KINDS[holder.kind].role],
+    )
+
+
+def add_past_holds(figure: go.Figure, findings: Iterable[Row], curve: LsoCurve, theme: Theme) -> None:
+    """Hatch the offsets behind ended transactions that held the LSO.
+
+    Parameters
+    ----------
+    figure, curve, theme
+        As for `add_held`.
+    findings
+        Rows of ``schema.FINDINGS`` of the partition.
+    """
+    past = past_holds(findings)[:MAX_AREAS]
+    xs: list[str | None] = []
+    ys: list[int | None] = []
+    for row in past:
+        x, y = _outline(curve, offset=row["start_offset"], since=row["held_from"], until=row["held_to"])
+        xs += [*x, None] if x else []
+        ys += [*y, None] if y else []
+    _hatch(figure, (xs, ys), name="was held back", fill=theme.grid, colour=theme.warn)
+
+
+def label_past_hold(figure: go.Figure, row: Row, theme: Theme) -> None:
+    """Label an ended hold with its duration and producer.
+
+    Parameters
+    ----------
+    figure, theme
+        As for `add_held`.
+    row
+        One of `past_holds`.
+    """
+    length = row["held_to"] - row["held_from"]
+    figure.add_annotation(
+        x=when(row["held_from"] + length / 2),
+        y=row["start_offset"],
+        yshift=-16,
+        text=f"<b>held for {duration(length)}</b> · producer {row['producer_id']} at {number(row['start_offset'])}",
+        showarrow=False,
+        font={"size": 13, "color": theme.warn},
+        bgcolor=theme.background,
+        bordercolor=theme.warn,
+        borderwidth=1,
+        borderpad=3,
+        row=1,
+        col=1,
+    )
+
+
+def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
+    """The outline of the area between an offset and the log end; empty if there is none."""
+    inside = [point for point in curve.points if since < point.time <= until]
+    top = [CurvePoint(since, inside[0].offset, by_broker=True), *inside] if inside else []
+    top = [point for point in top if point.offset > offset]
+    if not top:
+        return [], []
+    xs, ys = _stairs([*top, CurvePoint(until, top[-1].offset, by_broker=True)])
+    return [*xs, when(until), when(since)], [*ys, offset, offset]
+
+
+def _stairs(points: Sequence[CurvePoint]) -> tuple[list[str | None], list[int]]:
+    """Corners of a stepped line."""
+    corners = [(points[0].time, points[0].offset)]
+    for before, point in pairwise(points):
+        corners += [(point.time, before.offset), (point.time, point.offset)]
+    return [when(time) for time, _ in corners], [offset for _, offset in corners]
+
+
+def _hatch(figure: go.Figure, outline: Outline, *, name: str, fill: str, colour: str) -> None:
+    xs, ys = outline
+    if not xs:
+        return
+    figure.add_trace(
+        go.Scatter(
+            x=xs,
+            y=ys,
+            mode="none",
+            fill="toself",
+            fillcolor=fill,
+            fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": colour},
+            name=name,
+            hoverinfo="skip",
+            legendrank=20,
+        ),
+        row=1,
+        col=1,
+    )
+
+
+CROWDED = 50  # bars of a kind; their symbols are smaller then
+
+
+def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme) -> None:
+    """Draw the high watermark and the LSO."""
+    points = [(point, lso) for point, lso in zip(curve.points, curve.lso, strict=True) if point.time > EARLIEST]
+    if not points:
+        return
+    last, last_lso = points[-1]
+    xs = [when(point.time) for point, _ in points] + [when(now)]
+    ends = [point.offset for point, _ in points] + [last.offset]
+    lsos = [lso for _, lso in points] + [last_lso]
+    line = {"shape": "hv"}
+    figure.add_trace(
+        go.Scatter(x=xs, y=ends, mode="lines", name="high watermark", line=line | {"color": theme.muted, "dash": "dash",
+                   "width": 2}, hovertemplate="high watermark <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=11),
+        row=1, col=1,
+    )  # fmt: skip
+    if any(lso is not None for lso in lsos):
+        figure.add_trace(
+            go.Scatter(x=xs, y=lsos, mode="lines", name="LSO", line=line | {"color": theme.lso, "width": 2.5},
+                       hovertemplate="LSO <b>%{y:,d}</b><br>%{x}<extra></extra>", legendrank=10),
+            row=1, col=1,
+        )  # fmt: skip
+
+
+def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], theme: Theme) -> None:
+    """Draw aggregated short transactions."""
+    if not crowds:
+        return
+    xs, ys, texts = [], [], []
+    for each in crowds:
+        time = when(each.start + (each.end - each.start) / 2)
+        text = _aggregated_hover(each)
+        xs += [time, time, None]
+        ys += [each.first_offset, each.end_offset, None]
+        texts += [text, text, ""]
+    figure.add_trace(
+        go.Scatter(
+            x=xs,
+            y=ys,
+            mode="lines+markers",
+            line={"color": theme.muted, "width": 1},
+            marker={"symbol": "line-ew-open", "size": 6, "color": theme.muted},
+            text=texts,
+            hoverinfo="text",
+            name="many short ones",
+            legendrank=40,
+        ),
+        row=1,
+        col=1,
+    )
+
+
+def _aggregated_hover(each: AggregatedBar) -> str:
+    facts: list[tuple[str, object]] = [
+        ("transactions", each.committed + each.aborted + each.others),
+        ("committed", each.committed),
+        ("aborted", each.aborted),
+        ("others", each.others or None),
+        ("offsets", f"{each.first_offset:,} to {each.end_offset:,}"),
+        ("from", each.start),
+        ("to", each.end),
+        ("longest", each.longest),
+        ("producers", [str(producer) for producer in each.producers]),
+    ]
+    return hover(facts)
+
+
+NAMES = {
+    "commit": "committed ▲",
+    "abort": "aborted ✕",
+    "empty": "marker without data",
+    "undecided": "ended, marker not read",
+    "open": "open ○",
+    "hanging": "HANGING ◆",
+}
+
+
+def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) -> None:
+    """Draw transactions one by one, a trace for each kind."""
+    for rank, (kind, style) in enumerate(KINDS.items()):
+        of_kind = [bar for bar in bars if bar.kind == kind]
+        if not of_kind:
+            continue
+        start_size, end_size = (5, 3) if len(of_kind) > CROWDED else (9, 8)
+        width = style.width if len(of_kind) <= FEW else min(style.width, 5)
+        xs: list[str | None] = []
+        ys: list[int | None] = []
+        texts: list[str] = []
+        symbols: list[str] = []
+        for bar in of_kind:
+            text, at_end = _bar_hover(bar), bar.first_offset if bar.end_offset is None else bar.end_offset
+            xs += [when(bar.start), when(bar.end), when(bar.end), None]
+            ys += [bar.first_offset, bar.first_offset, at_end, None]
+            texts += [text, "", text, ""]
+            symbols += ["line-ns-open", "line-ns-open", style.symbol, style.symbol]
+        figure.add_trace(
+            go.Scatter(
+                x=xs,
+                y=ys,
+                mode="lines+markers",
+                line={"color": theme[style.role], "dash": style.dash, "width": width},
+                marker={
+                    "symbol": symbols,
+                    "size": [start_size, 0, end_size + width, 0] * len(of_kind),
+                    "opacity": [1, 0, 1, 0] * len(of_kind),
+                    "color": theme[style.role],
+                    "line": {"width": 1 if len(of_kind) > CROWDED else 1.5, "color": theme[style.role]},
+                },
+                text=texts,
+                hoverinfo="text",
+                name=NAMES[kind],
+                legendrank=30 - rank,
+            ),
+            row=1,
+            col=1,
+        )
+
+
+def _bar_hover(bar: TransactionBar) -> str:
+    row = bar.log_transaction
+    marker = None
+    if row["marker_offset"] is not None:
+        marker = f"{row['marker'] or 'not read'} at {row['marker_offset']:,}, epoch {row['marker_epoch']}"
+    facts: list[tuple[str, object]] = [
+        ("transaction", "hanging" if bar.kind == "hanging" else bar.kind),
+        ("producer", id_text(row["producer_id"])),
+        ("epoch", id_text(row["producer_epoch"])),
+        ("transactional id", bar.transactional_id),
+        ("first offset", row["first_offset"]),
+        ("last offset", row["last_offset"]),
+        ("marker", marker),
+        ("coordinator epoch", id_text(row["coordinator_epoch"])),
+        ("opened", bar.start),
+        ("ended", bar.end if bar.end_offset is not None else None),
+        ("open for", bar.length),
+        ("records", row["records"]),
+        ("bytes", row["bytes"]),
+        ("its beginning was read", "no" if row["truncated"] else None),
+        ("error", row["error"]),
+    ]
+    if bar.finding is not None:
+        known = {"producer", "epoch", "transactional id", "opened"}
+        facts = [*facts, *(fact for fact in finding_facts(bar.finding) if fact[0] not in known)]
+    return hover(facts)
+
+
+LABELS = 3  # transactions with a label of their own
+
+
+def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
+    """Label hanging transactions, or else open ones, and LSO and log end at the right."""
+    worst = sorted(timeline.open, key=lambda bar: bar.kind != "hanging")
+    hangs = any(bar.kind == "hanging" for bar in worst)
+    offsets = [point.offset for point in timeline.curve.points] or [0]
+    apart = max(max(offsets) - min(bar.first_offset for bar in worst), 1) * 0.09 if worst else 1
+    taken: list[int] = []
+    for bar in worst:
+        if len(taken) == (LABELS if hangs and len(worst) <= FEW else 1):
+            break
+        if any(abs(bar.first_offset - other) < apart for other in taken):
+            continue
+        taken.append(bar.first_offset)
+        _add_label(figure, timeline, bar, theme, is_lowest=bar is timeline.open[0])
+    for row in past_holds(timeline.findings)[: 0 if worst else 1]:
+        label_past_hold(figure, row, theme)
+    if not timeline.curve.points:
+        return
+    end, lso = (
+        timeline.curve.points[-1].offset,
+        next((lso for lso in timeline.curve.lso[::-1] if lso is not None), None),
+    )
+    style: dict[str, Any] = {"x": when(timeline.now), "xanchor": "right", "showarrow": False, "row": 1, "col": 1,
+                             "font": {"size": 12, "color": theme.text}, "bgcolor": theme.background}  # fmt: skip
+    same = "LSO = " if lso == end else ""
+    figure.add_annotation(y=end, yshift=12, text=f"{same}high watermark <b>{number(end)}</b>", **style)
+    if lso is not None and lso not in {end, *taken}:
+        figure.add_annotation(y=lso, yshift=-15, text=f"LSO <b>{number(lso)}</b>", **style)
+
+
+def _add_label(
+    figure: go.Figure, timeline: TimelineData, bar: TransactionBar, theme: Theme, *, is_lowest: bool
+) -> None:
+    appearance = KINDS[bar.kind]
+    verdict = bar.finding["verdict"] if bar.finding else "open"
+    row = bar.log_transaction
+    text = f"<b>{'◆ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {row['producer_id']}"
+    text += f" epoch {row['producer_epoch']} at {number(bar.first_offset)}"
+    length = max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
+    is_right = (bar.start - timeline.start) / length > 0.4
+    figure.add_annotation(
+        x=when(timeline.now if is_right else max(bar.start, timeline.start)),
+        y=bar.first_offset,
+        xanchor="right" if is_right else "left",
+        yshift=-22 if is_lowest and not is_right else 19,
+        xshift=0 if is_right else 6,
+        text=text,
+        showarrow=False,
+        font={"size": 13, "color": theme[appearance.role]},
+        bgcolor=theme.background,
+        bordercolor=theme[appearance.role],
+        borderwidth=1,
+        borderpad=3,
+        row=1,
+        col=1,
+    )
