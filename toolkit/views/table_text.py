@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema import OFFSET_VISIBILITY, Row
 from toolkit.views.findings_text import wrap
 from toolkit.views.row_formats import cell_text, printable
-
-if TYPE_CHECKING:
-    from toolkit.schema import Row
-
 
 COLUMNS = ("min", "mean", "p50", "p95", "p99", "max")
 ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": "open", "undecided": "undecided"}

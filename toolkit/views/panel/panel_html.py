@@ -30,7 +30,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     from toolkit.actions.abort_impact import AbortImpact
     from toolkit.actions.fence import FencePlan
-    from toolkit.schema.live import Finding
     from toolkit.views.report.report_parts import Fact, Grid
 
 

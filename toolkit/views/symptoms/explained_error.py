@@ -23,7 +23,6 @@ from toolkit.views.row_formats import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from toolkit.schema import Row
     from toolkit.sources.source import Source
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
@@ -25,7 +23,7 @@ from toolkit.views.row_formats import cell_text, printable, row_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-    from toolkit.schema import Column, Row, Table
+    from toolkit.schema import Column
 
 
 LONG = 40  # characters
@@ -335,11 +333,15 @@ def _names_in(data: object) -> list[str]:
 
 def load(ipython: Any) -> None:
     """Let an IPython shell display frames of declared tables as `show` does; others stay as in pandas."""
+    import pandas as pd
+
     ipython.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _html)
 
 
 def unload(ipython: Any) -> None:
     """Let pandas display them again."""
+    import pandas as pd
+
     ipython.display_formatter.formatters["text/html"].pop(pd.DataFrame, None)
 
 
