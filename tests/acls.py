@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kafka.protocol import admin
+
 from toolkit import Cluster
 from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
@@ -28,7 +30,7 @@ class Acls:
         self._create(rights, DENY)
 
     def _create(self, rights: tuple[Right, ...], permission: int) -> None:
-        creation = messages.CreateAcls.AclCreation
+        creation = admin.CreateAclsRequest.AclCreation
         rules = [
             creation(
                 resource_type=kind,
@@ -42,7 +44,7 @@ class Acls:
             for kind, name, pattern, operation in rights
         ]
         before = self.count()
-        created = self.admin.client.send_one(messages.CreateAcls(creations=rules), broker_id=1)
+        created = self.admin.client.send_one(admin.CreateAclsRequest(creations=rules), broker_id=1)
         assert {each.error_code for each in created.results} <= {0}
         until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
 
@@ -59,7 +61,7 @@ class Acls:
         return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=1).resources)
 
     def clear(self) -> None:
-        one = messages.DeleteAcls.DeleteAclsFilter(
+        one = admin.DeleteAclsRequest.DeleteAclsFilter(
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=ANY,
@@ -68,5 +70,5 @@ class Acls:
             operation=1,
             permission_type=1,
         )
-        self.admin.client.send_one(messages.DeleteAcls(filters=[one]), broker_id=1)
+        self.admin.client.send_one(admin.DeleteAclsRequest(filters=[one]), broker_id=1)
         until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.log.log_transactions import (
-    AS_IN_TABLE,
     CLOCKS,
     LOG_TRANSACTION,
     MARKER_NAMES,
@@ -60,6 +59,12 @@ def headers_of(table: pa.Table | pa.RecordBatch) -> Headers:
     marker = codes(column("marker"), MARKERS)
     headers["marker"] = np.where(marker >= 0, marker, np.where(unread, UNREAD_MARKER, NO_MARKER))
     return headers
+
+
+AS_IN_TABLE = (
+    *("producer_id", "first_offset", "last_offset", "marker_offset", "position", "coordinator_epoch", "first_sequence"),
+    *("last_sequence", "producer_epoch", "first_epoch", "marker_epoch", "truncated"),
+)
 
 
 def log_transactions_of(table: pa.Table | pa.RecordBatch) -> LogTransactions:

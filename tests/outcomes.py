@@ -24,6 +24,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients, java_clients
 from tests.outcome_cases import SKIPPING, Case, Client, Expected, Origin, Sequel, cases, few_cases, retried_cases
 from tests.real_producers import JavaProducer, LibrdkafkaProducer, Steps
@@ -46,7 +47,6 @@ from toolkit.lab.queries import (
     open_transactions,
     partitions,
     send_until_accepted,
-    transaction,
     until,
 )
 from toolkit.lab.staging import ALWAYS_UP, SteadyClient
@@ -272,7 +272,7 @@ class OutcomeCluster:
         idle = [each for each in staged if not each.case.sequel.is_open]
         ids = [each.producer.transactional_id for each in idle]
         until(
-            lambda: True if all(transaction(self.client, each) is None for each in ids) else None,
+            lambda: True if all(described_transaction(self.client, each) is None for each in ids) else None,
             awaited="the coordinator to forget ids",
         )
         return idle
@@ -466,7 +466,7 @@ class OutcomeCluster:
 
     def _await_completed(self, ended: Sequence[StagedCase]) -> None:
         def completed() -> bool | None:
-            states = [transaction(self.client, each.producer.transactional_id) for each in ended]
+            states = [described_transaction(self.client, each.producer.transactional_id) for each in ended]
             return True if all(str(each.transaction_state).startswith("Complete") for each in states) else None
 
         until(completed, awaited="the coordinator to complete all transactions")

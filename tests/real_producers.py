@@ -10,8 +10,8 @@ from typing import Any, Protocol, Self
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.coordinator_state import described_transaction
 from tests.java_gateway import JavaClients
-from toolkit.lab.queries import transaction
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 TIMEOUT_MS, WAIT_S = 600_000, 60
@@ -68,7 +68,7 @@ class _Real:
 
     @property
     def producer_id(self) -> int:
-        return int(transaction(self.cluster, self.transactional_id).producer_id)
+        return int(described_transaction(self.cluster, self.transactional_id).producer_id)
 
     def add(self, topic: str, *partitions: int) -> None: ...
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analysis.aborted_transactions import aborted_transactions
 from tests.tiers import amount, seed
 from tests.workload import BUSY, Workload, random_workload
 from toolkit import Cluster, LogDir
 from toolkit.analysis.log.log_transactions import begin, finish, partial_transactions
-from toolkit.analysis.log.lso_timeline import aborted, aborted_table
 from toolkit.analysis.log.producer_state import join, producer_rows, replay, resume
 from toolkit.formats.log.scan import scan_file
 from toolkit.formats.segment_files import read_snapshot
@@ -141,6 +141,7 @@ def test_each_snapshot_follows_from_the_previous_one_and_the_batches(left: Left)
 def test_aborted_transactions_match_the_brokers_index(left: Left) -> None:
     columns = ["last_offset", "last_stable_offset"]
     key = ("topic", "partition", "producer_id", "first_offset")
+    names = ("producer_id", "first_offset", *columns)
     indexed = [row for row in rows_of(ABORTED, left.files.aborted()) if not was_cleaned(row)]
     ours = []
     for folder in partition_folders(left):
@@ -154,7 +155,8 @@ def test_aborted_transactions_match_the_brokers_index(left: Left) -> None:
         }
         headers = np.concatenate([part.headers for log in logs for part in scan_file(log)])
         log_transactions = finish(begin(opened_before=opened) + partial_transactions(headers))
-        ours += aborted_table(aborted(log_transactions), topic=topic, partition=int(partition)).to_pylist()
+        rows = (dict(zip(names, row, strict=True)) for row in aborted_transactions(log_transactions))
+        ours += [{"topic": topic, "partition": int(partition), **row} for row in rows]
     assert not differences(by(ours, *key), by(indexed, *key), columns)
     assert len(indexed) > 10
 

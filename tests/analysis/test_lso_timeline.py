@@ -8,12 +8,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.analysis.aborted_transactions import aborted_transactions
 from tests.analysis.random_logs import Step, batches, step_lists
 from toolkit.analysis.log.log_transactions import EMPTY, LogTransactions, finish, partial_transactions
-from toolkit.analysis.log.lso_timeline import EVENTS, aborted, aborted_table, last_stable_offset, lso_steps, lso_table
+from toolkit.analysis.log.lso_timeline import EVENTS, lso_steps, lso_table
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
-from toolkit.schema import ABORTED, LSO_TIMELINE, utc
+from toolkit.schema import LSO_TIMELINE, utc
 
 FAR = 1_000_000
 BASE = 50  # transactions open before the log begin below it
@@ -83,7 +84,7 @@ def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
     right_after = {log_end: (lso, open_count) for log_end, lso, open_count in after_each_batch}
     for row in result[result["offset"] > BASE]:
         assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
-    assert aborted(log_transactions).tolist() == aborted_rows
+    assert aborted_transactions(log_transactions) == aborted_rows
 
 
 @given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
@@ -112,7 +113,6 @@ def test_the_lso_at_the_log_end_is_right_after_every_batch(
     after_each_batch, _, _ = reference_model(headers, opened)
     for log_end, lso, open_count in after_each_batch:
         log_transactions = finish(partial_transactions(headers[headers["last_offset"] < log_end]), opened_before=opened)
-        assert last_stable_offset(log_transactions, log_end_offset=log_end) == lso
         last = lso_steps(log_transactions, log_end_offset=log_end)[-1]
         assert (last["last_stable_offset"], last["open_count"]) == (lso, open_count)
 
@@ -154,14 +154,10 @@ def test_aborted_transactions_have_the_lso_after_their_marker() -> None:
     log_transactions, _ = log_of(
         Step("data", 1), Step("data", 2), Step("abort", 2), Step("abort", 2), Step("data", 3), Step("abort", 1)
     )
-    assert aborted(log_transactions).tolist() == [(2000, 1, 2, 0), (1000, 0, 5, 4)]
-    table = aborted_table(aborted(log_transactions), topic="orders", partition=0)
-    assert table.schema.equals(ABORTED.arrow_schema, check_metadata=True)
-    assert table.to_pylist()[0]["last_stable_offset"] == 0
+    assert aborted_transactions(log_transactions) == [(2000, 1, 2, 0), (1000, 0, 5, 4)]
 
 
 def test_an_empty_log_has_no_steps() -> None:
     no_transactions = finish(EMPTY)
-    assert last_stable_offset(no_transactions, log_end_offset=7) == 7
     assert as_tuples(lso_steps(no_transactions, log_end_offset=7)) == [(7, "end", None)]
-    assert aborted(no_transactions).size == 0
+    assert aborted_transactions(no_transactions) == []

@@ -3,7 +3,7 @@
     python tests/bench/bench_live_log.py [--megabytes 1000] [--runs 5]
 
 Makes two topics with real producers: transactions of a few milliseconds in small batches, and large plain batches.
-Prints for each, taken in turns: seconds (minimum, median, maximum) and MB/s of ``Cluster.scan()``, ``batches()`` and
+Prints for each, taken in turns: seconds (minimum, median, maximum) and MB/s of ``fetch_range()``, ``batches()`` and
 ``log_transactions()`` in process, and of Kafka's ConsumerPerformance by its own clock, from its first fetch on, and
 as a process.
 """
@@ -14,13 +14,15 @@ import argparse
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.sources.live.logs.partition_log import FetchedChunk
 
 RECORD = 1000  # bytes
 TOPICS: Mapping[str, Sequence[str]] = {
@@ -66,13 +68,19 @@ def timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def count(chunks: Iterable[FetchedChunk]) -> int:
+    return sum(len(chunk.scanned.headers) for chunk in chunks)
+
+
 def measure(kafka: Kafka, topic: str, records: int, runs: int) -> None:
     times: dict[str, list[float]] = {}
     with Cluster(kafka.bootstrap_servers) as cluster:
         size = int(cluster.batches(topics=topic, partitions=0)["size"].sum())  # and a warm cache for all
         ours: Mapping[str, Callable[[], object]] = {
-            "Cluster.scan()": lambda: sum(len(piece.scanned.headers) for piece in cluster.scan(topic, 0)),
-            "Cluster.scan(crc=True)": lambda: sum(len(p.scanned.headers) for p in cluster.scan(topic, 0, crc=True)),
+            "fetch_range()": lambda: sum(len(piece.scanned.headers) for piece in fetched_chunks(cluster, topic)),
+            "fetch_range(crc=True)": lambda: sum(
+                len(p.scanned.headers) for p in fetched_chunks(cluster, topic, crc=True)
+            ),
             "Cluster.batches()": lambda: cluster.batches(topics=topic, partitions=0),
             "Cluster.log_transactions()": lambda: cluster.log_transactions(topics=topic, partitions=0),
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.config.databricks import config_from_scope, is_databricks, param
+from toolkit.config.databricks import config_from_scope, param
 from toolkit.errors import NotFound, UsageError
 
 SECRET = "Zq9-s3cr3t"
@@ -78,13 +78,6 @@ def test_an_error_about_a_secret_does_not_show_it(dbutils: Any) -> None:
 def test_the_notebooks_dbutils_is_found(dbutils: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["__main__"], "dbutils", dbutils, raising=False)
     assert param("source", "lab") == "/Volumes/main/kafka/logs"
-
-
-def test_databricks_is_recognized_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
-    assert not is_databricks()
-    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
-    assert is_databricks()
 
 
 def test_the_dbutils_of_ipython_is_found_in_other_kernels() -> None:

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.brokers import NEWEST, on_cluster
+from tests.coordinator_state import described_transaction
 from tests.incident_matrix import VERSIONS
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
@@ -30,7 +31,6 @@ from toolkit.lab.queries import (
     offsets,
     open_transactions,
     send_until_accepted,
-    transaction,
     until,
 )
 from toolkit.lab.staging import SteadyClient
@@ -94,7 +94,7 @@ def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka
     with INCIDENTS["overdue"](lab, timeout_ms=100) as staged:
 
         def age() -> dt.timedelta:
-            started = transaction(cluster, staged.transactional_id).transaction_start_time_ms
+            started = described_transaction(cluster, staged.transactional_id).transaction_start_time_ms
             return dt.datetime.now(dt.UTC) - dt.datetime.fromtimestamp(started / 1000, dt.UTC)
 
         until(lambda: True if age() > dt.timedelta(seconds=2) else None, awaited="twenty times its timeout")
@@ -127,7 +127,7 @@ def test_each_incident_is_staged_as_described_and_ends_properly(
         if incident.name != "coordinator_gone" and lab.version != "2.8.2":
             assert coordinator_state(cluster, staged) == COORDINATOR[incident.name]
         if staged.expected == "prepared":
-            assert transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
+            assert described_transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
 
         for each in all_staged:
             if each.action in {"abort", "complete"}:
@@ -147,7 +147,7 @@ def open_identity(open_transaction: LeaderTransaction) -> tuple[int, int, int]:
 
 
 def coordinator_state(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
-    description = transaction(cluster, staged.transactional_id)
+    description = described_transaction(cluster, staged.transactional_id)
     if description is None:
         return None, False
     topic_partitions = {(each.topic, partition) for each in description.topics for partition in each.partitions}

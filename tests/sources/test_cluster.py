@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from kafka.protocol import admin
 
 from toolkit import Cluster
 from toolkit.errors import BrokerError, NotFound, UsageError
@@ -202,7 +203,9 @@ def test_findings_of_the_whole_cluster_have_no_clear_rows(cluster: Cluster, open
 def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kafka: Kafka) -> None:
     staged = INCIDENTS["never_added"](kafka)
     first = cluster.observe(topics=[staged.topic])
-    gone = cluster.client.send_one(messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5))
+    gone = cluster.client.send_one(
+        admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
+    )
     assert [each.error_code for each in gone.responses] == [0]
     deadline = time.monotonic() + 10
     while any(row["topic"] == staged.topic for row in cluster.partition_rows()):

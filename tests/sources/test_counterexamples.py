@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.coordinator_state import described_transaction
 from tests.outcomes import PROPERTIES
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
@@ -21,7 +22,7 @@ from toolkit.actions.fence import plan_fence
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import await_coordinators, config_of, coordinator, partitions, transaction, until
+from toolkit.lab.queries import await_coordinators, config_of, coordinator, partitions, until
 from toolkit.lab.staging import SteadyClient
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -117,7 +118,7 @@ def await_complete(producer: TxnProducer) -> None:
 
 
 def is_complete(producer: TxnProducer) -> bool:
-    state = transaction(producer.cluster, producer.transactional_id)
+    state = described_transaction(producer.cluster, producer.transactional_id)
     return state is not None and str(state.transaction_state).startswith("Complete")
 
 

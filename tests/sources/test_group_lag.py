@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from kafka.protocol import admin
 
 from tests.process import on
 from toolkit import Cluster
@@ -16,7 +17,6 @@ from toolkit.lab.producer import write_committed
 from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import GROUP_LAG, Row
-from toolkit.sources.live.client import messages
 
 
 @pytest.mark.lab
@@ -159,7 +159,7 @@ def test_a_share_group_waits_for_the_lso_only_with_read_committed(kafka: Kafka) 
 def test_a_deleted_topic_is_an_error_row(kafka: Kafka) -> None:
     staged = INCIDENTS["marker_only"](kafka)
     with Cluster(kafka.bootstrap_servers) as cluster:
-        deleted = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)
+        deleted = admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=4)
         cluster.client.send_one(deleted, broker_id=1)
         rows = cluster.group_lag_rows(staged.group)
     assert [row["error"].partition(":")[0] for row in rows] == ["UNKNOWN_TOPIC_OR_PARTITION"] * len(rows)

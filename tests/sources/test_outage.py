@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
@@ -163,7 +164,7 @@ def test_reading_a_log_continues_on_the_new_leader(three: Kafka, monkeypatch: py
             until(partial(is_led, cluster.client, topic), awaited=f"the leader of {topic}")
             for _ in range(6):
                 producer.send(topic, 0)
-        moving, alone = cluster.scan("moving", 0), hasty.scan("alone", 0)
+        moving, alone = fetched_chunks(cluster, "moving"), fetched_chunks(hasty, "alone")
         read, lost = [next(moving)], [next(alone)]
         three.kill(LOST)
         read += moving

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 import pytest
+from kafka.protocol import admin
 
+from tests.sources.fetched_chunks import fetched_chunks
 from toolkit import Cluster
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.formats.columns import header_table
@@ -202,7 +204,7 @@ def test_retention_during_the_read(cluster: Cluster, kafka: Kafka, monkeypatch: 
         for _ in range(10):
             producer.send(staged.topic, 0)
         monkeypatch.setattr(partition_log, "FETCH_BYTES", 1)
-        pieces = cluster.scan(staged.topic, 0)
+        pieces = fetched_chunks(cluster, staged.topic)
         read = [next(pieces), next(pieces)]
         delete_records(cluster, staged.topic, before=8)
         read += pieces
@@ -229,7 +231,7 @@ def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, sta
 def test_a_topic_deleted_during_the_read(cluster: Cluster, kafka: Kafka) -> None:
     with INCIDENTS["never_added"](kafka) as staged:
         row = row_of(cluster, staged.topic)
-        requests = messages.DeleteTopics(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
+        requests = admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
         assert cluster.client.send_one(requests).responses[0].error_code == 0
         until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
         frame = BATCHES.frame(batch_tables_of(fetch_range(cluster.client, row, "log_start", "high_watermark")))
@@ -246,6 +248,6 @@ def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: Stag
 
 
 def test_a_read_can_be_stopped_early(cluster: Cluster, staged: StagedIncident) -> None:
-    pieces = cluster.scan(staged.topic, 0)
+    pieces = fetched_chunks(cluster, staged.topic)
     assert len(next(pieces).scanned.headers) > 40
     pieces.close()  # type: ignore[attr-defined]

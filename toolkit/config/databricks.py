@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -12,11 +11,6 @@ from toolkit.config.client import ClientConfig
 from toolkit.errors import NotFound, UsageError
 
 NO_WIDGET = re.compile("InputWidgetNotDefined|no input widget named", re.IGNORECASE)  # text of a Java error
-
-
-def is_databricks() -> bool:
-    """Whether this Python runs on Databricks, by the variable that its runtime sets."""
-    return "DATABRICKS_RUNTIME_VERSION" in os.environ
 
 
 def param(name: str, default: str, *, dbutils: Any = None) -> str:

@@ -268,20 +268,3 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
         codes=lambda message: [message.partitions[0].error_code],
     )
     return int(found.partitions[0].offset)
-
-
-def transaction(cluster: BrokerClient, transactional_id: str) -> Any:
-    """The coordinator's state of a transactional id (DescribeTransactions), or None if the id is unknown."""
-    try:
-        described = send_until_accepted(
-            cluster,
-            lambda: messages.DescribeTransactions(transactional_ids=[transactional_id]),
-            of=transactional_id,
-            to=lambda: coordinator(cluster, transactional_id),
-            codes=lambda message: [message.transaction_states[0].error_code],
-        )
-    except RequestRefused as refused:
-        if refused.error == "TRANSACTIONAL_ID_NOT_FOUND":
-            return None
-        raise
-    return described.transaction_states[0]

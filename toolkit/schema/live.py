@@ -7,9 +7,7 @@ from typing import Annotated
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import (
     BOOL,
-    INT16,
     INT32,
-    INT64,
     STRING,
     TIME,
     Column,
@@ -19,10 +17,6 @@ from toolkit.schema.table import (
     TopicPartition,
 )
 
-_TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
-_PARTITION = Column("partition", INT32, "Partition number.", nullable=False)
-_PRODUCER_ID = Column("producer_id", INT64, "Producer id (PID).")
-_PRODUCER_EPOCH = Column("producer_epoch", INT16, "Producer epoch.")
 _LIVE = (
     Column("broker_id", INT32, "Broker that answered or should have answered."),
     Column("observed_at", TIME, "When the response arrived, by this machine's clock.", nullable=False),

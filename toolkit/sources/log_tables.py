@@ -22,10 +22,10 @@ from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
 from toolkit.formats.log.headers import ScanResult
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Table
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 ROWS_AT_ONCE = 1 << 16
 
@@ -161,17 +161,6 @@ def lso_timeline_table(
         log_scan.add(chunk)
     end = log_scan.log_end_offset if log_end_offset is None else max(log_end_offset, log_scan.log_end_offset)
     return lso_table(lso_steps(log_scan.finish(), log_end_offset=end, end_time=log_scan.end_time), **log_id.columns)
-
-
-def to_frame(tables: Iterable[pa.Table], table: Table) -> pd.DataFrame:
-    """Arrow tables of one schema as a sorted pandas DataFrame."""
-    import pandas as pd
-
-    combined = pa.concat_tables([table.arrow_schema.empty_table(), *tables])
-    frame: pd.DataFrame = combined.sort_by([(name, "ascending") for name in table.sort]).to_pandas(
-        types_mapper=pd.ArrowDtype
-    )
-    return frame
 
 
 def _log_transaction_table(

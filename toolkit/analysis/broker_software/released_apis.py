@@ -21,7 +21,6 @@ version, highest version with unstable.api.versions.enable."""
 
 # 4.0.0 is a row of its own; 4.0 stands for 4.0.1 and 4.0.2.
 RELEASES = ["2.8", *(f"3.{minor}" for minor in range(10)), "4.0.0", *(f"4.{minor}" for minor in range(5))]
-NEWEST_RELEASE = RELEASES[-1]
 LISTENERS = "kraft", "zookeeper"
 
 PRODUCE = 0  # from 4.0 on it is listed from version 0 on, for librdkafka (KAFKA-18659)

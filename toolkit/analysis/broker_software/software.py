@@ -59,11 +59,6 @@ class Software:
     system: CompatibleSystem | None
 
     @property
-    def is_apache_kafka(self) -> bool:
-        """Whether it is proven to be Apache Kafka."""
-        return self.system is None
-
-    @property
     def release_range(self) -> str | None:
         """``4.3``, or ``3.2 to 3.3`` if its APIs do not tell these apart."""
         return " to ".join(dict.fromkeys((self.releases[0], self.releases[-1]))) if self.releases else None

@@ -1,8 +1,8 @@
 """Which client runs a transactional id: framework, application, task, member and host.
 
 Some frameworks build ids of a distinct form; the members of a consumer group or of a Connect cluster can prove the
-owner. `FORMS` states the source of each form. An id that only has the form is ``likely``, an id that fits several forms
-is ``unknown``. Flink's ids have no group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
+owner. An id that only has the form is ``likely``, an id that fits several forms is ``unknown``. Flink's ids have no
+group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
 """
 
 from __future__ import annotations
@@ -14,40 +14,29 @@ from dataclasses import dataclass
 from toolkit.schema import Row
 from toolkit.schema.live import Transaction
 
-FORMS: Mapping[str, str] = {
-    "<application.id>-<process id>-<thread>": "Kafka Streams, exactly_once_v2 (StreamsProducer of 2.8.2, 3.3.2 and "
-    "3.9.0; ActiveTaskCreator of trunk, October 2024; observed on 4.3.1)",
-    "<application.id>-<subtopology>_<partition>": "Kafka Streams, exactly_once, removed in 4.0 (StreamsProducer of "
-    "2.8.2, 3.3.2 and 3.9.0)",
-    "connect-cluster-<group.id>": "Kafka Connect, leader of a cluster with exactly-once source support "
-    "(DistributedConfig of trunk, October 2024; observed on 4.3.1)",
-    "<group.id>-<connector>-<task>": "Kafka Connect, task of a source connector (Worker of trunk, October 2024; "
-    "observed on 4.3.1)",
-    "<prefix>-<subtask>-<number>": "Apache Flink, KafkaSink; the number is that of a checkpoint (INCREMENTING) or of a "
-    "pool (POOLING) (TransactionalIdFactory of connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0)",
-    "<task name>-<operator id>-<number>": "Apache Flink, FlinkKafkaProducer, removed in connector 4.0 "
-    "(TransactionalIdsGenerator of connector 3.0.0)",
-    "<prefix><group.id>.<topic>.<partition>": "Spring Kafka, EOSMode.V1, removed in 3.0 "
-    "(KafkaMessageListenerContainer of 2.8.11)",
-    "<prefix><number>": "Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and numbered ids of any "
-    "other client",
-    "_confluent-ksql-<service id>...": "ksqlDB, a Kafka Streams application for each query",
-}
-"""Form of an id to the framework that builds it, and the sources that show it."""
-
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;
+# observed on 4.3.1.
 STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{_UUID})-(?P<thread>\d+)", re.DOTALL)
+# Kafka Streams, exactly_once, removed in 4.0: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0.
 STREAMS_V1 = re.compile(r"(?P<application>.+)-(?P<task>\d+_\d+)", re.DOTALL)
+# Kafka Connect with exactly-once sources, its leader and the tasks of a connector (<group.id>-<connector>-<task>):
+# DistributedConfig and Worker of trunk of October 2024; observed on 4.3.1.
 CONNECT_LEADER = re.compile(r"connect-cluster-(?P<group>.+)", re.DOTALL)
 CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>\d+)", re.DOTALL)
+# FlinkKafkaProducer, removed in connector 4.0: TransactionalIdsGenerator of connector 3.0.0.
 FLINK_PRODUCER = re.compile(r"(?P<name>.+)-(?P<operator>[0-9a-f]{32})-\d+", re.DOTALL)
+# Flink's KafkaSink; the number is that of a checkpoint (INCREMENTING) or of a pool (POOLING): TransactionalIdFactory of
+# connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0.
 FLINK_SINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>\d+)-(?P<number>\d+)", re.DOTALL)
+# Spring Kafka, EOSMode.V1, removed in 3.0, after <prefix><group.id>: KafkaMessageListenerContainer of 2.8.11.
 SPRING_V1 = re.compile(r"\.(?P<topic>.+)\.(?P<partition>\d+)", re.DOTALL)
 ANY = re.compile(".*", re.DOTALL)
+# Spring Kafka (DefaultTransactionIdSuffixStrategy of 4.2.0-M1), and numbered ids of any other client.
 NUMBERED = re.compile(r".*\d", re.DOTALL)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSinkBuilder: DEFAULT_KAFKA_TRANSACTION_TIMEOUT
 FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
-KSQL = "_confluent-ksql-"
+KSQL = "_confluent-ksql-"  # a Kafka Streams application for each query
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
 # Common suffixes of a group's name

@@ -67,10 +67,6 @@ MARKER_NAMES = ("ABORT", "COMMIT")
 CLOCKS = ("producer", "broker")
 MAX_SEQUENCE = 2**31 - 1
 SUMS = ("batches", "records", "bytes")
-AS_IN_TABLE = (
-    *("producer_id", "first_offset", "last_offset", "marker_offset", "position", "coordinator_epoch", "first_sequence"),
-    *("last_sequence", "producer_epoch", "first_epoch", "marker_epoch", "truncated"),
-)
 OF_LAST_DATA = ("last_offset", "last_sequence", "producer_epoch")
 OF_MARKER = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end")
 

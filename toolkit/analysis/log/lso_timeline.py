@@ -16,8 +16,8 @@ import pyarrow as pa
 from toolkit.analysis.log.log_transactions import OPEN, LogTransactions
 from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.columns import arrow_table, labels, numbers, times
-from toolkit.formats.log.headers import ABORT, Array
-from toolkit.schema import ABORTED, LSO_TIMELINE
+from toolkit.formats.log.headers import Array
+from toolkit.schema import LSO_TIMELINE
 
 LSO_STEP = np.dtype(
     [
@@ -33,22 +33,11 @@ LSO_STEP = np.dtype(
 )
 """One row per step, as `schema.LSO_TIMELINE`; -1 is unknown or no holder."""
 
-ABORTED_TXN = np.dtype(
-    [("producer_id", "i8"), ("first_offset", "i8"), ("last_offset", "i8"), ("last_stable_offset", "i8")]
-)
-"""One row per aborted transaction, as `schema.ABORTED`."""
-
 END = 3
 EVENTS = ("abort", "commit", "open", "end")
 """Name of each event: at the indices ABORT, COMMIT, OPEN and END."""
 
 NEVER = np.iinfo(np.int64).max
-
-
-def last_stable_offset(log_transactions: LogTransactions, *, log_end_offset: int) -> int:
-    """The LSO at the log end: the lowest first offset of an open transaction, otherwise the log end offset."""
-    starts = log_transactions["first_offset"][log_transactions["outcome"] == OPEN]
-    return int(starts.min()) if starts.size else log_end_offset
 
 
 def lso_steps(
@@ -132,37 +121,6 @@ def lso_table(
     return arrow_table(LSO_TIMELINE, columns | log_columns | from_steps, rows=len(steps))
 
 
-def aborted(log_transactions: LogTransactions) -> Array:
-    """The aborted transactions as the broker writes them into the ``.txnindex``, in the order of their markers.
-
-    Transactions without data are left out: they have nothing for consumers to skip.
-
-    Parameters
-    ----------
-    log_transactions
-        Every transaction of one partition, from `log_transactions.finish`.
-
-    Returns
-    -------
-    numpy.ndarray
-        Structured array of `ABORTED_TXN`: ``last_offset`` is that of the marker, and ``last_stable_offset`` the LSO
-        right after it (``ProducerStateManager.lastStableOffset``).
-    """
-    found = take_rows(log_transactions, np.flatnonzero(log_transactions["outcome"] == ABORT))
-    rows = np.zeros(len(found), ABORTED_TXN)
-    rows["producer_id"], rows["first_offset"] = found["producer_id"], found["first_offset"]
-    rows["last_offset"] = found["marker_offset"]
-    rows["last_stable_offset"] = _OpenTransactions.of(log_transactions).lso_at(rows["last_offset"] + 1)
-    return take_rows(rows, stable_order(rows["last_offset"]))
-
-
-def aborted_table(rows: Array, *, topic: str | None, partition: int | None, broker_id: int | None = None) -> pa.Table:
-    """Rows from `aborted` as an Arrow table with exactly the columns of ``schema.ABORTED``."""
-    columns = {name: numbers(rows[name]) for name in ABORTED_TXN.names or ()}
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
-    return arrow_table(ABORTED, columns | log_columns, rows=len(rows))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _OpenTransactions:
     """Transactions with data by first offset, to find the open ones at an offset, and the lowest of them."""
@@ -192,13 +150,6 @@ class _OpenTransactions:
         lowest: Array = np.searchsorted(self.ends_by, log_end)  # the first that ends at or after the log end
         held_back = np.flatnonzero(lowest < np.searchsorted(self.first, log_end))
         return held_back, lowest[held_back]
-
-    def lso_at(self, log_end: Array) -> Array:
-        """LSO of a log that ends at each of these offsets."""
-        held_back, holder = self.holder_at(log_end)
-        lso = log_end.copy()
-        lso[held_back] = self.first[holder]
-        return lso
 
     def count_at(self, log_end: Array) -> Array:
         """Number of open transactions of a log that ends at each of these offsets."""

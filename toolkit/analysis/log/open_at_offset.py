@@ -18,14 +18,11 @@ class TransactionAtOffset(NamedTuple):
     ----------
     first_offset
         Offset of its first batch that was read; null if only its marker was read.
-    begins_here
-        Whether that batch is its first, because an earlier marker of the producer was read.
     marker_offset, marker_time_ms, marker
         Its marker, COMMIT or ABORT; null if none follows.
     """
 
     first_offset: int | None
-    begins_here: bool
     marker_offset: int | None
     marker_time_ms: int | None
     marker: int | None
@@ -54,7 +51,6 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOff
             continue
         found[producer_id] = TransactionAtOffset(
             int(written[0]) if len(written) else None,
-            bool(len(before)),
             int(following["base_offset"][0]) if len(following) else None,
             int(following["max_timestamp"][0]) if len(following) else None,
             int(following["marker"][0]) if len(following) else None,

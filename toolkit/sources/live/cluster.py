@@ -49,7 +49,7 @@ from toolkit.sources.source import Source
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange
+    from toolkit.sources.live.logs.partition_log import FetchedRange
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
     from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
@@ -126,40 +126,6 @@ class Cluster(Source, OffsetTables):
     def bootstrap_servers(self) -> str:
         """``host:port``, comma-separated."""
         return ",".join(self.config.bootstrap_servers)
-
-    def scan(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        start: OffsetSpec = "log_start",
-        stop: OffsetSpec = "high_watermark",
-        crc: bool = False,
-    ) -> Iterator[FetchedChunk]:
-        """Read a partition's log from its leader: every batch, markers and open transactions included.
-
-        Chunks arrive one by one, in bounded memory. Offsets that could not be read are a chunk with `error`.
-
-        Parameters
-        ----------
-        start, stop
-            First offset, and first offset to leave out: an offset; a time with zone, for the first record at or after
-            it; or ``"log_start"``, ``"lso"``, ``"high_watermark"``, ``"log_end"``. Batches are not split. Brokers send
-            clients nothing beyond the high watermark.
-        crc
-            Verify every batch's checksum.
-
-        Raises
-        ------
-        NotFound
-            If the cluster does not have the partition.
-        UsageError
-            If `start` or `stop` is invalid.
-        BrokerError, ConnectionFailed
-            If its leader does not return the log's offsets.
-        """
-        (log_range,) = self._ranges([topic], [partition], start=start, stop=stop, crc=crc)
-        return log_range.chunks
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """Readers of single partitions; a partition that does not exist has its `error`."""

@@ -12,8 +12,6 @@ from toolkit.views.plots.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.plot_text import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
 
-Key = tuple[int | None, int | None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBar:

@@ -21,11 +21,8 @@ from toolkit.sources.live import client
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
 AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
 ApiVersions = metadata.ApiVersionsRequest
-CreateAcls = admin.CreateAclsRequest
 CreateTopics = admin.CreateTopicsRequest
-DeleteAcls = admin.DeleteAclsRequest
 DeleteRecords = admin.DeleteRecordsRequest
-DeleteTopics = admin.DeleteTopicsRequest
 DescribeAcls = admin.DescribeAclsRequest
 DescribeConfigs = admin.DescribeConfigsRequest
 DescribeGroups = admin.DescribeGroupsRequest
