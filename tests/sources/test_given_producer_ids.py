@@ -5,12 +5,11 @@ import pytest
 from tests.brokers import by_tier
 from toolkit import Cluster, LogDir
 from toolkit.errors import DecodeError
-from toolkit.formats.log.metadata_records import next_producer_id
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.incidents.setups import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources.logdir.state.given_producer_ids import foreign_id_doubts
+from toolkit.sources.logdir.consistency import foreign_id_doubts, next_producer_id
 
 FOREIGN = 4_000_000
 RECORD = bytes([1, 15, 0]) + (1).to_bytes(4) + (5).to_bytes(8) + (2000).to_bytes(8) + b"\0"

@@ -26,8 +26,7 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import until
 from toolkit.schema import Row
-from toolkit.sources.logdir.coordinator import coordinator_state
-from toolkit.sources.logdir.state import consistency
+from toolkit.sources.logdir import consistency, coordinator_state
 
 pytestmark = pytest.mark.lab
 

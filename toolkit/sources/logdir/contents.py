@@ -12,17 +12,17 @@ from typing import NamedTuple
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.files.log_dir_layout import (
+from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,
     LogDirRoot,
     PartitionCheckpoints,
     SkippedFile,
     read_partition_checkpoints,
 )
-from toolkit.sources.logdir.files.partition_folder import FolderLog
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
-from toolkit.sources.logdir.state.log_window import MarkerNeighbourhood, ReadLimit
-from toolkit.sources.logdir.state.replica_state import ReplicaState, read_state
+from toolkit.sources.logdir.log_window import MarkerNeighbourhood, ReadLimit
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
 LOGS_AT_ONCE = 2

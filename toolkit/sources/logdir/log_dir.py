@@ -17,11 +17,11 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import replica_tables
 from toolkit.sources.logdir.contents import Contents, Partitions
-from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, SkippedFile, discover
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.log_window import ReadLimit
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import partition_row, producer_rows
 from toolkit.sources.logdir.replica_tables import OffsetRange, PartitionStats
-from toolkit.sources.logdir.state.log_window import ReadLimit
-from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
@@ -99,7 +99,7 @@ class LogDir(Source, OffsetTables):
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """One reader per partition, of the replica with the longest log."""
-        from toolkit.sources.logdir.state.replica_offset_reader import ReplicaOffsetReader
+        from toolkit.sources.logdir.replica_offset_reader import ReplicaOffsetReader
 
         contents, count = self._contents(), self.txn_state_partitions
         found = contents.by_partition(contents.replica_logs(partitions=partitions))
@@ -107,7 +107,7 @@ class LogDir(Source, OffsetTables):
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows; a partition whose log is not among the files has an error."""
-        from toolkit.sources.logdir.coordinator.committed_offsets import committed_in_files
+        from toolkit.sources.logdir.coordinator_state import committed_in_files
         from toolkit.sources.offset_queries.group_lag import absent_rows, group_lag_rows
 
         found = committed_in_files(self, group)
@@ -142,7 +142,7 @@ class LogDir(Source, OffsetTables):
         NotFound
             If ``__consumer_offsets`` is not among the files.
         """
-        from toolkit.sources.logdir.coordinator.committed_offsets import committing_in_files
+        from toolkit.sources.logdir.coordinator_state import committing_in_files
 
         return committing_in_files(self, partitions)
 
@@ -171,24 +171,26 @@ class LogDir(Source, OffsetTables):
         transactional_ids: Sequence[str] | None = None,
     ) -> Iterable[Row]:
         from toolkit.sources.live.state.transaction_listing import TransactionFilters  # it imports Kafka's client
-        from toolkit.sources.logdir.coordinator import latest_by_key
-        from toolkit.sources.logdir.coordinator.coordinator_state import read_coordinator_side
+        from toolkit.sources.logdir import coordinator_state
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
 
         filters = TransactionFilters(
             states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
         )
         contents = self._contents()
-        rows = latest_by_key.transaction_rows(read_coordinator_side(contents, count=self.txn_state_partitions))
+        rows = coordinator_state.transaction_rows(read_coordinator_side(contents, count=self.txn_state_partitions))
         if transactional_ids is not None:
-            return latest_by_key.named_rows(rows, transactional_ids, taken_at=contents.taken_at)
+            return coordinator_state.named_rows(rows, transactional_ids, taken_at=contents.taken_at)
         return [row for row in rows if row["error"] or filters.match(row)]
 
     def _coordinators(
         self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None
     ) -> Iterable[Row]:
-        from toolkit.sources.logdir.coordinator import latest_by_key
+        from toolkit.sources.logdir import coordinator_state
 
-        return latest_by_key.coordinator_rows(self._contents(), transactional_ids, groups, self.txn_state_partitions)
+        return coordinator_state.coordinator_rows(
+            self._contents(), transactional_ids, groups, self.txn_state_partitions
+        )
 
     def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
         return transaction_owners(self.transaction_rows(transactional_ids=transactional_ids))
@@ -218,7 +220,7 @@ class LogDir(Source, OffsetTables):
         rows = [{**each.row(), "owner": owners.get(each.transactional_id or "")} for each in found]
         if min_held_ms is None:
             return rows
-        from toolkit.sources.logdir.state.replica_holds import with_holds
+        from toolkit.sources.logdir.replica_holds import with_holds
 
         return with_holds(observed, rows, min_held_ms=min_held_ms)
 
@@ -377,7 +379,7 @@ class LogDir(Source, OffsetTables):
 
     def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
-        from toolkit.sources.logdir.files.dump_logs import read_texts  # most paths contain no text
+        from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 
         try:
             stat = path.stat()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,13 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
+from toolkit.analysis.diagnosis.evidence.marker_partitions import (
+    MAX_OFFSETS,
+    marker_partitions,
+    named_topics,
+    opened_after,
+)
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -26,19 +33,20 @@ from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row, utc
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.consistency import check_consistency, first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
+    METADATA_TOPIC,
     Contents,
     FileScope,
     ReplicaWithCheckpoints,
 )
-from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState, read_coordinator_side
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
+from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import ReplicaState, partition_row, producer_rows
 from toolkit.sources.logdir.replica_tables import COMPACTED
-from toolkit.sources.logdir.state.consistency import check_consistency
-from toolkit.sources.logdir.state.given_producer_ids import first_free_producer_id, foreign_id_doubts
-from toolkit.sources.logdir.state.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.state.replica_markers import read_replica_markers
-from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
+from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
@@ -309,3 +317,71 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
     readable = [row for row in rows if not row.get("error")]
     return CoordinatorLog(rows=readable, unread=[*side.gaps, *unread])
+
+
+MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
+
+Replicas = Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
+
+
+def read_replica_markers(
+    contents: Contents, replicas: Replicas, producers: Sequence[Producer], contexts: Sequence[DiagnosisContext]
+) -> list[OtherMarker]:
+    """Markers of the producers on the partitions that the files show them on.
+
+    Parameters
+    ----------
+    contents
+        The files; of other partitions, the replica with most of the log is read.
+    replicas, producers
+        Of the partitions that were read already.
+    contexts
+        Open transactions whose outcome the coordinators' log does not prove.
+    """
+    complete = contents.complete()
+    if complete.scope(complete.logs).cluster_gaps:
+        return []
+    further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
+    states = {tp: found[0].state for tp, found in (*further.items(), *replicas.items())}
+    elsewhere = [Producer.of(row) for tp in further for row in producer_rows(states[tp]) if not row["error"]]
+    partitions = marker_partitions(contexts, [*producers, *elsewhere])
+    return [marker for tp, found in partitions.items() for marker in _replica_markers(tp, states[tp], found)]
+
+
+def _further_logs(contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]) -> list[FolderLog]:
+    """Logs of partitions that were not read; if they are large, of the topics that records name."""
+    logs = [
+        log
+        for log in contents.logs
+        if isinstance(log, FolderLog)
+        and log.where.topic not in {None, STATE_TOPIC, METADATA_TOPIC}
+        and (log.where.topic, log.where.partition) not in replicas
+    ]
+    if sum(log.newest_size for log in logs) > MAX_SEARCHED:
+        named = named_topics(contexts)
+        logs = [log for log in logs if log.where.topic in named]
+    sizes = accumulate(log.newest_size for log in logs)
+    return [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
+
+
+def _replica_markers(
+    tp: TopicPartition, state: ReplicaState, contexts: Sequence[DiagnosisContext]
+) -> Iterator[OtherMarker]:
+    log, begin, end = state.log, state.log_start_offset or 0, state.high_watermark
+    if end is None or not isinstance(log, FolderLog):  # a marker may be a deposed leader's, a text may be incomplete
+        return
+    since = opened_after(contexts)
+    start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
+    stop = min(end, start + MAX_OFFSETS)
+    headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
+    excerpt = Excerpt(
+        headers=headers[headers["crc_ok"] != 0],
+        start=start,
+        stop=stop,
+        log_start_offset=state.log_start_offset,
+        observed_at=state.observed_at,
+        source="log",
+        broker_id=log.where.broker_id,
+    )
+    for producer_id in {context.txn.producer_id for context in contexts}:
+        yield from other_markers(tp, excerpt, producer_id)

@@ -22,10 +22,10 @@ from toolkit.schema import Row
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files.log_dir_layout import checkpoint_rows_in
-from toolkit.sources.logdir.files.offset_bounds import offset_of
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
-from toolkit.sources.logdir.state.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
+from toolkit.sources.logdir.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import offset_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
@@ -39,7 +39,7 @@ class OffsetRange:
     Parameters
     ----------
     start, stop
-        First offset and the offset after the last, as for `toolkit.sources.logdir.files.offset_bounds`; null for the
+        First offset and the offset after the last, as for `toolkit.sources.logdir.replica_state`; null for the
         ends of the log.
 
     Raises

@@ -6,10 +6,10 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
-from toolkit.sources.logdir.files.dump_logs import read_texts
-from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.log_dir import LogDir
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
+from toolkit.sources.logdir.replica_log import ReplicaLog
 
 
 def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:

@@ -15,9 +15,9 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.schema import Row
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
-from toolkit.sources.logdir.files.partition_folder import FolderLog
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.spark.transforms.partial_transactions import log_name
 
 LISTING = StructType(

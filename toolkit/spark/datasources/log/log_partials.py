@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from toolkit.analysis.log.log_transactions import EMPTY
-from toolkit.sources.logdir.files.partition_folder import FolderLog
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
-from toolkit.sources.logdir.state.log_window import known_before
+from toolkit.sources.logdir.log_window import known_before
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRun

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import InputPartition
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout
-from toolkit.sources.logdir.files.partition_folder import FolderLog
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
-from toolkit.sources.logdir.files.segment_splits import SegmentSplit, splits
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.segment_splits import SegmentSplit, splits
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions

@@ -12,9 +12,9 @@ from toolkit.schema import TABLES, Row
 from toolkit.sources import log_tables
 from toolkit.sources.logdir import replica_tables
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.files.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import partition_row, producer_rows
 from toolkit.sources.logdir.replica_tables import OffsetRange
-from toolkit.sources.logdir.state.replica_state import partition_row, producer_rows
 from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log.log_listing import listing_rows, name_of
 from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import InputPartition
 
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.contents import FileScope
-from toolkit.sources.logdir.files.log_dir_layout import LogDirLayout, Replica
-from toolkit.sources.logdir.files.segment_splits import SegmentSplit, read_split
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout, Replica
+from toolkit.sources.logdir.segment_splits import SegmentSplit, read_split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

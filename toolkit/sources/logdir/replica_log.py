@@ -1,12 +1,13 @@
-"""An index of the records of each transactional id in a partition of ``__transaction_state``, built in one read."""
+"""A log in files, segments or output of kafka-dump-log.sh: its interface, and an index of the records of ids."""
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,11 @@ from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, tra
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
+from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
-from toolkit.sources.logdir.files.replica_files import SegmentBytes, in_pieces
+from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica_files import SegmentBytes, in_pieces
 
 CODEC = 0x07
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
@@ -157,3 +161,85 @@ def _key(transactional_id: str) -> bytes:
     """``TransactionLogKey``: version 0, length, transactional id. A key of another version is never taken for it."""
     name = transactional_id.encode()
     return struct.pack(">hh", 0, len(name)) + name
+
+
+class ProducerSnapshot(NamedTuple):
+    """A producer snapshot: its offset, its producers or why it cannot be used, and its file."""
+
+    offset: int
+    producers: tuple[SnapshotEntry, ...]
+    error: str | None = None
+    file: str | None = None
+
+
+class ReplicaLog(Protocol):
+    """The log of one replica."""
+
+    @property
+    def where(self) -> LogId:
+        """Topic, partition and broker."""
+
+    @property
+    def name(self) -> str:
+        """Folder or file, for messages."""
+
+    @property
+    def root(self) -> LogDirRoot | None:
+        """Its log directory; null for a text."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it cannot be read at all, as ``NAME: sentence``."""
+
+    @property
+    def modified(self) -> dt.datetime | None:
+        """When the newest of its files was written."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its segments."""
+
+    @property
+    def base_offsets(self) -> Sequence[int]:
+        """Base offsets of its segments, in order."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is output of kafka-dump-log.sh, in which nothing can be verified."""
+
+    @property
+    def left_out(self) -> Sequence[SkippedFile]:
+        """Files that are not part of it."""
+
+    def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
+        """The batches with an offset in ``start <= offset < stop``, in log order."""
+
+    def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
+        """The batches from one at or before an offset on."""
+
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        """Records of ``__transaction_state`` (``schema.TRANSACTION_LOG``), and read errors."""
+
+    def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
+        """All batches of a partition of ``__transaction_state``, and an index that is filled as they are consumed."""
+
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+        """Records of ``__consumer_offsets`` (``schema.OFFSETS_LOG``), and read errors."""
+
+    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+        """The records of some batches of ``__consumer_offsets``."""
+
+    def snapshots(self) -> Iterator[ProducerSnapshot]:
+        """The producer snapshots, newest first."""
+
+    def segment_rows(self) -> Iterator[Row]:
+        """Its segments (``schema.SEGMENTS``)."""
+
+    def aborted_rows(self) -> Iterator[Row]:
+        """Entries of the transaction indexes (``schema.ABORTED``), and read errors."""
+
+    def checkpoint_rows(self) -> Iterator[Row]:
+        """Entries of the checkpoint files in its folder (``schema.CHECKPOINTS``)."""
+
+    def changes(self, *, appending: bool) -> list[str]:
+        """What happened to its files since they were listed; as `replica_files.changes`."""

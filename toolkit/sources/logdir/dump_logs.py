@@ -13,13 +13,12 @@ from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
-from toolkit.sources.logdir.coordinator.record_index import RecordIndex
-from toolkit.sources.logdir.files.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
+from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex
 
 
 class TextLog:
-    """The dumps of one partition in one text (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).
+    """The dumps of one partition in one text (`toolkit.sources.logdir.replica_log.ReplicaLog`).
 
     Parameters
     ----------

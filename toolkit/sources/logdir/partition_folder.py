@@ -15,9 +15,8 @@ from toolkit.formats.log.headers import Headers, ScanResult
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
-from toolkit.sources.logdir.coordinator.record_index import Decode, RecordIndex
-from toolkit.sources.logdir.files.log_dir_layout import Replica, checkpoint_rows_in
-from toolkit.sources.logdir.files.replica_files import (
+from toolkit.sources.logdir.log_dir_layout import Replica, checkpoint_rows_in
+from toolkit.sources.logdir.replica_files import (
     ReplicaFiles,
     bytes_at,
     changes,
@@ -27,11 +26,11 @@ from toolkit.sources.logdir.files.replica_files import (
     read_bytes,
     read_parts,
 )
-from toolkit.sources.logdir.files.replica_log import ProducerSnapshot
+from toolkit.sources.logdir.replica_log import Decode, ProducerSnapshot, RecordIndex
 
 
 class FolderLog:
-    """The log of one replica (`toolkit.sources.logdir.files.replica_log.ReplicaLog`).
+    """The log of one replica (`toolkit.sources.logdir.replica_log.ReplicaLog`).
 
     Parameters
     ----------

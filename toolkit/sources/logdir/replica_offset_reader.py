@@ -12,12 +12,10 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
-from toolkit.sources.logdir.coordinator import latest_by_key
-from toolkit.sources.logdir.coordinator.coordinator_state import read_coordinator_side
-from toolkit.sources.logdir.files.offset_bounds import offset_of
-from toolkit.sources.logdir.files.replica_files import bytes_at
+from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transaction_rows
+from toolkit.sources.logdir.replica_files import bytes_at
+from toolkit.sources.logdir.replica_state import offset_of, partition_row
 from toolkit.sources.logdir.replica_tables import COMPACTED
-from toolkit.sources.logdir.state.replica_state import partition_row
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
 NO_RECORDS = (
@@ -93,7 +91,7 @@ class ReplicaOffsetReader:
             yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
-        rows = latest_by_key.transaction_rows(read_coordinator_side(self._contents, count=self._txn_state_partitions))
+        rows = transaction_rows(read_coordinator_side(self._contents, count=self._txn_state_partitions))
         found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
         return found, None
 

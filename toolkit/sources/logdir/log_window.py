@@ -28,8 +28,7 @@ from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.coordinator.record_index import RecordIndex
-from toolkit.sources.logdir.files.replica_log import ProducerSnapshot, ReplicaLog
+from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
 
 Array = npt.NDArray[np.int64]
 MAX_GAPS = 1000

@@ -14,9 +14,9 @@ from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
-from toolkit.sources.logdir.coordinator.coordinator_state import CoordinatorState
+from toolkit.sources.logdir.coordinator_state import CoordinatorState
 from toolkit.sources.logdir.observe_files import FileObservation
-from toolkit.sources.logdir.state.replica_state import ReplicaState
+from toolkit.sources.logdir.replica_state import ReplicaState
 
 
 def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:

@@ -1,1 +1,0 @@
-"""``__transaction_state`` and ``__consumer_offsets`` in files."""

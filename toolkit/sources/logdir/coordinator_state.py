@@ -1,0 +1,349 @@
+"""``__transaction_state`` and ``__consumer_offsets`` in files: ids, groups, their partitions, committed offsets."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from toolkit.analysis.coordinator.transaction_history import newest
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
+from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
+from toolkit.sources.logdir.log_window import ReadLimit
+
+if TYPE_CHECKING:
+    from toolkit.sources.source import Source
+
+
+USUAL_COUNT = 50  # transaction.state.log.num.partitions
+CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between the clocks of two brokers
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionLogPartition:
+    """One partition of ``__transaction_state``.
+
+    Parameters
+    ----------
+    read
+        The replica that was read, and its state.
+    newest
+        Newest record (``schema.TRANSACTION_LOG``) of each transactional id.
+    as_of
+        Time of the newest record below the high watermark, by the coordinator's clock: the partition is complete at
+        least up to then. Null if there is no such record or no high watermark.
+    clock_set_back
+        Offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none.
+    errors
+        Read errors.
+    """
+
+    read: ReplicaWithCheckpoints
+    newest: dict[str, Row] = field(default_factory=dict)
+    as_of: dt.datetime | None = None
+    clock_set_back: int = -1
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorState:
+    """The partitions of ``__transaction_state``.
+
+    Parameters
+    ----------
+    partitions
+        By number.
+    count
+        Expected number of partitions.
+    is_counted
+        Whether the caller passed `count`, or all partitions exist and every id is where its hash puts it.
+    gaps
+        What is missing, a phrase each; while there are any, an id without a record proves nothing.
+    """
+
+    partitions: Mapping[int, TransactionLogPartition]
+    count: int
+    is_counted: bool
+    gaps: Sequence[str]
+
+    def rows(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Row]:
+        """Rows of ``schema.TRANSACTIONS``; `observed_at` is the time up to which their partition is complete.
+
+        Parameters
+        ----------
+        consistent_copy
+            When the files were last written, if the caller asserts a consistent copy.
+        observed_at
+            For ids without any such time.
+        """
+        rows: list[Row] = []
+        for partition in self.partitions.values():
+            as_of = consistent_copy or partition.as_of
+            for row in newest(partition.newest.values(), observed_at=observed_at):
+                event = partition.newest[row["transactional_id"]]
+                rows.append({**row, "observed_at": as_of or event["timestamp"] or observed_at})
+        return rows
+
+
+def read_coordinator_side(contents: Contents, *, count: int | None) -> CoordinatorState:
+    """Read every partition of ``__transaction_state`` among the files.
+
+    Parameters
+    ----------
+    contents
+        The files.
+    count
+        Number of partitions of the topic, if the caller knows it; else 50, or more if there is one with a higher
+        number.
+    """
+    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=ReadLimit.RECORDS).items())}
+    expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
+    gaps = [*_gaps(read, expected)]
+    is_counted = count is not None or not gaps
+    for number, partition in read.items():
+        gaps += [f"a complete {STATE_TOPIC}-{number}: {error}" for error in partition.errors[:1]]
+    topic_ids = {partition.read.state.topic_id for partition in read.values()} - {None}
+    if len(topic_ids) > 1:
+        gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
+    return CoordinatorState(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+
+
+def _read(read: ReplicaWithCheckpoints) -> TransactionLogPartition:
+    state = read.state
+    found = TransactionLogPartition(read=read, errors=[state.error] if state.error else [])
+    for event in (*state.window.records.errors, *state.window.records.newest()):
+        if not event["error"]:
+            found.newest[event["transactional_id"]] = event
+        elif not event["error"].startswith("TORN_TAIL"):  # the replica's state has it
+            found.errors.append(event["error"])
+    offsets, times = state.window.batch_times.T
+    if len(times):
+        latest = np.maximum.accumulate(times)
+        back = np.flatnonzero(times[1:] < latest[:-1] - CLOCKS_APART / dt.timedelta(milliseconds=1))
+        found.clock_set_back = int(offsets[back[-1] + 1]) if back.size else -1
+    replicated = times[offsets < (state.high_watermark or 0)]
+    found.as_of = utc(int(replicated[-1])) if len(replicated) else None
+    return found
+
+
+def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> Iterator[str]:
+    """What contradicts the expected number of partitions: missing ones, more, or ids that do not hash to theirs."""
+    if not partitions:
+        yield f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
+    elif missing := sorted(set(range(expected)) - partitions.keys()):
+        numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        yield (
+            f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
+            f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set txn_state_partitions)"
+        )
+    elif (highest := max(partitions)) >= expected:
+        yield (
+            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected}"
+        )
+    else:
+        ids = ((number, name) for number, partition in partitions.items() for name in partition.newest)
+        for number, name in ids:
+            if (hashed := coordinator_partition(name, expected)) != number:
+                yield (
+                    f'the number of partitions of {STATE_TOPIC}: id "{name}" is in partition {number}, but with '
+                    f"{expected} partitions it would be in {hashed}"
+                )
+                return
+
+
+NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
+
+
+def transaction_rows(side: CoordinatorState) -> list[Row]:
+    """Rows of ``schema.TRANSACTIONS``, and one without id for every partition that could not be read completely."""
+    rows: list[Row] = []
+    for number, partition in side.partitions.items():
+        state = partition.read.state
+        rows += newest(partition.newest.values(), observed_at=state.observed_at)
+        for error in partition.errors[:1]:
+            rows.append(
+                {
+                    "txn_state_partition": number,
+                    "source": STATE_TOPIC,
+                    "broker_id": state.log.where.broker_id,
+                    "observed_at": state.observed_at,
+                    "error": error,
+                }
+            )
+    return rows
+
+
+def named_rows(rows: Sequence[Row], transactional_ids: Sequence[str], *, taken_at: dt.datetime) -> Iterator[Row]:
+    """The rows of the requested ids; an id without record has a row with `error`."""
+    found = {row["transactional_id"]: row for row in rows if row.get("transactional_id")}
+    errors = [row for row in rows if row.get("error") and not row.get("transactional_id")]
+    for name in transactional_ids:
+        if name in found:
+            yield found[name]
+            continue
+        observed = max((row["observed_at"] for row in rows), default=taken_at)
+        why = "no record of it is in the readable files" if errors else "no record of it is in these files"
+        yield {
+            "transactional_id": name,
+            "source": STATE_TOPIC,
+            "observed_at": observed,
+            "error": f"TRANSACTIONAL_ID_NOT_FOUND: {why}",
+        }
+
+
+def coordinator_rows(
+    contents: Contents,
+    transactional_ids: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    txn_state_partitions: int | None,
+) -> Iterator[Row]:
+    """Rows of ``schema.COORDINATORS``, by hash."""
+    side = read_coordinator_side(contents, count=txn_state_partitions)
+    known = [name for partition in side.partitions.values() for name in partition.newest]
+    names = known if transactional_ids is None else transactional_ids
+    count = side.count if side.is_counted else None
+    yield from _hashed_rows(contents, "transaction", STATE_TOPIC, names, count)
+    if groups is None or groups:
+        group_ids = _groups(contents)
+        count = _count(group_ids, contents.best(OFFSETS_TOPIC))
+        yield from _hashed_rows(
+            contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count
+        )
+
+
+def _hashed_rows(
+    contents: Contents, key_type: str, topic: str, keys: Iterable[str], count: int | None
+) -> Iterator[Row]:
+    reads = contents.best(topic)
+    observed_at = max((read.state.observed_at for read in reads.values()), default=contents.taken_at)
+    for key in keys:
+        yield {
+            "key_type": key_type,
+            "key": key,
+            "topic": topic,
+            "partition": None if count is None else coordinator_partition(key, count),
+            "observed_at": observed_at,
+            "error": NO_COUNT.format(topic) if count is None else None,
+        }
+
+
+def _groups(contents: Contents) -> dict[str, int]:
+    """The partition of each group id."""
+    found: dict[str, int] = {}
+    for number, read in contents.best(OFFSETS_TOPIC).items():
+        for row in read.state.log.offsets_log():
+            if row.get("group_id") is not None:
+                found[row["group_id"]] = number
+    return found
+
+
+def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None:
+    """Number of partitions of the topic: the highest present plus one, or 50, if it fits every id's partition."""
+    for count in (max(present, default=-1) + 1, USUAL_COUNT):
+        if (
+            group_ids
+            and count
+            and all(coordinator_partition(key, count) == number for key, number in group_ids.items())
+        ):
+            return count
+    return None
+
+
+OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
+
+
+def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tuple[int | None, str | None]]:
+    """Every committed offset of a group; null with an error where an open transaction has a pending commit.
+
+    A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
+
+    Parameters
+    ----------
+    files
+        Log directories with ``__consumer_offsets``.
+    group
+        Group id.
+
+    Raises
+    ------
+    NotFound
+        If ``__consumer_offsets`` is not among them.
+    """
+    events = [
+        row
+        for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))
+        if row["error"] is None and row["kind"] == "offset_commit" and row["topic"] is not None
+    ]
+    transactional = {row["group_partition"] for row in events if row["is_transactional"]}
+    log_transactions = (
+        LOG_TRANSACTIONS.rows(files.log_transactions(topics=OFFSETS_TOPIC, partitions=sorted(transactional)))
+        if transactional
+        else []
+    )
+    ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
+    found: dict[TopicPartition, tuple[int | None, str | None]] = {}
+    for counts_from, row in ordered:
+        tp = _tp(row)
+        if row["tombstone"]:
+            found.pop(tp, None)
+        elif counts_from is not None:
+            found[tp] = row["committed_offset"], None
+    return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
+
+
+def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
+    """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
+
+    Raises
+    ------
+    NotFound
+        If ``__consumer_offsets`` is not among the files.
+    """
+    found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
+    for row in OFFSETS_LOG.rows(files.offsets_log()):
+        if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
+            found[_tp(row)].add(row["group_id"])
+    return {tp: sorted(groups) for tp, groups in found.items()}
+
+
+def _tp(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:
+    """Offset from which on a record counts: its own or its COMMIT marker's; null if it does not count."""
+    if not row["is_transactional"]:
+        return int(row["offset"])
+    log_transaction = _log_transaction(row, log_transactions)
+    return (
+        None
+        if log_transaction is None or log_transaction["marker"] != "COMMIT"
+        else int(log_transaction["marker_offset"])
+    )
+
+
+def _is_open(row: Row, log_transactions: Sequence[Row]) -> bool:
+    log_transaction = _log_transaction(row, log_transactions) if row["is_transactional"] else None
+    return log_transaction is not None and log_transaction["outcome"] == "open"
+
+
+def _log_transaction(row: Row, log_transactions: Sequence[Row]) -> Row | None:
+    """The transaction that a record is part of."""
+    return next(
+        (
+            log_transaction
+            for log_transaction in log_transactions
+            if (log_transaction["partition"], log_transaction["producer_id"])
+            == (row["group_partition"], row["producer_id"])
+            and log_transaction["first_offset"] is not None
+            and log_transaction["first_offset"] <= row["offset"] <= log_transaction["last_offset"]
+        ),
+        None,
+    )

@@ -1,1 +1,0 @@
-"""The files of a log directory, and the replicas that they hold."""

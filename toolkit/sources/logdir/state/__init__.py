@@ -1,1 +1,0 @@
-"""The end of a replica's log: state, open transactions, LSO holds, and doubts about their consistency."""
