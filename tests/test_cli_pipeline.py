@@ -21,7 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.staging import StagedIncident
 from toolkit.schema import FINDINGS
-from toolkit.spark.session.local_session import SMALL
+from toolkit.spark.spark_session import SMALL
 
 pytestmark = pytest.mark.lab
 
@@ -132,8 +132,8 @@ def test_invalid_usage_is_a_sentence(arguments: tuple[str, ...], sentence: str) 
 
 
 def test_an_incompatible_delta_lake_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolkit.spark.session import delta_jars
+    from toolkit.spark import spark_session
 
-    monkeypatch.setattr(delta_jars, "RELEASES", {})
+    monkeypatch.setattr(spark_session, "RELEASES", {})
     done = refused("--input", "a", "--output", "./out")
     assert "No release of Delta Lake is known for Spark" in done.stderr

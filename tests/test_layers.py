@@ -1,6 +1,7 @@
 """The one direction of imports, read from the source."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -9,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent / "toolkit"
 ROOMS = ["ground", "formats", "analysis", "sources", "actions", "views", "spark", "lab", "cli"]
 HEAVY = {
     "kafka": {"sources/live/client"},
-    "pyspark": {"spark", "spark/session/local_session.py"},
+    "pyspark": {"spark"},
     "plotly": {"views/plots"},
     "numba": {"formats"},
     "mcp": {"views/agent"},
@@ -17,6 +18,8 @@ HEAVY = {
     "prometheus_client": {"sources/recording/sampling/metrics.py"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))
+FOLDERS = sorted({path.parent for path in MODULES})
+CIRCLES = {"sources", "sources/live", "sources/recording"}  # folders still to be given a direction; none may join them
 
 
 def room(path: Path) -> str:
@@ -75,3 +78,33 @@ def test_each_heavy_import_is_in_one_package(path: Path) -> None:
         homes = HEAVY.get(name.split(".")[0])
         ours = {module, *map(str, PurePosixPath(module).parents)}
         assert homes is None or not homes.isdisjoint(ours), f"{module} imports {name}"
+
+
+def direct_imports(folder: Path) -> dict[str, set[str]]:
+    """The children of a folder, its modules and folders, by the child that imports them."""
+    below = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in folder.rglob("*.py")}
+    of_folder = {path.parent: name.removesuffix(".__init__") for name, path in below.items() if path.stem == "__init__"}
+    child = {name: path.relative_to(folder).parts[0] for name, path in below.items()}
+    child |= {name: path.relative_to(folder).parts[0] for path, name in of_folder.items() if path != folder}
+    found: dict[str, set[str]] = {}
+    for name, path in below.items():
+        if path == folder / "__init__.py":
+            continue  # a front door imports what it hands on
+        imported = {child[module] for module, _ in imports(path) if module in child}
+        found.setdefault(child[name], set()).update(imported - {child[name]})
+    return found
+
+
+def circle_in(folder: Path) -> list[str]:
+    try:
+        TopologicalSorter(direct_imports(folder)).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle
+    return []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_imports_within_a_folder_have_one_direction(folder: Path) -> None:
+    circle = circle_in(folder)
+    assert bool(circle) == (folder.relative_to(ROOT).as_posix() in CIRCLES), circle or "take it off the list"

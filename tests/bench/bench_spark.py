@@ -31,8 +31,7 @@ from bench_scan import HELD, KAFKA_TXN, SETTINGS, fill, log_directory, timed  # 
 from toolkit import LogDir
 from toolkit.java.java_runtime import class_archive_options, find_java
 from toolkit.lab import Kafka
-from toolkit.spark.session.delta_jars import delta_settings
-from toolkit.spark.session.local_session import SMALL, class_archive, local_session
+from toolkit.spark.spark_session import SMALL, class_archive, delta_settings, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +49,7 @@ def findings_read(spark: SparkSession, logs: str) -> DataFrame:
 
 def folded(spark: SparkSession, logs: str) -> DataFrame:
     """Transactions, steps and holds of the LSO from ranges that merge, where one log is read by many tasks."""
-    from toolkit.spark.transforms.log_fold import fold
+    from toolkit.spark.pipeline.log_fold import fold
 
     read = spark.read.format("kafka_log_dir").options(table="partial_transactions", maxPartitionBytes="128m")
     return fold(read.load(logs), min_held_ms=60_000)

@@ -14,8 +14,8 @@ from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, SetupError
 from toolkit.lab.server import jars
 from toolkit.lab.server.jars import LISTS, fetch_jars
-from toolkit.spark.session import delta_jars
-from toolkit.spark.session.delta_jars import delta_settings
+from toolkit.spark import spark_session
+from toolkit.spark.spark_session import delta_settings
 
 NOT_LISTED = "4.0.0"
 UNREACHABLE = "https://127.0.0.1:1/maven/"
@@ -23,7 +23,7 @@ UNREACHABLE = "https://127.0.0.1:1/maven/"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (jars, delta_jars):
+    for module in (jars, spark_session):
         monkeypatch.setattr(module, "user_cache_path", lambda name: tmp_path)
     return tmp_path / "kafka"
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.spark import register, write_recording
 from toolkit.spark.datasources.batches.batches_source import KafkaBatches
-from toolkit.spark.session.local_session import local_session
+from toolkit.spark.spark_session import local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,7 @@ import pytest
 from tests.spark.settings import QUICK
 from tests.tiers import amount, seed
 from toolkit.lab import Kafka
-from toolkit.spark.session.delta_jars import delta_settings
-from toolkit.spark.session.local_session import local_session
+from toolkit.spark.spark_session import delta_settings, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

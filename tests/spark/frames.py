@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from toolkit.schema import Row, Table
-from toolkit.spark.datasources.arrow_types import spark_table
+from toolkit.spark.arrow_types import spark_table
 
 
 def arrow(frame: object, table: Table) -> pa.Table:

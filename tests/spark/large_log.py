@@ -30,11 +30,11 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT, HEADER, NO_MARKER, Headers, ScanResult
 from toolkit.schema import LOG_TRANSACTIONS
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.spark.datasources.arrow_types import spark_table, struct_type
+from toolkit.spark.arrow_types import spark_table, struct_type
+from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
+from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.staging_table import rows_of
-from toolkit.spark.session.local_session import local_session
-from toolkit.spark.transforms.log_fold import fold
-from toolkit.spark.transforms.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
+from toolkit.spark.spark_session import local_session
 
 SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18
 PRODUCERS, BATCHES_PER_TRANSACTION = 50, 20

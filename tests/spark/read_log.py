@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from toolkit.schema import TABLES, Row
 from toolkit.spark.datasources.log.log_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.pipeline.log_fold import KEY, _folded
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
-from toolkit.spark.transforms.log_fold import KEY, _folded
 
 
 def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:

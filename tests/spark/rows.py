@@ -18,8 +18,7 @@ import pyarrow.feather
 
 from toolkit.schema import TABLES
 from toolkit.spark import register, ship_package
-from toolkit.spark.session.delta_jars import delta_settings
-from toolkit.spark.session.local_session import SMALL, local_session
+from toolkit.spark.spark_session import SMALL, delta_settings, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,12 +64,12 @@ def read(spark: SparkSession, folder: str, table: str) -> DataFrame:
 
 
 def run_pipeline(spark: SparkSession, folder: str, out: str, *, format: str) -> Mapping[str, DataFrame]:
-    from toolkit.spark.pipeline import from_files, kept_tables
+    from toolkit.spark.pipeline import from_files, table_store
     from toolkit.spark.pipeline.pipeline_run import run
 
     from_files.SMALL = -1  # read by Spark jobs, not by the driver
     run(spark, folder, out, format=format, consistent_copy=True, min_held_ms=MIN_HELD_MS)
-    return {table: kept_tables.read(spark, out, table, format=format) for table in PIPELINE_TABLES}
+    return {table: table_store.read(spark, out, table, format=format) for table in PIPELINE_TABLES}
 
 
 def arrow(frame: DataFrame, table: str) -> pa.Table:

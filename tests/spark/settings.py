@@ -1,6 +1,6 @@
 """Settings of Spark sessions in tests: for little data, compiling and planning cost more than they save."""
 
-from toolkit.spark.session.local_session import SMALL
+from toolkit.spark.spark_session import SMALL
 
 QUICK = {
     **SMALL,

@@ -23,10 +23,10 @@ from toolkit.lab.queries import until
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
 from toolkit.sources.live.client import messages
 from toolkit.spark import register
-from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.batches.batches_source import KafkaBatches
+from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.staging_table import rows_of as staged_rows
-from toolkit.spark.transforms.log_fold import fold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,8 +28,8 @@ from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, RECORDED, SAMPLES, TRANSA
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.spark.datasources.arrow_types import spark_table
-from toolkit.spark.transforms.stored_findings import (
+from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
     findings_over_time,

@@ -26,9 +26,8 @@ from toolkit import LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
-from toolkit.spark.datasources.arrow_types import mapped, spark_table, struct_type
-from toolkit.spark.pipeline.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
-from toolkit.spark.transforms.history_fold import (
+from toolkit.spark.arrow_types import mapped, spark_table, struct_type
+from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     NEW,
     RECORDS,
@@ -38,6 +37,7 @@ from toolkit.spark.transforms.history_fold import (
     fold_transaction_history,
     remembered_records,
 )
+from toolkit.spark.pipeline.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

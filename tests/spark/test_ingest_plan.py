@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from toolkit.schema import Row
+from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import LogFiles
-from toolkit.spark.pipeline.ingest_plan import LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.pipeline_source import IDS
-from toolkit.spark.transforms.partial_transactions import LOST, REMEMBERED, TRUNCATED
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live, plan_logs
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()

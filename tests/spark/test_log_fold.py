@@ -42,11 +42,8 @@ from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResul
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.spark import register
-from toolkit.spark.datasources.arrow_types import spark_table
-from toolkit.spark.pipeline.ingest_plan import plan_logs
-from toolkit.spark.pipeline.staging_table import STATE
-from toolkit.spark.transforms.log_fold import fold
-from toolkit.spark.transforms.partial_transactions import (
+from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_ARROW,
     REMEMBERED,
@@ -55,6 +52,9 @@ from toolkit.spark.transforms.partial_transactions import (
     partial_transaction_batches,
     partial_transaction_rows,
 )
+from toolkit.spark.pipeline.log_fold import fold
+from toolkit.spark.pipeline.pipeline_source import plan_logs
+from toolkit.spark.pipeline.staging_table import STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

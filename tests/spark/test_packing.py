@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.spark.transforms.packing import ROWS_PER_PACK, pack, pack_starts, runs, unpack, whole_runs
+from toolkit.spark.datasources.partial_transactions import ROWS_PER_PACK, pack, pack_starts, runs, unpack, whole_runs
 
 PAIR = np.dtype([("key", "i8"), ("number", "i4")])
 

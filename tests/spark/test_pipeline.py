@@ -31,8 +31,8 @@ from toolkit.schema import RECORDED, Table
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.sources.recording.sampling.sample import Sample
 from toolkit.spark.pipeline import from_files
-from toolkit.spark.pipeline.kept_tables import KEPT, read
 from toolkit.spark.pipeline.pipeline_run import run
+from toolkit.spark.pipeline.table_store import KEPT, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,8 +54,8 @@ import sys
 
 faulthandler.dump_traceback_later({RUN_TIMEOUT_S - 10})
 from tests.spark.settings import QUICK
-from toolkit.spark.session.delta_jars import delta_settings
-from toolkit.spark.session.local_session import local_session
+from toolkit.spark.spark_session import delta_settings
+from toolkit.spark.spark_session import local_session
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.pipeline_run import run
 from_files.SMALL = int(sys.argv[5])

@@ -32,7 +32,7 @@ from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
 from toolkit.sources.recording import Recording
 from toolkit.spark import register, sample_table, write_recording
-from toolkit.spark.datasources.arrow_types import struct_type
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.recorded_schema import EVERYTHING, RECORDED_TABLES, recorded_schema
 from toolkit.spark.datasources.secret_options import connecting
 from toolkit.spark.datasources.transactions.transactions_source import KafkaTransactions

@@ -9,10 +9,9 @@ from toolkit.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from toolkit.spark.datasources.registration import register
     from toolkit.spark.packaging import ship_package
-    from toolkit.spark.session.delta_jars import delta_settings
-    from toolkit.spark.session.local_session import SMALL, local_session
+    from toolkit.spark.row_differences import differences
+    from toolkit.spark.spark_session import SMALL, delta_settings, local_session
     from toolkit.spark.stream_sinks import sample_table, write_recording
-    from toolkit.spark.transforms.differences import differences
 
 __all__ = [
     "SMALL",
@@ -28,10 +27,10 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "SMALL": "toolkit.spark.session.local_session",
-        "delta_settings": "toolkit.spark.session.delta_jars",
-        "differences": "toolkit.spark.transforms.differences",
-        "local_session": "toolkit.spark.session.local_session",
+        "SMALL": "toolkit.spark.spark_session",
+        "delta_settings": "toolkit.spark.spark_session",
+        "differences": "toolkit.spark.row_differences",
+        "local_session": "toolkit.spark.spark_session",
         "sample_table": "toolkit.spark.stream_sinks",
         "register": "toolkit.spark.datasources.registration",
         "ship_package": "toolkit.spark.packaging",

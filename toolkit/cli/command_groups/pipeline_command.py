@@ -104,7 +104,7 @@ def pipeline(
     target = _target(output, inputs, is_here=remote is None)
     settings = _settings(conf or [])
 
-    from toolkit.spark.session.local_session import local_session
+    from toolkit.spark.spark_session import local_session
 
     with ExitStack() as stack:
         pipeline_input: Any = [_path(path, is_here=remote is None) for path in inputs]
@@ -175,7 +175,7 @@ def _all_settings(settings: dict[str, str], table_format: TableFormat, *, remote
     if remote is not None and remote.startswith("sc://"):
         return settings
     from toolkit.java.java_runtime import class_archive_options
-    from toolkit.spark.session.local_session import SMALL, class_archive
+    from toolkit.spark.spark_session import SMALL, class_archive
 
     archive = class_archive()
     classes = class_archive_options(archive, new=archive)
@@ -184,7 +184,7 @@ def _all_settings(settings: dict[str, str], table_format: TableFormat, *, remote
     own["spark.driver.extraJavaOptions"] = " ".join([own["spark.driver.extraJavaOptions"], *classes])
     own |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if table_format is TableFormat.DELTA and "spark.sql.extensions" not in settings:
-        from toolkit.spark.session.delta_jars import delta_settings
+        from toolkit.spark.spark_session import delta_settings
 
         own |= delta_settings()
     return own | settings

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from toolkit.schema import RECORDED, Row
-from toolkit.spark.datasources.arrow_types import spark_table, struct_type
-from toolkit.spark.transforms.struct_columns import arrow_fields, struct_arrays, struct_fields
+from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays, struct_fields, struct_type
 
 EVERYTHING = "everything"
 RECORDED_TABLES = (EVERYTHING, *RECORDED)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.spark.pipeline.kept_tables import read
+    from toolkit.spark.pipeline.log_fold import fold
     from toolkit.spark.pipeline.pipeline_run import run
     from toolkit.spark.pipeline.staging_table import rows_of
-    from toolkit.spark.transforms.log_fold import fold
-    from toolkit.spark.transforms.stored_findings import findings_over_time
+    from toolkit.spark.pipeline.stored_findings import findings_over_time
+    from toolkit.spark.pipeline.table_store import read
 
 __all__ = ["findings_over_time", "fold", "read", "rows_of", "run"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "findings_over_time": "toolkit.spark.transforms.stored_findings",
-        "fold": "toolkit.spark.transforms.log_fold",
-        "read": "toolkit.spark.pipeline.kept_tables",
+        "findings_over_time": "toolkit.spark.pipeline.stored_findings",
+        "fold": "toolkit.spark.pipeline.log_fold",
+        "read": "toolkit.spark.pipeline.table_store",
         "rows_of": "toolkit.spark.pipeline.staging_table",
         "run": "toolkit.spark.pipeline.pipeline_run",
     },

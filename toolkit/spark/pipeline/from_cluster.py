@@ -18,10 +18,9 @@ from pyspark.sql import functions as sf
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
 from toolkit.sources.live.cluster import Cluster
-from toolkit.spark.datasources.arrow_types import spark_table
+from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.batches.batches_reader import live_log
-from toolkit.spark.pipeline.ingest_plan import LogPlan, plan_live
-from toolkit.spark.pipeline.pipeline_source import IDS
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live
 from toolkit.spark.pipeline.staging_table import LOG
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from toolkit.spark.datasources.log.log_options import read_options
 from toolkit.spark.datasources.log.log_reader import LogReader
 from toolkit.spark.datasources.log.log_schema import schema_of
 from toolkit.spark.datasources.registration import register
-from toolkit.spark.pipeline.ingest_plan import LogPlan, plan_logs
-from toolkit.spark.pipeline.pipeline_source import IDS
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_logs
 from toolkit.spark.pipeline.staging_table import LOG
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.schema import RECORDED, Row
-from toolkit.spark.datasources.arrow_types import struct_type
-from toolkit.spark.pipeline.kept_tables import RECORDED_AS
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.pipeline.staging_table import LOG
-from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore
+from toolkit.spark.pipeline.table_store import NOT_THERE, RECORDED_AS, TableStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,21 +29,14 @@ from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RE
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
-from toolkit.spark.datasources.arrow_types import mapped, spark_table
+from toolkit.spark.arrow_types import mapped, spark_table
+from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
 from toolkit.spark.datasources.registration import register
+from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
-from toolkit.spark.pipeline.ingest_plan import LogPlan, remembered_partials
-from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
-from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
-from toolkit.spark.pipeline.pipeline_source import IDS, PipelineSource
-from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import LOG, rows_of, staged_rows
-from toolkit.spark.pipeline.table_store import TableStore, open_store
-from toolkit.spark.spark_errors import translate_errors
-from toolkit.spark.transforms.fold_states import FoldStates
-from toolkit.spark.transforms.history_fold import (
+from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     RECORDS,
     current_transaction_history,
@@ -51,9 +44,12 @@ from toolkit.spark.transforms.history_fold import (
     fold_transaction_history,
     remembered_records,
 )
-from toolkit.spark.transforms.log_fold import fold, fold_table
-from toolkit.spark.transforms.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
-from toolkit.spark.transforms.stored_findings import (
+from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
+from toolkit.spark.pipeline.log_fold import fold, fold_table
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, remembered_partials
+from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
+from toolkit.spark.pipeline.staging_table import LOG, rows_of, staged_rows
+from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
     findings_over_time,
@@ -61,6 +57,8 @@ from toolkit.spark.transforms.stored_findings import (
     markers,
     near_transaction_history,
 )
+from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, TableStore, open_store
+from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +91,7 @@ def run(
     Parameters
     ----------
     spark
-        The session; `toolkit.spark.session.delta_jars.delta_settings` adds Delta Lake to your own.
+        The session; `toolkit.spark.spark_session.delta_settings` adds Delta Lake to your own.
     source
         Paths, valid on executors, of log directories, partition folders, segments or texts, and of recordings; or a
         live cluster.

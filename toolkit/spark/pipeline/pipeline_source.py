@@ -1,16 +1,131 @@
-"""The protocol of a source of logs."""
+"""The protocol of a source of logs, and from which offset to read each log that has changed since the last run.
+
+A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. Only a
+truncation invalidates them, when a replica follows a new leader. The leader epochs in the log's folder show the first
+changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from toolkit.schema import Row
-from toolkit.spark.pipeline.ingest_plan import LogPlan
+from toolkit.spark.datasources.partial_transactions import (
+    LOST,
+    PARTIAL_TRANSACTIONS_ARROW,
+    REMEMBERED,
+    TRUNCATED,
+    partial_transaction_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+
+LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
+
+
+class LogPlan(NamedTuple):
+    """How to read the new data of a log.
+
+    Parameters
+    ----------
+    start
+        First offset to read; null for the beginning of the log.
+    stop
+        End offset, exclusive; null for the end of the log.
+    remembered
+        How to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
+    offset
+        For `TRUNCATED`: the first offset whose stored rows are obsolete.
+    error
+        For `LOST`: the lost offsets.
+    """
+
+    start: int | None = None
+    stop: int | None = None
+    remembered: str | None = None
+    offset: int | None = None
+    error: str | None = None
+
+
+def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, LogPlan]:
+    """How to read the new data of each changed log in files.
+
+    Parameters
+    ----------
+    listed
+        Rows of `toolkit.spark.datasources.log.log_listing.LISTING`.
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE` by log.
+    """
+    found = {}
+    for row in listed:
+        state = states.get(row["log"])
+        if state is None:
+            found[row["log"]] = LogPlan()
+        elif row["listing"] != state["listing"] or state["is_unread"]:
+            found[row["log"]] = _plan_changed(row, state)
+    return found
+
+
+def plan_live(row: Row, state: Row | None) -> LogPlan | None:
+    """How to read the new data of a partition, by its row of ``schema.PARTITIONS``; null if there is none."""
+    begin, end = row["log_start_offset"], row["high_watermark"]
+    if row["error"] or begin is None or end is None:
+        return None
+    last_end = None if state is None else state["log_end_offset"]
+    if last_end is None:
+        remembered = None if state is None else REMEMBERED  # state from before the lost offsets
+        return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
+    if last_end > end:  # committed records are gone: the topic was created again
+        return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
+    if last_end < begin:
+        return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
+    return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
+
+
+def _plan_changed(row: Row, state: Row) -> LogPlan:
+    begin, end = row["begin"] or 0, state["log_end_offset"]
+    if end is None:
+        return LogPlan(remembered=TRUNCATED, offset=begin)
+    if row["begin"] is None:  # its folder cannot be read
+        return LogPlan(start=end, remembered=REMEMBERED)
+    if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
+        return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
+    epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
+    last_epoch = state["leader_epoch"]
+    newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
+    is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
+    if state["is_unread"] or not is_comparable or newer < end:
+        return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
+    if begin > end:
+        return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
+    return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
+    """The states of logs, as rows of ``partial_transactions`` that precede those of the new ranges.
+
+    Parameters
+    ----------
+    states
+        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    plans
+        The plan of each log.
+    """
+    rows = []
+    for state in states.to_pylist():
+        plan = plans[state["log"]]
+        columns = {"kind": plan.remembered, "range_order": -1, "log_end_offset": plan.offset, "error": plan.error}
+        rows.append(partial_transaction_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
+    return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
+
 
 IDS = "#ids"
 """Suffix of a log name of ``__transaction_state``, for the state of its records."""

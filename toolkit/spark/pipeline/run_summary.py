@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.spark.pipeline.kept_tables import KEPT, RECORDED_AS
-from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
+from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, RUN_ID, TableStore
 
 ENDED = "ended"
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Column, Table
 from toolkit.schema.table import BOOL, INT32, INT64, STRING, TIME
-from toolkit.spark.transforms.struct_columns import arrow_fields, struct_arrays, struct_fields
+from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

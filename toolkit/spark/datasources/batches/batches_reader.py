@@ -33,8 +33,8 @@ from toolkit.sources.log_tables import LogId
 from toolkit.spark.datasources.batches.batches_options import PARTIAL_TRANSACTIONS, BatchesOptions
 from toolkit.spark.datasources.log.row_batches import record_batches, selected, without_damage
 from toolkit.spark.datasources.offset_options import PartitionSelection
+from toolkit.spark.datasources.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
-from toolkit.spark.transforms.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
 
 INTERNAL = {STATE_TOPIC, OFFSETS_TOPIC, "__share_group_state"}  # subscribePattern does not match them, as in Spark
 

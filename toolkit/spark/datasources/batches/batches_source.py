@@ -31,7 +31,7 @@ class KafkaBatches(ConnectingSource, DataSource):
       batch, the complete batch is read. A time after the last record resolves to the high watermark.
     - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
       further, into about so many tasks.
-    - ``table``: ``batches`` (default), or ``partial_transactions``, whose rows `toolkit.spark.transforms.log_fold.fold`
+    - ``table``: ``batches`` (default), or ``partial_transactions``, whose rows `toolkit.spark.pipeline.log_fold.fold`
       merges.
     - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
     - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.

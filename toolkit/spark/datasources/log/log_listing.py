@@ -18,7 +18,7 @@ from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.spark.transforms.partial_transactions import log_name
+from toolkit.spark.datasources.partial_transactions import log_name
 
 LISTING = StructType(
     [

@@ -13,7 +13,7 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.spark.datasources.log.log_listing import name_of
 from toolkit.spark.datasources.log.log_options import LogOptions
 from toolkit.spark.datasources.log.task_input import SegmentRun
-from toolkit.spark.transforms.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
+from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
 
 
 def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:

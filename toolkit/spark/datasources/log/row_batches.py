@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema import TABLES
-from toolkit.spark.datasources.arrow_types import spark_schema
+from toolkit.spark.arrow_types import spark_schema
 from toolkit.spark.datasources.log.log_options import INTERNAL
 from toolkit.spark.datasources.log.log_schema import schema_of
 

@@ -19,9 +19,7 @@ from toolkit.analysis.log.lso_timeline import lso_table
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.formats.log_dir_files import parse_file_name
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
-from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
-from toolkit.spark.transforms.packing import whole_runs
-from toolkit.spark.transforms.partial_transactions import (
+from toolkit.spark.datasources.partial_transactions import (
     DAMAGE,
     LOST,
     REACH,
@@ -30,7 +28,9 @@ from toolkit.spark.transforms.partial_transactions import (
     TAIL,
     TRUNCATED,
     range_summary,
+    whole_runs,
 )
+from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

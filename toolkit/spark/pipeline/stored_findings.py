@@ -26,7 +26,7 @@ from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.spark.datasources.arrow_types import spark_table, struct_type
+from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.pipeline_source import IDS
 
 PARTITION = ("topic", "partition")

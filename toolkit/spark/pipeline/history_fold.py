@@ -20,9 +20,9 @@ from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
-from toolkit.spark.datasources.arrow_types import spark_schema, spark_table, struct_type
+from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
+from toolkit.spark.datasources.partial_transactions import whole_runs
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, stage_rows
-from toolkit.spark.transforms.packing import whole_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

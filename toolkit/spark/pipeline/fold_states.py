@@ -11,10 +11,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.schema import Row
-from toolkit.spark.datasources.arrow_types import spark_table, struct_type
+from toolkit.spark.arrow_types import spark_table, struct_type
+from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
 from toolkit.spark.pipeline.staging_table import STATE, rows_of, staged_rows
 from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
-from toolkit.spark.transforms.partial_transactions import REMEMBERED_COLUMNS
 
 SMALL = [name for name in STATE.names if name != "remembered"]
 

@@ -1,7 +1,11 @@
-"""Spark's schemas of declared tables, and Arrow data of exactly the types that Spark requires."""
+"""Spark's schemas of declared tables, and Arrow data of exactly the types that Spark requires.
+
+Rows of several tables are in one DataFrame as a struct for each table, null in the rows of the other tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
 
 PLAIN: dict[str, DataType] = {
     "int8": types.ByteType(),
@@ -78,3 +83,50 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([pa.field(field.name, _in_microseconds(field.type)) for field in type_])
     return type_
+
+
+def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
+    """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
+    return [StructField(name, StructType([_nullable(field) for field in struct_type(table)])) for name, table in tables]
+
+
+def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
+    """`struct_fields` for Arrow."""
+    import pyarrow as pa
+
+    return [pa.field(name, _struct(table)) for name, table in tables]
+
+
+def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table) -> list[pa.Array]:
+    """An array for each table: that of the named table has the rows, all others are null.
+
+    Parameters
+    ----------
+    tables
+        Names and tables, in the order of the fields.
+    name
+        Name of the rows' table.
+    rows
+        Rows of that table, from `Table.arrow`.
+    """
+    return [_array(table, rows if each == name else None, len(rows)) for each, table in tables]
+
+
+def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
+    import pyarrow as pa
+
+    if rows is None:
+        return pa.nulls(count, _struct(table))
+    columns = spark_table(rows).combine_chunks().columns
+    arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
+    return pa.StructArray.from_arrays(arrays, fields=list(_struct(table)))
+
+
+def _nullable(field: StructField) -> StructField:
+    return StructField(field.name, field.dataType, metadata=field.metadata)
+
+
+def _struct(table: Table) -> pa.StructType:
+    import pyarrow as pa
+
+    return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])

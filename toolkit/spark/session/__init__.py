@@ -1,1 +1,0 @@
-"""A local Spark session, and Delta Lake for it."""

@@ -1,1 +1,0 @@
-"""The library's folds of logs and findings, on Spark."""
