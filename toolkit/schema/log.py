@@ -357,7 +357,7 @@ VIOLATIONS = Table(
     "violations",
     "a break of an invariant in a log",
     (
-        Column("invariant", STRING, "Name of the invariant (analysis.invariants.INVARIANTS).", nullable=False),
+        Column("invariant", STRING, "Name of the invariant (log_invariants.INVARIANTS).", nullable=False),
         _TOPIC,
         _PARTITION,
         Column("offset", INT64, "Offset of the batch or record that breaks it."),

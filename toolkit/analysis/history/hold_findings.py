@@ -26,7 +26,7 @@ from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 
 MILLISECOND = dt.timedelta(milliseconds=1)
-AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.impact.held_since`
+AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.evidence.explanation.held_since`
 NO_FINDINGS = "the coordinators' response: there is no current finding"
 NOT_IN_FINDINGS = "the coordinators' response: the current findings do not include this transaction"
 

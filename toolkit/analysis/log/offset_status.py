@@ -1,7 +1,7 @@
 """What each offset of a partition holds, and thus which consumers receive it.
 
 Below the LSO the broker's transaction index decides, as it does for consumers (a ``Fetcher`` with read_committed
-receives `aborted_transactions` and drops their batches): compaction may have removed the marker. From the LSO on, the
+receives ``abortedTransactions`` and drops their batches): compaction may have removed the marker. From the LSO on, the
 producer's next marker decides.
 """
 

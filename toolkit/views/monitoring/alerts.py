@@ -14,7 +14,7 @@ from toolkit.schema.docs_links import RUNBOOK_URL
 ON_PARTITION = "{{ $labels.topic }}-{{ $labels.partition }}"
 DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $labels.partition }}"
 
-# Cheap to query over months; `without` keeps labels of the installation, such as the cluster.
+# Cheap to query over months; ``without`` keeps labels of the installation, such as the cluster.
 RECORDING_RULES = {
     "instance:kafka_txn_partition_lso_held_seconds:max": "max without (topic, partition) "
     "(kafka_txn_partition_lso_held_seconds)",

@@ -1,6 +1,6 @@
 """The folder of a recording: a folder of Parquet files per table, readable while a recorder writes.
 
-File names always stand for the same bytes (`recording.sample_names`), and a folder is listed atomically. So a reader
+File names always stand for the same bytes (`sample_names`), and a folder is listed atomically. So a reader
 that opens all listed files reads every row once. If a file is gone, it was merged or has expired: list again.
 """
 

@@ -2,7 +2,7 @@
 
 Every table is a folder of Parquet files with exactly the declared columns. A file is written under a hidden name,
 flushed and renamed, so that it is never partial. The row of ``samples`` is written last: a sample without it is
-incomplete and removed at the next start. A kill loses only the sample in flight. `recording.compaction` merges files.
+incomplete and removed at the next start. A kill loses only the sample in flight. `compaction` merges files.
 """
 
 from __future__ import annotations

@@ -1,0 +1,156 @@
+"""Docstrings and comments match the code: parameters are those of the signature, and names exist."""
+
+import ast
+import builtins
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from numpydoc.hooks.validate_docstrings import AstValidator
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "toolkit").rglob("*.py"))}
+DOCUMENTS = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+REFERENCE = re.compile(r"(?<!`)(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?\1(?!`)")
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Documented(AstValidator):  # type: ignore[misc]
+    """A docstring beside its signature; that of a class without `__init__` is its fields."""
+
+    @property
+    def signature_parameters(self) -> tuple[str, ...]:
+        if self.is_class and not any(getattr(each, "name", "") == "__init__" for each in self.node.body):
+            return tuple(
+                each.target.id
+                for each in self.node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                if not each.target.id.startswith("_") and "ClassVar" not in ast.unparse(each.annotation)
+            )
+        return tuple(super().signature_parameters)
+
+
+def documented(tree: ast.AST, path: Path) -> Iterator[Documented]:
+    """Every class and function that has a section Parameters, public or not, and nested ones."""
+    for parent in ast.walk(tree):
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, Definition) and ast.get_docstring(node):
+                found = Documented(ast_node=node, filename=path, obj_name=node.name, ancestry=[parent])
+                if found.doc_all_parameters:
+                    yield found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_documented_parameters_are_those_of_the_signature(path: Path) -> None:
+    wrong = {each.name: each.parameter_mismatches for each in documented(SOURCES[path], path)}
+    codes = ("PR01", "PR02")
+    assert {name: errors for name, errors in wrong.items() if any(code in codes for code, _ in errors)} == {}
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+
+
+class Names:
+    """What the package defines and imports: names by their module or class, and those of its base classes."""
+
+    def __init__(self) -> None:
+        self.members: defaultdict[str, set[str]] = defaultdict(set)
+        self.bases: dict[str, list[str]] = {}
+        self.modules = {module_of(path) for path in SOURCES}
+        self.homes: defaultdict[str, list[str]] = defaultdict(list)  # of modules and classes, by their last name
+        for path, tree in SOURCES.items():
+            module = module_of(path)
+            self.homes[module.rpartition(".")[2]].append(module)
+            self.members[module.rpartition(".")[0]].add(module.rpartition(".")[2])
+            self._collect(tree.body, module)
+        constants = {
+            each.value for tree in SOURCES.values() for each in ast.walk(tree) if isinstance(each, ast.Constant)
+        }
+        self.known = set[object](constants).union(*self.members.values(), vars(builtins))
+
+    def _collect(self, body: Iterable[ast.stmt], home: str) -> None:
+        for node in body:
+            match node:
+                case ast.ClassDef():
+                    of_class = f"{home}.{node.name}"
+                    self.members[home].add(node.name)
+                    self.homes[node.name].append(of_class)
+                    self.bases[of_class] = [ast.unparse(base).partition("[")[0] for base in node.bases]
+                    self._collect(node.body, of_class)
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self.members[home].add(node.name)
+                    own = (each for each in ast.walk(node) if isinstance(each, ast.Attribute))
+                    self.members[home] |= {each.attr for each in own if isinstance(each.ctx, ast.Store)}
+                case ast.Import() | ast.ImportFrom():
+                    self.members[home] |= {alias.asname or alias.name for alias in node.names}
+                case ast.If() | ast.Try() | ast.With():
+                    self._collect(
+                        (each for each in ast.walk(node) if isinstance(each, ast.stmt) and each != node), home
+                    )
+                case ast.Assign() if "__all__" in map(ast.unparse, node.targets):
+                    self.members[home] |= set(ast.literal_eval(node.value))
+                case ast.Assign() | ast.AnnAssign():
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    self.members[home] |= {
+                        each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)
+                    }
+
+    def has(self, home: str, path: list[str]) -> bool:
+        if not path:
+            return True
+        if path[0] in self.members[home]:
+            return len(path) == 1 or any(self.has(each, path[1:]) for each in self.homes[path[0]])
+        return any(self.has(each, path) for base in self.bases.get(home, ()) for each in self.homes[base])
+
+    def exists(self, name: str) -> bool | None:
+        """Whether a dotted name is there; null if it is none of ours."""
+        first, *path = name.removesuffix(".py").split(".")
+        if first == "toolkit":
+            return self.has(first, path)
+        return any(self.has(home, path) for home in self.homes[first]) if first in self.homes else None
+
+
+NAMES = Names()
+
+
+def is_ours(first: str) -> bool:
+    """Whether a dotted name that begins so can be no setting of Kafka, and no class of Java."""
+    return first in {"toolkit", "schema", "Cluster", "LogDir", "Recording"} or "_" in first
+
+
+def references(path: Path) -> Iterator[tuple[str, str]]:
+    """Names in backticks in strings and comments, each with its quotes."""
+    with path.open("rb") as source:
+        tokens = list(tokenize.tokenize(source.readline))
+    for token in tokens:
+        if token.type in {tokenize.STRING, tokenize.COMMENT}:
+            yield from REFERENCE.findall(token.string)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_in_docstrings_and_comments_exist(path: Path) -> None:
+    words = {each.id for each in ast.walk(SOURCES[path]) if isinstance(each, ast.Name)}
+    words |= {each.arg for each in ast.walk(SOURCES[path]) if isinstance(each, ast.arg | ast.keyword) and each.arg}
+    gone = []
+    for quotes, name in references(path):
+        first, _, rest = name.partition(".")
+        if quotes == "``":  # also Java's classes and Kafka's settings
+            is_there = not is_ours(first) or NAMES.exists(name) is not False
+        elif rest:
+            found = NAMES.exists(name)
+            is_there = find_spec(first) is not None if found is None else found
+        else:
+            is_there = name in words or name in NAMES.known
+        gone += [] if is_there else [name]
+    assert gone == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_names_in_documents_exist(path: Path) -> None:
+    names = [name for _, name in REFERENCE.findall(path.read_text()) if is_ours(name.partition(".")[0])]
+    assert [name for name in names if NAMES.exists(name) is False] == []
