@@ -20,18 +20,16 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class Documented(AstValidator):  # type: ignore[misc]
-    """A docstring beside its signature; that of a class without `__init__` is its fields."""
+    """A docstring beside its signature; that of a class without `__init__` is its fields, its attributes apart."""
 
     @property
     def signature_parameters(self) -> tuple[str, ...]:
-        if self.is_class and not any(getattr(each, "name", "") == "__init__" for each in self.node.body):
-            return tuple(
-                each.target.id
-                for each in self.node.body
-                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-                if not each.target.id.startswith("_") and "ClassVar" not in ast.unparse(each.annotation)
-            )
-        return tuple(super().signature_parameters)
+        if not self.is_class or any(getattr(each, "name", "") == "__init__" for each in self.node.body):
+            return tuple(super().signature_parameters)
+        attributes = {name.strip() for each in self.doc["Attributes"] for name in each.name.split(",")}
+        fields = [each for each in self.node.body if isinstance(each, ast.AnnAssign)]
+        names = [ast.unparse(each.target) for each in fields if "ClassVar" not in ast.unparse(each.annotation)]
+        return tuple(name for name in names if not name.startswith("_") and name not in attributes)
 
 
 def documented(tree: ast.AST, path: Path) -> Iterator[Documented]:

@@ -81,6 +81,8 @@ class BrokerError(ToolkitError):
 
     Parameters
     ----------
+    what, means, do
+        As for `ToolkitError`.
     code
         Kafka's error name, for example ``"TOPIC_AUTHORIZATION_FAILED"``.
     """
@@ -95,6 +97,8 @@ class DecodeError(ToolkitError):
 
     Parameters
     ----------
+    what, means, do
+        As for `ToolkitError`.
     position
         Byte position in the buffer or file where reading stopped.
     """
@@ -113,6 +117,8 @@ class ActionFailed(ToolkitError):
 
     Parameters
     ----------
+    what, means, do
+        As for `ToolkitError`.
     effect
         ``nothing``: nothing was written. ``written``: it was. ``uncertain``: it may have been, and `do` says how to
         find out.

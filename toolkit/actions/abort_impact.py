@@ -53,6 +53,8 @@ def abort_impact(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     finding
         The transaction.
     partition

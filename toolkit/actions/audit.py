@@ -59,7 +59,7 @@ class Audit:
 
         Parameters
         ----------
-        intent
+        **intent
             Columns of ``schema.ACTIONS``.
 
         Yields
@@ -127,7 +127,7 @@ class Audit:
         ----------
         error
             Why.
-        intent
+        **intent
             Columns of ``schema.ACTIONS``.
         """
         try:

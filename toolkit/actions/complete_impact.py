@@ -74,6 +74,8 @@ def complete_impact(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     finding
         The transaction.
     partition

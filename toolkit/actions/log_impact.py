@@ -57,6 +57,8 @@ def log_impact(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     finding
         The transaction.
     partition

@@ -223,6 +223,10 @@ class MarkerPlan:
 
         Parameters
         ----------
+        marker, leader
+            The marker, and the broker to send it to.
+        trail, progress
+            The audit trail, and the steps.
         guards
             Reads the state again right before the marker is sent, and refuses what has changed.
         outcome

@@ -27,6 +27,8 @@ class Progress:
         What to run to find out.
     cancel
         Set by another thread to cancel the action; null if nobody can.
+    effect
+        The effect so far.
     """
 
     nothing: str

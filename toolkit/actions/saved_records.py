@@ -63,6 +63,8 @@ def save_records(
 
     Parameters
     ----------
+    cluster
+        The cluster to read from.
     partition
         The partition as its leader has it now.
     path

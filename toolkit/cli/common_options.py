@@ -26,6 +26,8 @@ def duration_option(
 
     Parameters
     ----------
+    name
+        Its name.
     text
         Its help.
     default

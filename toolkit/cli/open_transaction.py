@@ -59,6 +59,8 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
 
     Parameters
     ----------
+    action, cluster, finding
+        The action, and what it is for.
     audit
         Null unless it was confirmed.
     """

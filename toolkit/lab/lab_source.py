@@ -34,11 +34,15 @@ class LabSource(ConnectedSource):
 
     Parameters
     ----------
+    cluster
+        A connection to it.
     staged
         Incident by topic. `expected` is its verdict now; one that becomes `long` or `overdue` in time has that as
         ``staged[topic].later``.
     kafka
         The Kafka.
+    folder
+        Folder for temporary files.
     """
 
     def __init__(self, cluster: Cluster, *, kafka: Kafka, staged: Mapping[str, StagedIncident], folder: Path) -> None:

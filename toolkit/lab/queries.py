@@ -63,6 +63,8 @@ class RequestRefused(LabError):
 
     Parameters
     ----------
+    api, whose
+        The request, and the topic or id that it is about.
     error
         Kafka's name of the error.
     """

@@ -159,7 +159,7 @@ class Incident:
             Topic, created if it does not exist; a new one with a random suffix if null.
         partition
             Partition. Some incidents also write to the next one.
-        options
+        **options
             Other arguments of the recipe.
 
         Raises
@@ -321,7 +321,7 @@ class Stage:
             If other than the incident's; with another verdict, no action is expected.
         closing
             Ends the incident properly.
-        facts
+        **facts
             Other fields of `StagedIncident`.
         """
         fields: dict[str, Any] = {

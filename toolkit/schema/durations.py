@@ -21,6 +21,8 @@ def duration_s(text: str, *, unit: str = "s") -> float:
 
     Parameters
     ----------
+    text
+        The duration.
     unit
         Unit of a number without one.
 

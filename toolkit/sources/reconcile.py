@@ -32,6 +32,8 @@ def reconciliation_rows(
     ----------
     source
         The coordinators' log is read for the ids of these transactions only.
+    topic, partition
+        The partition.
     findings
         Earlier findings of `source` on the partition: rows of ``schema.FINDINGS``.
 

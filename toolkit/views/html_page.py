@@ -17,7 +17,7 @@ def page(package: str, template: str, *, what: str, **values: Any) -> str:
         Package and name of the template.
     what
         What is rendered, for the error: ``A page``.
-    values
+    **values
         Values of the template.
 
     Raises

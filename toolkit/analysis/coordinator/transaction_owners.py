@@ -49,6 +49,8 @@ class GroupMember:
 
     Parameters
     ----------
+    member_id, client_id, client_host
+        As in the response.
     process_id
         Of a Kafka Streams thread.
     url, tasks
@@ -84,6 +86,8 @@ class _TransactionalId:
 
     Parameters
     ----------
+    text, timeout_ms
+        The id, and the timeout of its transactions, null if unknown.
     groups
         Groups of the cluster.
     clusters

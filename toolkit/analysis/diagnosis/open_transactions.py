@@ -21,6 +21,8 @@ class OpenTransaction:
 
     Parameters
     ----------
+    observation
+        The observation.
     tp
         The partition.
     producer
@@ -51,6 +53,8 @@ class OpenTransaction:
         Whether the partition's leader or its epoch changed during the observation, or another replica answered.
     seen_for
         For how long earlier observations have shown the coordinator in this state.
+    first_batch
+        Its first batch; null if that was not read.
     """
 
     tp: TopicPartition

@@ -253,7 +253,7 @@ class Kafka:
         ----------
         main_class
             Its name in this version; for example ``"org.apache.kafka.tools.TransactionsCommand"``.
-        arguments
+        *arguments
             Its command-line arguments.
         stdin
             Its standard input.

@@ -52,6 +52,8 @@ def observe(
 
     Parameters
     ----------
+    client, config
+        The connection to the brokers, and its configuration.
     partition_metadata
         The partitions to observe (`cluster_metadata.ClusterMetadata`).
     whole_cluster

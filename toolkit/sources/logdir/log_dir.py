@@ -41,13 +41,13 @@ class LogDir(Source, OffsetTables):
 
     Parameters
     ----------
-    path, more_paths
+    path, *more_paths
         Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
         snapshots, transaction indexes, and texts of kafka-dump-log.sh.
     consistent_copy
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
-        (`state.consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
+        (`consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
         hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.

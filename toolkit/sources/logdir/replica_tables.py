@@ -251,6 +251,8 @@ def checkpoint_rows(contents: Contents, logs: Iterable[ReplicaLog], *, everythin
 
     Parameters
     ----------
+    contents
+        The files.
     logs
         The selected partitions.
     everything

@@ -56,6 +56,10 @@ def share_group_lag_rows(
 
     Parameters
     ----------
+    readers, group, max_offsets
+        As for `group_lag_rows`.
+    partitions
+        What the group's coordinator has of each partition.
     level
         Its ``share.isolation.level``; null where that is not visible.
     """
@@ -86,6 +90,8 @@ def hidden_topics_row(group: str, gap: str, *, broker_id: int) -> Row:
 
     Parameters
     ----------
+    group
+        Group id.
     gap
         The right or the proof that is missing.
     broker_id

@@ -52,6 +52,8 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
 
     Parameters
     ----------
+    reader
+        The log.
     offset
         Base offset of a batch.
     producer_id
@@ -85,6 +87,8 @@ def read_until_ended(
 
     Parameters
     ----------
+    reader
+        The log.
     offset
         Offset after a batch.
     producer_ids

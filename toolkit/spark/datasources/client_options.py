@@ -25,6 +25,8 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
 
     Parameters
     ----------
+    options
+        All options of the reader.
     source
         The data source, with the configuration of its registration.
 

@@ -39,6 +39,10 @@ class OffsetBounds:
 
     Parameters
     ----------
+    everywhere
+        That of all partitions that `by_partition` does not name.
+    by_partition
+        Those of single partitions.
     name
         The option that set it.
     """

@@ -15,6 +15,8 @@ def refuse_unknown(options: Options, known: Collection[str], *, source: str, pre
 
     Parameters
     ----------
+    options
+        All options of the reader.
     known
         Names of the known options, as documented.
     source

@@ -23,6 +23,8 @@ def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
 
     Parameters
     ----------
+    jobs
+        The jobs by name.
     progress
         Called with the name of a job and false when it starts, and true when it is done.
     """

@@ -183,14 +183,12 @@ class _PipelineRun:
         The stored tables.
     sources
         The sources.
-    states
-        The state of each log.
-    plans
-        The plan of each log.
-    listings
-        The listing of each log.
+    states, plans, listings
+        State, plan and listing of each log.
     staged
         New rows of `staging_table.STAGE`; Arrow data if this process made them.
+    min_held_ms
+        Shortest hold of the LSO to keep.
     """
 
     store: TableStore

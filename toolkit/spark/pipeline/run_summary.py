@@ -131,6 +131,10 @@ def summarised(
 
     Parameters
     ----------
+    store
+        The stored tables.
+    read
+        What was read of each source.
     counts
         Row counts of each stored table.
     findings

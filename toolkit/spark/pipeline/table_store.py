@@ -121,6 +121,8 @@ class TableStore:
 
         Parameters
         ----------
+        name, table
+            Name and declaration of the table.
         rows
             Rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
         run_id
@@ -198,6 +200,8 @@ def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> Ta
 
     Parameters
     ----------
+    spark
+        The session.
     target
         A folder: any path or URL with a slash in it; or a schema: ``catalog.schema``, or one word.
     format
@@ -250,6 +254,8 @@ def read(spark: SparkSession, target: str, table: str, *, format: str = "delta")
 
     Parameters
     ----------
+    spark
+        The session.
     target
         Target of the pipeline: a folder (with a slash in it), or ``catalog.schema``.
     table

@@ -42,6 +42,8 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
 
     Parameters
     ----------
+    cluster
+        The cluster to read from.
     selected
         The selected finding: its start is drawn, and the states of its id, even if it has ended.
     findings

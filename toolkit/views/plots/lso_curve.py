@@ -54,7 +54,7 @@ class LsoCurve:
 
         Parameters
         ----------
-        transactions, steps, partitions
+        log_transactions, steps, partitions
             The rows; each kind may be empty.
         now
             Time of the read: no time is after it.

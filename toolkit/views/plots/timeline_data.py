@@ -77,7 +77,7 @@ def bars_of(
 
     Parameters
     ----------
-    transactions, findings
+    log_transactions, findings
         Rows of ``schema.LOG_TRANSACTIONS`` and ``FINDINGS`` of one partition.
     curve
         The log end over time, for the times of offsets.

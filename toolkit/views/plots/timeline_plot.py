@@ -58,7 +58,7 @@ def plot_timeline(
 
     Parameters
     ----------
-    transactions
+    log_transactions
         ``schema.LOG_TRANSACTIONS``. Of one partition, or `topic` and `partition` name it.
     lso_timeline
         ``schema.LSO_TIMELINE``; without it, and without `partitions`, no LSO is drawn.

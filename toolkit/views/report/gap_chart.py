@@ -26,7 +26,7 @@ def gap_chart(
     ----------
     finding
         A row of ``schema.FINDINGS``.
-    steps, transactions
+    steps, log_transactions
         Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``, from the log.
     samples
         Rows of ``schema.PARTITIONS`` at several times, used without a log.

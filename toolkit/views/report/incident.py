@@ -65,7 +65,7 @@ def collect_incident(
 
     Parameters
     ----------
-    sources
+    *sources
         Of the same cluster: a log directory, a recording, both, or the running cluster.
     topics, partitions
         As for their findings; all if null.

@@ -71,6 +71,8 @@ def committed_offsets(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     group, coordinator_id
         Group id, and broker id of its coordinator.
 
@@ -95,6 +97,8 @@ def pending_offsets(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     group, coordinator_id
         Group id, and broker id of its coordinator.
     partitions
@@ -157,6 +161,8 @@ def offsets_of_groups(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     partitions
         The partitions; offsets of every group that the brokers list are requested.
     """
@@ -194,6 +200,8 @@ def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[Top
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     held
         The LSO of each partition, and its leader.
     """
@@ -214,6 +222,8 @@ def groups_at(
 
     Parameters
     ----------
+    client, brokers
+        The connection to the brokers, and the ids of those to query.
     held
         The LSO of each partition, and its leader.
 
@@ -248,6 +258,8 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     partitions
         Partition of ``__consumer_offsets`` to its leader's broker id.
 

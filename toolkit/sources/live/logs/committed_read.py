@@ -38,6 +38,10 @@ def read_committed(
 
     Parameters
     ----------
+    config
+        Configuration of the consumer.
+    topic, partition
+        The partition.
     start, stop
         The range ``start <= offset < stop``.
     timeout

@@ -31,6 +31,8 @@ def transaction_log_rows(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     transactional_ids
         Only these ids; null for all.
     partitions
@@ -81,6 +83,8 @@ def event_rows(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     coordinator_topic
         ``__transaction_state``, for rows of ``schema.TRANSACTION_LOG``, or ``__consumer_offsets``, for rows of
         ``schema.OFFSETS_LOG``.

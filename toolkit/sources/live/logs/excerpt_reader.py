@@ -63,6 +63,8 @@ def read_excerpts(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     positions
         Partitions; each takes a few megabytes of memory.
     compacted

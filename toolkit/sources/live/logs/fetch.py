@@ -18,6 +18,8 @@ class FetchPosition:
 
     Parameters
     ----------
+    tp, offset, broker_id
+        The partition, the offset and the broker.
     leader_epoch
         Epoch in which that broker leads, so that it fails if it no longer leads, or not yet; -1 skips the check.
     """
@@ -63,6 +65,8 @@ def fetch(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     fetch_positions
         Partitions and offsets.
     max_bytes

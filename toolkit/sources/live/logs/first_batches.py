@@ -26,6 +26,8 @@ def read_first_batches(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     producers
         Those without an open transaction are left out.
     per_partition

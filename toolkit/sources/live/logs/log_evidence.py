@@ -48,6 +48,8 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     to_read
         From `Diagnosis.to_read`; the logs are read after the last observation.
 

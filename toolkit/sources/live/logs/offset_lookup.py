@@ -19,6 +19,8 @@ def offset_of(client: BrokerClient, spec: OffsetSpec, row: Row) -> int:
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     spec
         An offset; a time with zone, for the first record at or after it; or ``"log_start"``, ``"lso"``,
         ``"high_watermark"``, ``"log_end"``.

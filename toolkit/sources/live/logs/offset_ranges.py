@@ -18,6 +18,10 @@ class LogRange:
 
     Parameters
     ----------
+    tp
+        The partition.
+    start, stop
+        Bounds of the base offsets.
     is_first
         Whether this is the first range, which also has the batch that contains `start`.
     """
@@ -33,6 +37,10 @@ def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offs
 
     Parameters
     ----------
+    tp
+        The partition.
+    start, stop
+        The offsets.
     log_start
         Log start offset; deleted offsets before it are not divided.
     max_offsets
@@ -51,6 +59,10 @@ def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) 
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
+    log_range
+        The range.
     crc
         Verify every batch's checksum.
 

@@ -32,6 +32,8 @@ def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     contexts
         Open transactions whose outcome the coordinators' log does not prove. What cannot be read is left out: it proves
         nothing.

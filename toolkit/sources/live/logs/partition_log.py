@@ -102,6 +102,8 @@ def fetch_range(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     row
         The partition's row of ``schema.PARTITIONS``.
     start, stop
@@ -126,7 +128,7 @@ def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: Offse
 
     Parameters
     ----------
-    row, start, stop
+    client, row, start, stop
         As for `fetch_range`, which also documents the errors.
     """
     if row["error"]:
@@ -151,6 +153,8 @@ def read_offsets(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     base
         The metadata columns of the partition's row of ``schema.PARTITIONS``.
     start, stop

@@ -69,6 +69,8 @@ def read_state_log(
 
     Parameters
     ----------
+    client, config
+        The connection to the brokers, and its configuration.
     coordinator_topic
         Metadata of ``__transaction_state``.
     only

@@ -61,6 +61,8 @@ def open_batches(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     partition
         The partition as its leader has it.
     producer_id, start_offset

@@ -116,6 +116,8 @@ def resolve_partitions(
 
     Parameters
     ----------
+    topology
+        Metadata of the cluster.
     topics
         Topic names; all topics if null.
     partitions

@@ -34,6 +34,8 @@ def producer_rows(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     partition_metadata
         Rows with `leader`, of `cluster_metadata.ClusterMetadata` or ``schema.PARTITIONS``.
     idle_producers

@@ -36,6 +36,8 @@ def partition_rows(client: BrokerClient, partition_metadata: Mapping[TopicPartit
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     partition_metadata
         Rows of `ClusterMetadata`; where a leader has changed, the metadata is read again.
     """

@@ -57,6 +57,8 @@ def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
     ----------
     directory
         The recording; no other process may write to it.
+    table
+        Name of the table.
     now
         Current time; its hour and day are not merged.
 

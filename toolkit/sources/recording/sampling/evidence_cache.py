@@ -54,6 +54,8 @@ def cached_findings(
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     diagnoses
         From `sample_findings.sample_diagnoses`.
     cache

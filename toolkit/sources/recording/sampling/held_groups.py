@@ -20,6 +20,8 @@ def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | No
 
     Parameters
     ----------
+    client
+        The connection to the brokers.
     findings
         Rows of ``schema.FINDINGS``. Partitions whose LSO is held only briefly are left out.
 
