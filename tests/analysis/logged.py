@@ -20,6 +20,7 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers
 from toolkit.schema import TRANSACTION_LOG, Row
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 T0 = NOW - dt.timedelta(minutes=10)
@@ -93,6 +94,10 @@ def ended_records(
     ]
 
 
+def coordinator_log(rows: Iterable[Row], **more: Any) -> CoordinatorLog:
+    return CoordinatorLog(records=[TransactionLogRecord.of(row) for row in rows], **more)
+
+
 def init(**more: Any) -> Row:
     return record(0, "Empty", second=-1, **more)
 
@@ -111,7 +116,7 @@ def facts(
     to_read = diagnosis.to_read()
     owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
     begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
-    log = LogEvidence(excerpts=excerpts or {}, coordinators=CoordinatorLog(rows=events or begun))
+    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun))
     return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.analysis.build import partition
 from tests.analysis.build import transaction as owner_row
-from tests.analysis.logged import ELSEWHERE, HERE, at, data, excerpt, marker, open_transaction, record
+from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
@@ -278,7 +278,7 @@ class World:
 
     def _log(self, kept: Sequence[Row], is_one_clock: bool) -> CoordinatorLog:
         leaders = {PARTITION_OF_ID: (1, self.coordinator_epoch)} if is_one_clock else {}
-        return CoordinatorLog(rows=kept, leaders=leaders)
+        return coordinator_log(kept, leaders=leaders)
 
     def open_transaction(self) -> OpenTransaction:
         owner = owner_row(state=self.state, epoch=self.epoch, on=self.on, coordinator_id=1)

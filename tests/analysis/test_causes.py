@@ -11,6 +11,7 @@ from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
     at,
+    coordinator_log,
     data,
     diagnosed,
     ended_records,
@@ -20,7 +21,6 @@ from tests.analysis.logged import (
     open_transaction,
     record,
 )
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
@@ -36,7 +36,7 @@ from toolkit.schema.table import TopicPartition
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
-    coordinators = CoordinatorLog(rows=events, unread=unread)
+    coordinators = coordinator_log(events, unread=unread)
     return DiagnosisContext(one, LogEvidence(excerpts={} if log is None else {HERE: log}, coordinators=coordinators))
 
 

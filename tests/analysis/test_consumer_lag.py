@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.analysis.diagnosis.consumer_lag import StatusCount, group_lag, lag_reason, share_group_lag
+from toolkit.analysis.diagnosis.consumer_lag import LagParts, StatusCount, group_lag, lag_reason, share_group_lag
 from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 
 LOG: list[StatusCount] = [
     (0, 4, "committed"),
@@ -17,25 +18,25 @@ LOG: list[StatusCount] = [
 ]
 
 
-def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = LOG) -> Row:
+def lag_of(committed: int, *, lso: int = 10, ranges: list[StatusCount] | None = LOG) -> LagParts:
     return group_lag(committed, last_stable_offset=lso, high_watermark=21, ranges=ranges)
 
 
 def test_lag_is_split_into_unread_held_and_marker_offsets() -> None:
-    assert lag_of(2) == {"lag": 19, "client_lag": 8, "behind": 7, "held": 10, "markers": 2}
+    assert lag_of(2) == LagParts(lag=19, client_lag=8, behind=7, held=10, markers=2)
 
 
 def test_a_lag_of_one_is_only_the_marker() -> None:
-    assert lag_of(20, lso=21) == {"lag": 1, "client_lag": 1, "behind": 0, "held": 0, "markers": 1}
+    assert lag_of(20, lso=21) == LagParts(lag=1, client_lag=1, behind=0, held=0, markers=1)
 
 
 def test_a_read_uncommitted_group_may_be_past_the_lso() -> None:
-    assert lag_of(15) == {"lag": 6, "client_lag": 0, "behind": 0, "held": 5, "markers": 1}
+    assert lag_of(15) == LagParts(lag=6, client_lag=0, behind=0, held=5, markers=1)
 
 
 def test_aborted_and_compacted_records_are_never_consumed() -> None:
     log: list[StatusCount] = [(0, 3, "compacted"), (4, 15, "aborted"), (16, 20, "committed")]
-    assert lag_of(0, lso=18, ranges=log) == {"lag": 21, "client_lag": 18, "behind": 2, "held": 3, "markers": 16}
+    assert lag_of(0, lso=18, ranges=log) == LagParts(lag=21, client_lag=18, behind=2, held=3, markers=16)
 
 
 @pytest.mark.parametrize(
@@ -52,22 +53,22 @@ def test_the_lag_of_a_share_group_is_reported_by_the_broker(lag: int | None, rea
     row = share_group_lag(
         lag, start_offset=2, last_stable_offset=10, high_watermark=21, ranges=LOG, read_committed=read_committed
     )
-    assert row == {**parts, "client_lag": None}
+    assert row._asdict() == {**parts, "client_lag": None}
 
 
 def test_nothing_is_held_from_a_share_group_where_nothing_is_open() -> None:
     row = share_group_lag(
         3, start_offset=18, last_stable_offset=21, high_watermark=21, ranges=None, read_committed=True
     )
-    assert row == {"lag": 3, "client_lag": None, "behind": 3, "held": 0, "markers": None}
+    assert row == LagParts(lag=3, client_lag=None, behind=3, held=0, markers=None)
 
 
 def test_without_the_log_markers_are_not_counted() -> None:
-    assert lag_of(2, ranges=None) == {"lag": 19, "client_lag": 8, "behind": 8, "held": 11, "markers": None}
+    assert lag_of(2, ranges=None) == LagParts(lag=19, client_lag=8, behind=8, held=11, markers=None)
 
 
 def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
-    assert lag_of(30, ranges=None) == {"lag": 0, "client_lag": 0, "behind": 0, "held": 0, "markers": None}
+    assert lag_of(30, ranges=None) == LagParts(lag=0, client_lag=0, behind=0, held=0, markers=None)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +83,14 @@ def test_a_group_ahead_of_the_high_watermark_has_no_lag() -> None:
     ],
 )
 def test_the_reason_as_a_sentence(committed: int, lso: int, ranges: list[StatusCount], sentence: str) -> None:
-    row = {"topic": "orders", "partition": 0, "last_stable_offset": lso, **lag_of(committed, lso=lso, ranges=ranges)}
-    assert (lag_reason(row) or "").startswith(sentence)
+    parts = lag_of(committed, lso=lso, ranges=ranges)._asdict()
+    lag = GroupLag(group_id="billing", topic="orders", partition=0, last_stable_offset=lso, **parts)
+    assert (lag_reason(lag) or "").startswith(sentence)
 
 
 @given(st.integers(0, 25), st.integers(0, 21), st.booleans())
 def test_the_parts_add_up_to_the_lag(committed: int, lso: int, log_was_read: bool) -> None:
     row = lag_of(committed, lso=lso, ranges=LOG if log_was_read else None)
-    assert row["behind"] + row["held"] + (row["markers"] or 0) == row["lag"]
-    assert min(row["behind"], row["held"], row["markers"] or 0) >= 0
+    assert row.behind is not None
+    assert row.behind + row.held + (row.markers or 0) == row.lag
+    assert min(row.behind, row.held, row.markers or 0) >= 0

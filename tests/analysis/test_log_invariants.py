@@ -14,12 +14,14 @@ from toolkit.analysis.log import log_invariants
 from toolkit.analysis.log.log_invariants import INVARIANTS, InvariantChecker, event_violations
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
-from toolkit.schema import VIOLATIONS, Row
+from toolkit.schema import VIOLATIONS
+from toolkit.schema.log import TransactionLogRecord, Violation
+from toolkit.schema.record import replace
 
 LAST_SEQUENCE = 2**31 - 1
 
 
-def batch_violations(headers: Headers, *, file: str | None = None, **columns: Any) -> Sequence[Row]:
+def batch_violations(headers: Headers, *, file: str | None = None, **columns: Any) -> Sequence[Violation]:
     """Violations in all batches of a partition, checked in one call."""
     return InvariantChecker(**columns).check(headers, file=file)
 
@@ -50,12 +52,12 @@ def log(*batches: dict[str, Any]) -> Headers:
     return headers
 
 
-def violations(headers: Headers, **options: Any) -> list[tuple[str, int]]:
+def violations(headers: Headers, **options: Any) -> list[tuple[str, int | None]]:
     """Names and offsets of the violations in a file; the rows fit their table."""
     rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log", **options)
-    assert len(VIOLATIONS.arrow(rows)) == len(rows)
-    assert {row["invariant"] for row in rows} <= INVARIANTS.keys()
-    return [(row["invariant"], row["offset"]) for row in rows]
+    assert len(VIOLATIONS.arrow(row.row() for row in rows)) == len(rows)
+    assert {row.invariant for row in rows} <= INVARIANTS.keys()
+    return [(row.invariant, row.offset) for row in rows]
 
 
 VALID = {
@@ -135,14 +137,14 @@ def test_every_invariant_of_batches_has_a_violation() -> None:
 def test_a_row_has_the_expected_value() -> None:
     headers = log(data(), data(sequence=2, position=150))
     rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log")
-    assert [row["detail"] for row in rows] == [
+    assert [row.detail for row in rows] == [
         "It starts at byte 150; the one before it ends at 100.",
         "Producer 7, epoch 0, continues with sequence 2, not with 1.",
     ]
-    assert rows[0] == {
-        "invariant": "position", "topic": "orders", "partition": 0, "offset": 1, "producer_id": 7,
-        "transactional_id": None, "detail": rows[0]["detail"], "broker_id": 1, "file": "0.log", "position": 150,
-    }  # fmt: skip
+    assert rows[0] == Violation(
+        invariant="position", topic="orders", partition=0, offset=1, producer_id=7, transactional_id=None,
+        detail=rows[0].detail, broker_id=1, file="0.log", position=150,
+    )  # fmt: skip
 
 
 def test_compaction_leaves_gaps() -> None:
@@ -167,7 +169,7 @@ def test_positions_are_checked_within_a_file() -> None:
     assert checker.check(third, file="2.log") == []
     headers["position"] = 0  # as in Fetch responses
     assert batch_violations(headers) == []
-    assert [row["invariant"] for row in batch_violations(headers, file="0.log")] == ["position", "position"]
+    assert [row.invariant for row in batch_violations(headers, file="0.log")] == ["position", "position"]
 
 
 @given(random_headers.flatmap(lambda headers: st.tuples(st.just(headers), splits(headers))), st.booleans())
@@ -227,9 +229,9 @@ def test_sequences_that_a_leader_would_reject_are_found(batches: list[dict[str, 
     headers["attributes"][headers["marker"] != NO_MARKER] |= CONTROL
     names = {"late_batch": "epoch", "producer_epoch": "epoch"}
     rows = [
-        (names.get(row["invariant"], row["invariant"]), int(np.searchsorted(headers["base_offset"], row["offset"])))
+        (names.get(row.invariant, row.invariant), int(np.searchsorted(headers["base_offset"], row.offset or 0)))
         for row in batch_violations(headers)
-        if "though its markers raise" not in row["detail"]
+        if "though its markers raise" not in row.detail
     ]
     assert sorted(rows) == sorted(rejected_by_leader(headers))
 
@@ -244,7 +246,7 @@ def test_invalid_headers_give_rows_and_no_exception(rows: list[tuple[int, ...]],
     for name, column in zip(HEADER.names or (), zip(*rows, strict=True), strict=False):
         headers[name] = np.array(column, "i8").astype(HEADER[name])
     whole = batch_violations(headers, file="0.log", compacted=compacted)
-    VIOLATIONS.arrow(whole)
+    VIOLATIONS.arrow(each.row() for each in whole)
     checker = InvariantChecker(compacted=compacted)
     parts = checker.check(headers[:split], file="0.log") + checker.check(headers[split:], file="0.log")
     assert parts == whole
@@ -254,8 +256,8 @@ def test_thousands_of_violations_end_in_one_row(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(log_invariants, "AT_ONCE", 2)
     headers = log(*(data(sequence=number * 2) for number in range(6)))
     rows = batch_violations(headers)
-    assert [row["offset"] for row in rows] == [1, 2, 3]
-    assert rows[-1]["detail"] == "This and 2 more up to offset 5."
+    assert [row.offset for row in rows] == [1, 2, 3]
+    assert rows[-1].detail == "This and 2 more up to offset 5."
 
 
 def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,10 +274,10 @@ def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 # Records of coordinators
 
 
-def violations_of_records(events: Sequence[Row]) -> list[tuple[str, int]]:
+def violations_of_records(events: Sequence[TransactionLogRecord]) -> list[tuple[str, int | None]]:
     rows = event_violations(events)
-    assert len(VIOLATIONS.arrow(rows)) == len(rows)
-    return [(row["invariant"], row["offset"]) for row in rows]
+    assert len(VIOLATIONS.arrow(row.row() for row in rows)) == len(rows)
+    return [(row.invariant, row.offset) for row in rows]
 
 
 OVERFLOW = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
@@ -286,7 +288,7 @@ VALID_EVENTS = {
         record(8, 50, None, None), record(9, 60, None, None), record(10, 70, "Empty", producer_id=9),
     ],
     "compacted": [record(3, 0, "CompleteCommit", 4, start=0), record(9, 10, "Ongoing", 4, start=10)],
-    "exhausted epochs": [*OVERFLOW[:2], {**OVERFLOW[2], "producer_id": 9, "producer_epoch": 0}],
+    "exhausted epochs": [*OVERFLOW[:2], replace(OVERFLOW[2], producer_id=9, producer_epoch=0)],
     "a retried append": [event for event in transaction("Commit", decide=10) for _ in range(2)],
     "an end without a transaction": version_2(
         [record(0, 0, "Empty"), *transaction("Abort", begin=5, decide=5, epochs=(1, 1))[1:]]
@@ -295,16 +297,16 @@ VALID_EVENTS = {
     "two replicas": [record(1, 1, "CompleteAbort", 5), record(0, 0, "Ongoing", 4, broker_id=2)],
     "an unreadable record of the id": [
         record(0, 0, "Empty", 5),
-        {**record(1, 0, None, None), "tombstone": False, "error": "CORRUPT_RECORD: no."},
+        replace(record(1, 0, None, None), tombstone=False, error="CORRUPT_RECORD: no."),
         record(2, 0, "CompleteCommit", 1),
     ],
     "an unreadable record of an unknown id": [
         record(0, 0, "Empty", 5),
-        {**record(1, 0, None, None, transactional_id=None), "tombstone": False, "error": "CORRUPT_BATCH: no."},
+        replace(record(1, 0, None, None, transactional_id=None), tombstone=False, error="CORRUPT_BATCH: no."),
         record(2, 0, "CompleteCommit", 1),
     ],
 }  # fmt: skip
-INVALID_EVENTS: dict[str, tuple[Callable[[], list[Row]], list[tuple[str, int]]]] = {
+INVALID_EVENTS: dict[str, tuple[Callable[[], list[TransactionLogRecord]], list[tuple[str, int]]]] = {
     "a state left out": (lambda: transaction("Commit", decide=10)[::2], [("coordinator_state", 2)]),
     "another outcome": (
         lambda: [*transaction("Commit", decide=10)[:2], record(5, 20, "PrepareAbort")], [("coordinator_state", 5)]
@@ -345,5 +347,5 @@ def test_every_invariant_of_coordinators_has_a_violation() -> None:
 
 def test_a_row_of_a_coordinator_has_the_transactional_id() -> None:
     [row] = event_violations(transaction("Commit", decide=10)[::2])
-    assert row["detail"] == "CompleteCommit follows Ongoing at offset 0."
-    assert (row["topic"], row["partition"], row["transactional_id"]) == ("__transaction_state", 3, "payments")
+    assert row.detail == "CompleteCommit follows Ongoing at offset 0."
+    assert (row.topic, row.partition, row.transactional_id) == ("__transaction_state", 3, "payments")

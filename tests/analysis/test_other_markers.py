@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import producer
-from tests.analysis.logged import ELSEWHERE, HERE, at, data, excerpt, marker, open_transaction, record
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.marker_partitions import marker_partitions, named_topics, opened_after
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
@@ -133,7 +132,7 @@ def test_a_proven_outcome_is_not_replaced_by_a_marker_elsewhere() -> None:
     rows = [record(0, "Empty", second=-1, epoch=4)]
     log = LogEvidence(
         excerpts={HERE: excerpt(data(100, epoch=4))},
-        coordinators=CoordinatorLog(rows=rows),
+        coordinators=coordinator_log(rows),
         other_markers=found(*COMMITTED),
     )
     assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "undecided"
@@ -177,7 +176,7 @@ def test_a_hundred_partitions_are_read_each_for_all_of_its_producers() -> None:
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:
     rows = [record(1, "Ongoing", second=1, on=(ELSEWHERE,)), record(2, "Empty", second=2, topic_partitions=None)]
-    log = LogEvidence(excerpts={}, coordinators=CoordinatorLog(rows=rows))
+    log = LogEvidence(excerpts={}, coordinators=coordinator_log(rows))
     assert named_topics([DiagnosisContext(open_transaction(), log)]) == {"orders", "payments"}
 
 

@@ -13,6 +13,7 @@ from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
     at,
+    coordinator_log,
     data,
     ended_records,
     excerpt,
@@ -35,7 +36,6 @@ from tests.analysis.outcome_model import (
     after,
 )
 from tests.tiers import fuzzed
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
@@ -270,7 +270,7 @@ def test_one_clock_needs_the_broker_that_wrote_the_records() -> None:
 
 
 def find(one: OpenTransaction, log: Excerpt | None, *events: Row, **more: Any) -> Outcome:
-    coordinators = CoordinatorLog(rows=events, **more)
+    coordinators = coordinator_log(events, **more)
     excerpts = {} if log is None else {HERE: log}
     return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators)).outcome
 
@@ -544,7 +544,7 @@ def by_one_clock(world: World, *, coordinator: tuple[int, int] = (1, 3), **leade
     one = world.open_transaction()
     one = replace(one, leader=replace(one.leader, **leader))
     batches = producer_batches(excerpt(*world.batches, start=0), 7, one.start or 0)
-    return find_outcome(one, batches, CoordinatorLog(rows=world.records, leaders={33: coordinator})).name
+    return find_outcome(one, batches, coordinator_log(world.records, leaders={33: coordinator})).name
 
 
 def test_one_clock_is_that_of_one_broker_which_wrote_the_marker_and_all_records() -> None:

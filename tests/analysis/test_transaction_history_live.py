@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.process import PATIENCE_S
 from tests.workload import BUSY, Worker
-from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
@@ -24,6 +24,8 @@ from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of, until
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
@@ -98,10 +100,10 @@ class StoppedBroker:
     folder: Path
     transactions: Sequence[Row]
     workers: Sequence[Worker]
-    events: Sequence[Row]
+    events: Sequence[TransactionLogRecord]
 
-    def history_of(self, transactional_id: str) -> list[Row]:
-        return [row for row in transaction_history(self.events) if row["transactional_id"] == transactional_id]
+    def history_of(self, transactional_id: str) -> list[PastTransaction]:
+        return [row for row in transaction_history(self.events) if row.transactional_id == transactional_id]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -133,7 +135,7 @@ def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
             folder=folder,
             transactions=transactions,
             workers=workers,
-            events=list(read_events(folder)),
+            events=[TransactionLogRecord.of(row) for row in read_events(folder)],
         )
 
 
@@ -207,16 +209,15 @@ REASONS = {  # of the first transaction; version 2 writes every abort alike
 
 def test_every_ending_is_recognized_before_transaction_version_2(stopped_broker: StoppedBroker) -> None:
     endings = {
-        name: [row["ended"] for row in stopped_broker.history_of(name) if row["kind"] == "transaction"]
-        for name in ENDED
+        name: [row.ended for row in stopped_broker.history_of(name) if row.kind == "transaction"] for name in ENDED
     }
     assert endings == ENDED
     rows = transaction_history(stopped_broker.events)
-    assert len(TRANSACTION_HISTORY.frame(rows)) == len(rows)
-    assert not any(row["truncated"] or row["error"] for row in rows)
-    written = [{"topic": TOPIC, "partition": number} for number in (0, 1)]
+    assert len(TRANSACTION_HISTORY.frame(row.row() for row in rows)) == len(rows)
+    assert not any(row.truncated or row.error for row in rows)
+    written = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
     assert all(
-        row["topic_partitions"] == written for name in ENDED for row in stopped_broker.history_of(name) if row["ended"]
+        row.topic_partitions == written for name in ENDED for row in stopped_broker.history_of(name) if row.ended
     )
 
 
@@ -224,42 +225,42 @@ def test_endings_of_transaction_version_2_are_narrowed_correctly(stopped_broker:
     if stopped_broker.version == "3.5.2":
         return
     for name, reason in REASONS.items():
-        transactions = [row for row in stopped_broker.history_of(f"new-{name}") if row["kind"] == "transaction"]
+        transactions = [row for row in stopped_broker.history_of(f"new-{name}") if row.kind == "transaction"]
         first = transactions[0]
-        assert first["ended"] == (name if name in {"commit", "open"} else "abort"), first
-        assert reason in first["reason"]
-        assert first["client_transaction_version"] == 2
-        epochs = [row["producer_epoch"] for row in transactions]
+        assert first.ended == (name if name in {"commit", "open"} else "abort"), first
+        assert reason in first.reason
+        assert first.client_transaction_version == 2
+        epochs = [row.producer_epoch for row in transactions]
         assert epochs == {"commit": [0, 1], "abort": [0, 1], "fence": [0, 2]}.get(name, [0])
 
 
 def test_an_id_begins_with_init_and_ends_with_a_tombstone(stopped_broker: StoppedBroker) -> None:
     rows = stopped_broker.history_of("fence")
-    assert [row["kind"] for row in rows] == ["init", "transaction", "init", "transaction", "expired"]
-    assert rows[2]["reason"].startswith("InitProducerId raised the epoch from 1 to 2")
+    assert [row.kind for row in rows] == ["init", "transaction", "init", "transaction", "expired"]
+    assert rows[2].reason.startswith("InitProducerId raised the epoch from 1 to 2")
     owners = producer_ids(stopped_broker.events)
     assert all(len(owners_of_id) == 1 for owners_of_id in owners.values())
-    [owner] = owners[rows[0]["producer_id"]]
+    [owner] = owners[rows[0].producer_id or 0]
     assert (owner.transactional_id, owner.now) == ("fence", "expired")
 
 
 def test_endings_match_those_of_the_workload(stopped_broker: StoppedBroker) -> None:
     """Random librdkafka producers: the log matches what they did."""
     for worker in stopped_broker.workers:
-        rows = [row for row in stopped_broker.history_of(worker.name) if row["kind"] == "transaction"]
-        by_client = [row for row in rows if row["ended"] == "abort" and "the epoch stayed" in row["reason"]]
-        commits = sum(row["ended"] == "commit" for row in rows)
+        rows = [row for row in stopped_broker.history_of(worker.name) if row.kind == "transaction"]
+        by_client = [row for row in rows if row.ended == "abort" and "the epoch stayed" in row.reason]
+        commits = sum(row.ended == "commit" for row in rows)
         endings, failed = worker.endings, worker.endings["failed"]
         assert abs(commits - endings["commit"]) <= failed
         # An abort purges unsent records; if there are no others, no coordinator is involved.
         assert len(by_client) <= endings["abort"] + failed
         assert abs(len(rows) - commits - len(by_client) - endings["fence"] - endings["timeout"]) <= failed
-        assert {row["ended"] for row in rows} <= {"commit", "abort", "fence", "timeout"}
+        assert {row.ended for row in rows} <= {"commit", "abort", "fence", "timeout"}
 
 
 def test_the_newest_states_match_describe_transactions(stopped_broker: StoppedBroker) -> None:
-    last = {event["transactional_id"]: event for event in stopped_broker.events}
-    rows = {row["transactional_id"]: row for row in newest(last.values(), observed_at=dt.datetime.now(dt.UTC))}
+    last = {event.transactional_id: event for event in stopped_broker.events}
+    rows = {row.transactional_id: row.row() for row in newest(last.values(), observed_at=dt.datetime.now(dt.UTC))}
     assert len(TRANSACTIONS.frame(rows.values())) == len(rows)
     described = {row["transactional_id"]: row for row in stopped_broker.transactions if row["transactional_id"] in rows}
     assert {"open"} <= rows.keys() == described.keys()

@@ -12,8 +12,8 @@ from toolkit.analysis.coordinator.transaction_owners import (
     possible_groups,
     transaction_owners,
 )
-from toolkit.schema import TRANSACTION_OWNERS, Row
-from toolkit.schema.live import Transaction
+from toolkit.schema import TRANSACTION_OWNERS
+from toolkit.schema.live import IdOwner, Transaction
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 PROCESS, OTHER = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11", "2f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"
@@ -27,14 +27,20 @@ def group(group_id: str, *members: GroupMember, kind: str = "consumer", leader: 
     return ClientGroup(group_id=group_id, protocol_type=kind, members=members, leader_member_id=leader)
 
 
-def transaction(transactional_id: str | None, timeout_ms: int | None = 60_000, error: str | None = None) -> Row:
-    names = {"transactional_id": transactional_id, "timeout_ms": timeout_ms, "error": error}
-    return {**names, "source": "ListTransactions", "broker_id": 1, "observed_at": NOW}
+def transaction(transactional_id: str | None, timeout_ms: int | None = 60_000, error: str | None = None) -> Transaction:
+    return Transaction(
+        transactional_id=transactional_id,
+        timeout_ms=timeout_ms,
+        source="ListTransactions",
+        broker_id=1,
+        observed_at=NOW,
+        error=error,
+    )
 
 
-def owner(transactional_id: str, *groups: ClientGroup, timeout_ms: int = 60_000) -> Row:
+def owner(transactional_id: str, *groups: ClientGroup, timeout_ms: int = 60_000) -> IdOwner:
     (row,) = transaction_owners([transaction(transactional_id, timeout_ms)], groups=groups)
-    TRANSACTION_OWNERS.frame([row])
+    TRANSACTION_OWNERS.frame([row.row()])
     return row
 
 
@@ -152,9 +158,9 @@ def test_the_owner_of_each_form_of_id(case: str) -> None:
     transactional_id, groups, expected = CASES[case]
     row = owner(transactional_id, *groups)
     assert owner_clause(row) == expected
-    assert (row["confidence"] == "unknown") == (expected is None)
-    assert row["reason"].endswith(".")
-    assert owner_clauses([Transaction.of(transaction(transactional_id))], groups=groups) == {transactional_id: expected}
+    assert (row.confidence == "unknown") == (expected is None)
+    assert row.reason.endswith(".")
+    assert owner_clauses([transaction(transactional_id)], groups=groups) == {transactional_id: expected}
 
 
 REASONS = {
@@ -169,7 +175,7 @@ REASONS = {
 
 @pytest.mark.parametrize("transactional_id", REASONS)
 def test_what_is_missing_for_a_proof(transactional_id: str) -> None:
-    assert owner(transactional_id, group("shop", thread(OTHER, 1, "shop")))["reason"] == REASONS[transactional_id]
+    assert owner(transactional_id, group("shop", thread(OTHER, 1, "shop"))).reason == REASONS[transactional_id]
 
 
 def test_a_timeout_of_an_hour_identifies_flink() -> None:
@@ -188,18 +194,18 @@ def test_groups_are_found_in_arbitrary_ids() -> None:
     assert possible_groups("tx-a.b") == {"tx", "tx-a", "tx-a.b", "a", "a.b", "b"}
     assert possible_groups("-a-") == {"-a", "-a-", "a", "a-"}
     assert len(possible_groups("-" * 60_000)) < 1_000
-    assert owner("x" * 60_000, group("x" * 60_000))["confidence"] == "unknown"
+    assert owner("x" * 60_000, group("x" * 60_000)).confidence == "unknown"
 
 
 def test_unread_groups_are_reported() -> None:
     transactions = [transaction("payments"), transaction("blue-files-0")]
     unproven, proven = transaction_owners(transactions, groups=[BLUE], groups_error="NOT_COORDINATOR")
-    assert unproven["reason"].endswith("Not all groups were read: NOT_COORDINATOR.")
-    assert (proven["confidence"], proven["reason"]) == ("certain", "Its id names a task that this worker runs.")
+    assert unproven.reason.endswith("Not all groups were read: NOT_COORDINATOR.")
+    assert (proven.confidence, proven.reason) == ("certain", "Its id names a task that this worker runs.")
 
 
 def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
     unread = transaction(None, error="NETWORK_EXCEPTION: gone")
     [row] = transaction_owners([unread])
-    assert (row["confidence"], row["error"]) == ("unknown", "NETWORK_EXCEPTION: gone")
-    assert owner_clauses([Transaction.of(unread)]) == {}
+    assert (row.confidence, row.error) == ("unknown", "NETWORK_EXCEPTION: gone")
+    assert owner_clauses([unread]) == {}

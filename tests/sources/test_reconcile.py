@@ -1,7 +1,10 @@
 """Both sides of an open transaction, for every incident that is recorded, and where a finding proves nothing."""
 
+from typing import Any
+
 import pytest
 
+from tests.analysis.build import NOW
 from toolkit import LogDir, connect
 from toolkit.analysis.diagnosis.reconciliation import (
     COMBINATIONS,
@@ -9,7 +12,11 @@ from toolkit.analysis.diagnosis.reconciliation import (
 )
 from toolkit.lab.samples import IncidentSample, load
 from toolkit.schema import Row
-from toolkit.schema.derived import RECONCILIATION
+from toolkit.schema.derived import RECONCILIATION, Reconciliation
+from toolkit.schema.live import Finding, Producer, Transaction
+from toolkit.schema.log import PastTransaction
+from toolkit.schema.record import replace
+from toolkit.schema.table import TopicPartition
 from toolkit.sources import reconciliation_frame, reconciliation_rows
 
 COMBINED = {
@@ -69,61 +76,76 @@ def test_without_coordinators_nothing_is_an_orphan(name: str) -> None:
     assert "__transaction_state" in row["means"]
 
 
+def producers_of(sample: IncidentSample, files: LogDir) -> list[Producer]:
+    rows = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
+    return [Producer.of(row) for row in rows]
+
+
+def transactions_of(files: LogDir) -> list[Transaction]:
+    return [Transaction.of(row) for row in files.transaction_rows()]
+
+
 def test_a_transaction_that_ends_between_two_responses_is_not_late() -> None:
     """The leader still has it open, and its coordinator, queried a moment later, has ended it: like a late message."""
     sample = load("open-young")
     files = sample.log_dir()
-    producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
-    ended = [{**row, "state": "CompleteCommit", "topic_partitions": []} for row in files.transaction_rows()]
-    (row,) = reconcile(producers, ended, findings=files.finding_rows())
-    assert (row["verdict"], row["combination"], row["expects_marker"]) == ("ongoing", "its own", False)
+    producers = producers_of(sample, files)
+    ended = [replace(each, state="CompleteCommit", topic_partitions=()) for each in transactions_of(files)]
+    (row,) = reconcile(producers, ended, findings=map(Finding.of, files.finding_rows()))
+    assert (row.verdict, row.combination, row.expects_marker) == ("ongoing", "its own", False)
     (unseen,) = reconcile(producers, ended, findings=[])
-    assert (unseen["verdict"], unseen["combination"]) == (None, "unknown")
+    assert (unseen.verdict, unseen.combination) == (None, "unknown")
 
 
 def test_a_producer_id_that_is_owned_again_is_not_proven() -> None:
     sample = load("never-added")
     files = sample.log_dir()
-    here = [{"topic": sample.topic, "partition": sample.partition}]
-    back = [{**row, "state": "Ongoing", "topic_partitions": here} for row in files.transaction_rows()]
+    here = (TopicPartition(sample.topic, sample.partition),)
+    back = [replace(each, state="Ongoing", topic_partitions=here) for each in transactions_of(files)]
     (row,) = reconcile(
-        files.producer_rows(topics=[sample.topic], partitions=[sample.partition]),
+        producers_of(sample, files),
         back,
-        findings=files.finding_rows(topics=[sample.topic]),
+        findings=map(Finding.of, files.finding_rows(topics=[sample.topic])),
     )
-    assert (row["verdict"], row["combination"]) == ("hanging", "unknown")
+    assert (row.verdict, row.combination) == ("hanging", "unknown")
 
 
 def test_unread_partitions_are_neither_late_nor_never_added() -> None:
     sample = load("late-message")
     files = sample.log_dir()
-    producers = files.producer_rows(topics=[sample.topic], partitions=[sample.partition])
-    (row,) = reconcile(producers, files.transaction_rows(), findings=files.finding_rows())
-    assert (row["combination"], row["was_added"], row["last_ended"]) == ("disowned", None, None)
+    producers = producers_of(sample, files)
+    (row,) = reconcile(producers, transactions_of(files), findings=map(Finding.of, files.finding_rows()))
+    assert (row.combination, row.was_added, row.last_ended) == ("disowned", None, None)
 
 
-HERE, ELSEWHERE = {"topic": "orders", "partition": 0}, {"topic": "payments", "partition": 3}
-PRODUCER = {**HERE, "producer_id": 7, "producer_epoch": 3, "current_txn_start_offset": 50}
-HANGING = {**HERE, "producer_id": 7, "start_offset": 50, "verdict": "hanging", "missing": ["its outcome"]}
+HERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("payments", 3)
+PRODUCER = Producer(
+    topic="orders", partition=0, producer_id=7, producer_epoch=3, current_txn_start_offset=50, observed_at=NOW
+)
+HANGING = Finding(
+    topic="orders", partition=0, producer_id=7, start_offset=50, verdict="hanging", reason="Why.", remedy="What.",
+    missing=("its outcome",), evidence=(), observed_at=NOW,
+)  # fmt: skip
 
 
-def owner_row(state: str, *listed: Row, epoch: int | None = 3, error: str | None = None) -> Row:
-    return {
-        "transactional_id": "payments", "producer_id": 7, "producer_epoch": epoch, "state": state,
-        "topic_partitions": None if error else listed, "error": error,
-    }  # fmt: skip
+def owner_row(state: str, *listed: TopicPartition, epoch: int | None = 3, error: str | None = None) -> Transaction:
+    return Transaction(
+        transactional_id="payments", producer_id=7, producer_epoch=epoch, state=state, source="DescribeTransactions",
+        topic_partitions=None if error else listed, observed_at=NOW, error=error,
+    )  # fmt: skip
 
 
-def past_row(kind: str = "transaction", *added: Row, epoch: int = 3, **more: Row | bool | str | None) -> Row:
-    return {
-        "kind": kind, "producer_id": 7, "producer_epoch": epoch, "ended": "commit",
-        "topic_partitions": added or None, "truncated": False, "error": None, **more,
-    }  # fmt: skip
+def past_row(kind: str = "transaction", *added: TopicPartition, epoch: int = 3, **more: Any) -> PastTransaction:
+    columns = {"ended": "commit", "truncated": False, **more}
+    return PastTransaction(
+        transactional_id="payments", kind=kind, reason="Why.", producer_id=7, producer_epoch=epoch,
+        topic_partitions=added or None, **columns,
+    )  # fmt: skip
 
 
-def hanging(owner: Row, *past: Row) -> Row:
-    (row,) = reconcile([PRODUCER], [owner], past, findings=[HANGING])
-    return row
+def hanging(owner: Transaction, *past: PastTransaction) -> Reconciliation:
+    (found,) = reconcile([PRODUCER], [owner], past, findings=[HANGING])
+    return found
 
 
 @pytest.mark.parametrize(
@@ -135,16 +157,16 @@ def hanging(owner: Row, *past: Row) -> Row:
         (owner_row("CompleteCommit", epoch=4), "disowned"),
     ],
 )
-def test_what_a_coordinator_has_open_instead(owner: Row, combination: str) -> None:
+def test_what_a_coordinator_has_open_instead(owner: Transaction, combination: str) -> None:
     row = hanging(owner)
-    assert (row["combination"], row["means"]) == (combination, COMBINATIONS[combination])
-    assert row["expects_marker"] is False
+    assert (row.combination, row.means) == (combination, COMBINATIONS[combination])
+    assert row.expects_marker is False
 
 
 def test_a_coordinator_that_did_not_answer_may_still_expect_the_marker() -> None:
     """ListTransactions named the id and its state, and then DescribeTransactions failed: its partitions are unknown."""
     row = hanging(owner_row("Ongoing", epoch=None, error="NETWORK_EXCEPTION: gone"))
-    assert (row["state"], row["expects_marker"], row["combination"]) == ("Ongoing", None, "unknown")
+    assert (row.state, row.expects_marker, row.combination) == ("Ongoing", None, "unknown")
 
 
 @pytest.mark.parametrize(
@@ -158,11 +180,11 @@ def test_a_coordinator_that_did_not_answer_may_still_expect_the_marker() -> None
     ],
 )
 def test_only_a_history_without_gaps_shows_that_a_partition_was_never_added(
-    past: list[Row], was_added: bool | None
+    past: list[PastTransaction], was_added: bool | None
 ) -> None:
     row = hanging(owner_row("CompleteCommit"), *past)
-    assert (row["was_added"], row["last_ended"]) == (was_added, "commit" if was_added else None)
-    assert row["combination"] == {True: "late", False: "never added", None: "disowned"}[was_added]
+    assert (row.was_added, row.last_ended) == (was_added, "commit" if was_added else None)
+    assert row.combination == {True: "late", False: "never added", None: "disowned"}[was_added]
 
 
 @pytest.mark.lab

@@ -26,6 +26,7 @@ from toolkit import LogDir
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.spark.arrow_types import mapped, spark_table, struct_type
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
@@ -102,9 +103,10 @@ def random_log(random: Random, *, in_files: bool) -> list[Row]:
             events.append({**EMPTY_ROW, **location, **PARTITION, "error": "CORRUPT_BATCH: no."})
             continue
         start, name = random.choice([None, 0, ms]), random.choice("abc")
+        epoch = random.randint(0, 2)
         row: Row = record(
-            offset, ms, random.choice(STATES), random.randint(0, 2), start=start, transactional_id=name, **location
-        )
+            offset, ms, random.choice(STATES), epoch, start=start, transactional_id=name, **location
+        ).row()
         known: Row = {"producer_id": row["producer_id"] and random.randint(7, 8), "leader_epoch": offset // 9}
         without_id = {"transactional_id": None, "error": "CORRUPT_RECORD: no."} if kind == "without id" else {}
         events.append({**row, **known, **without_id})
@@ -128,15 +130,17 @@ def test_records_split_over_runs_give_the_complete_history(in_files: bool, rando
         start = max((number + 1 for number, event in enumerate(events) if event["offset"] in known_offsets), default=0)
     repeated = [] if in_files else random.choices(events, k=3)[: len(events) - start]
     stored.run([*events[start:], *(event for event in repeated if event in events[start:])])
-    assert stored.rows() == sorted_rows(transaction_history(events))
+    assert stored.rows() == sorted_rows(
+        [each.row() for each in transaction_history(map(TransactionLogRecord.of, events))]
+    )
 
 
 def test_an_unopened_file_is_marked_unread_until_it_is_read() -> None:
     unread_row = {**EMPTY_ROW, **PARTITION, "file": "0.log", "position": 0, "error": "UNREADABLE: no permission."}
     stored = Stored(Random(1))
-    stored.run([unread_row, *transaction("Commit", decide=100)])
+    stored.run([unread_row, *(each.row() for each in transaction("Commit", decide=100))])
     assert stored.states[3]["is_unread"]
-    stored.run([record(9, 300, "Empty")])
+    stored.run([record(9, 300, "Empty").row()])
     assert not stored.states[3]["is_unread"]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.errors import BrokerError
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.groups.consumer_groups import committed_offsets, group_ids
 from toolkit.sources.live.logs.committed_read import read_committed
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
@@ -107,7 +107,7 @@ def group_offsets(
             if error:
                 raise BrokerError(
                     f"Group {group!r} cannot read its offset of {each.topic}-{each.partition}: {error}.",
-                    code=error.partition(":")[0],
+                    code=Error.of(error).code,
                 )
             found.append(replace(each, offset=offset))
     return tuple(found), tuple(sorted(groups - coordinators.keys()))

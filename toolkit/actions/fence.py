@@ -25,6 +25,7 @@ from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT
 from toolkit.analysis.diagnosis.outcome import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
+from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
@@ -218,7 +219,7 @@ class FencePlan:
         with trail.recording(**about, **source, request=request) as outcome, progress.stated():
             self._unchanged_owner()  # the check and the audit line have taken a while
             outcome["response"] = response = self._send(progress)
-            code = response.partition(":")[0]
+            code = Error.of(response).code
             if code != "NONE":
                 raise BrokerError(
                     f"The coordinator refused to fence {self.transactional_id!r}: {response}.",
@@ -308,7 +309,7 @@ class FencePlan:
                 response = progress.wait(partial(self._ask, request, coordinator))
             else:
                 response = coordinator
-            code = response.partition(":")[0]
+            code = Error.of(response).code
             may_have_fenced |= not (code in REFUSED or code.endswith("AUTHORIZATION_FAILED"))
             if code not in PASSING or time.monotonic() > deadline:
                 break
@@ -369,7 +370,7 @@ def _owner(cluster: Cluster, transactional_id: str) -> Transaction:
     (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
     owner = Transaction.of(row)
     if owner.error:
-        code = owner.error.partition(":")[0]
+        code = Error.of(owner.error).code
         if code == "TRANSACTIONAL_ID_NOT_FOUND":
             raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
         raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import ActionFailed
+from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 
@@ -108,7 +109,7 @@ class Marker:
         ActionFailed
             If it refused the marker, or may have written it all the same.
         """
-        code = response.partition(":")[0]
+        code = Error.of(response).code
         if code == "NONE":
             return
         name = f"the {self.kind} marker for {target}"

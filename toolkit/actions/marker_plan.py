@@ -17,6 +17,7 @@ from toolkit.actions.refusals import NOTHING_WRITTEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.table import Error
 from toolkit.sources.live.state.transaction_listing import TOO_OLD
 
 if TYPE_CHECKING:
@@ -347,7 +348,7 @@ def leader_view(cluster: Cluster, topic: str, partition: int, leader: int | None
         if each.error:
             raise BrokerError(
                 f"Broker {each.broker_id} does not show the producers of {topic}-{partition}: {each.error}.",
-                code=each.error.partition(":")[0],
+                code=Error.of(each.error).code,
             )
     return found
 
@@ -363,5 +364,5 @@ def partition_view(cluster: Cluster, topic: str, partition: int) -> Partition:
     (row,) = cluster.partition_rows(topics=[topic], partitions=[partition])
     found = Partition.of(row)
     if found.error:
-        raise BrokerError(f"{topic}-{partition} cannot be read: {found.error}.", code=found.error.partition(":")[0])
+        raise BrokerError(f"{topic}-{partition} cannot be read: {found.error}.", code=Error.of(found.error).code)
     return found

@@ -5,37 +5,41 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import BOOL, INT16, INT32, INT64, STRING, Column, Table
 
-RECONCILIATION = Table(
+
+@declares(
     "reconciliation",
-    "an open transaction on a partition, compared with its coordinator's state",
-    (
-        Column("topic", STRING, "Topic name.", nullable=False),
-        Column("partition", INT32, "Partition number.", nullable=False),
-        Column("start_offset", INT64, "Leader: first offset of the open transaction.", nullable=False),
-        Column("producer_id", INT64, "Leader: producer id (PID).", nullable=False),
-        Column("producer_epoch", INT16, "Leader: epoch of the producer's newest batch."),
-        Column("transactional_id", STRING, "Coordinator: id that owns this producer id; null if none does."),
-        Column("state", STRING, "Coordinator: state of that id."),
-        Column("owner_epoch", INT16, "Coordinator: epoch of that id."),
-        Column("expects_marker", BOOL, "Coordinator: whether this partition still expects its marker."),
-        Column(
-            "was_added",
-            BOOL,
-            "Coordinator's log: whether a transaction of that epoch ever included this partition; null if the log was "
-            "not read completely.",
-        ),
-        Column(
-            "last_ended", STRING, "Coordinator's log: how the last such transaction ended (transaction_history.ended)."
-        ),
-        Column("verdict", STRING, "Verdict of its finding; null if none: it opened or ended in between."),
-        Column("combination", STRING, "One of sources.COMBINATIONS.", nullable=False),
-        Column("means", STRING, "What the combination means, as a sentence.", nullable=False),
-    ),
+    row="an open transaction on a partition, compared with its coordinator's state",
     key=("topic", "partition", "producer_id"),
     sort=("topic", "partition", "start_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation(TableRow):
+    """An open transaction on a partition, compared with its coordinator's state."""
+
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    start_offset: Annotated[Int64, "Leader: first offset of the open transaction."]
+    producer_id: Annotated[Int64, "Leader: producer id (PID)."]
+    producer_epoch: Annotated[Int16 | None, "Leader: epoch of the producer's newest batch."] = None
+    transactional_id: Annotated[str | None, "Coordinator: id that owns this producer id; null if none does."] = None
+    state: Annotated[str | None, "Coordinator: state of that id."] = None
+    owner_epoch: Annotated[Int16 | None, "Coordinator: epoch of that id."] = None
+    expects_marker: Annotated[bool | None, "Coordinator: whether this partition still expects its marker."] = None
+    was_added: Annotated[
+        bool | None,
+        "Coordinator's log: whether a transaction of that epoch ever included this partition; null "
+        "if the log was not read completely.",
+    ] = None
+    last_ended: Annotated[
+        str | None, "Coordinator's log: how the last such transaction ended (transaction_history.ended)."
+    ] = None
+    verdict: Annotated[str | None, "Verdict of its finding; null if none: it opened or ended in between."] = None
+    combination: Annotated[str, "One of sources.COMBINATIONS."]
+    means: Annotated[str, "What the combination means, as a sentence."]
+
+
+RECONCILIATION = Reconciliation.table
 
 LOG_TRANSACTION_COLUMNS = (
     *("topic", "partition", "producer_id", "producer_epoch", "first_epoch", "first_offset", "marker_offset"),

@@ -246,28 +246,33 @@ EXPOSURE = Table(
     sort=("subject", "broker_id", "name", "transactional_id"),
 )
 
-TRANSACTION_OWNERS = Table(
+
+@declares(
     "transaction_owners",
-    "a transactional id, and who runs it: framework, application, task, member and host",
-    (
-        Column("transactional_id", STRING, "The id; null where a broker's ids could not be read."),
-        Column("framework", STRING, "Kafka Streams, Kafka Connect, Apache Flink, Spring Kafka or ksqlDB."),
-        Column("application", STRING, "application.id, group.id of a Connect cluster or of consumers, or prefix."),
-        Column("task", STRING, "Which part of it: thread, connector and task, or subtask."),
-        Column("member_id", STRING, "Member of the group that is this part."),
-        Column("client_id", STRING, "Client id of that member."),
-        Column("host", STRING, "Address of that member; the REST URL of a Connect worker."),
-        Column(
-            "confidence",
-            STRING,
-            "certain: the members of a group prove it; likely: by the form of the id; unknown.",
-            nullable=False,
-        ),
-        Column("reason", STRING, "Why, as a sentence.", nullable=False),
-        Column("broker_id", INT32, "Broker that returned the id, or should have."),
-        Column("observed_at", TIME, "When that answer arrived, by this machine's clock.", nullable=False),
-        Column("error", STRING, "Kafka error name and text where the answer is missing; null where it is whole."),
-    ),
+    row="a transactional id, and who runs it: framework, application, task, member and host",
     key=("transactional_id",),
     sort=("transactional_id", "broker_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdOwner(TableRow):
+    """A transactional id, and who runs it."""
+
+    transactional_id: Annotated[str | None, "The id; null where a broker's ids could not be read."] = None
+    framework: Annotated[str | None, "Kafka Streams, Kafka Connect, Apache Flink, Spring Kafka or ksqlDB."] = None
+    application: Annotated[str | None, "application.id, group.id of a Connect cluster or of consumers, or prefix."] = (
+        None
+    )
+    task: Annotated[str | None, "Which part of it: thread, connector and task, or subtask."] = None
+    member_id: Annotated[str | None, "Member of the group that is this part."] = None
+    client_id: Annotated[str | None, "Client id of that member."] = None
+    host: Annotated[str | None, "Address of that member; the REST URL of a Connect worker."] = None
+    confidence: Annotated[str, "certain: the members of a group prove it; likely: by the form of the id; unknown."]
+    reason: Annotated[str, "Why, as a sentence."]
+    broker_id: Annotated[Int32 | None, "Broker that returned the id, or should have."] = None
+    observed_at: Annotated[dt.datetime, "When that answer arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and text where the answer is missing; null where it is whole."] = (
+        None
+    )
+
+
+TRANSACTION_OWNERS = IdOwner.table

@@ -353,24 +353,32 @@ OFFSETS_LOG = Table(
     sort=("group_partition", "broker_id", "file", "position", "offset"),
 )
 
-VIOLATIONS = Table(
+
+@declares(
     "violations",
-    "a break of an invariant in a log",
-    (
-        Column("invariant", STRING, "Name of the invariant (log_invariants.INVARIANTS).", nullable=False),
-        _TOPIC,
-        _PARTITION,
-        Column("offset", INT64, "Offset of the batch or record that breaks it."),
-        _PRODUCER_ID,
-        Column("transactional_id", STRING, "Transactional id, where it is about a coordinator's record."),
-        Column("detail", STRING, "Expected and actual value, as a sentence.", nullable=False),
-        _BROKER,
-        _FILE,
-        _POSITION,
-    ),
+    row="a break of an invariant in a log",
     key=("invariant", "topic", "partition", "offset"),
     sort=("topic", "partition", "broker_id", "file", "position", "offset", "invariant"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation(TableRow):
+    """A break of an invariant in a log."""
+
+    invariant: Annotated[str, "Name of the invariant (log_invariants.INVARIANTS)."]
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    offset: Annotated[Int64 | None, "Offset of the batch or record that breaks it."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    transactional_id: Annotated[str | None, "Transactional id, where it is about a coordinator's record."] = None
+    detail: Annotated[str, "Expected and actual value, as a sentence."]
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
+    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
+
+
+VIOLATIONS = Violation.table
 
 STATISTICS = Table(
     "statistics",

@@ -24,6 +24,22 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class Error(NamedTuple):
+    """What a column ``error`` says: a name of Kafka's or ours, and a text."""
+
+    code: str
+    text: str = ""
+
+    @classmethod
+    def of(cls, error: str | None) -> Error:
+        """The error of a column; without a colon, all of it is the code."""
+        code, _, text = (error or "").partition(":")
+        return cls(code, text.strip())
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.text}" if self.text else self.code
+
+
 class TransactionKey(NamedTuple):
     """What identifies a transaction on a partition; without the epoch, as one transaction may have several."""
 

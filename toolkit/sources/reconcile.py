@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.reconciliation import reconcile
 from toolkit.schema import TRANSACTION_HISTORY, Row
 from toolkit.schema.derived import RECONCILIATION
+from toolkit.schema.live import Finding, Producer, Transaction
+from toolkit.schema.log import PastTransaction
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,5 +53,10 @@ def reconciliation_rows(
     transaction_history = (
         TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=sorted(owners))) if owners else []
     )
-    rows = reconcile(producers, transactions, transaction_history, findings=findings)
-    return sorted(rows, key=lambda row: row["start_offset"])
+    found = reconcile(
+        map(Producer.of, producers),
+        [Transaction.of(row) for row in transactions],
+        [PastTransaction.of(row) for row in transaction_history],
+        findings=map(Finding.of, findings),
+    )
+    return [each.row() for each in sorted(found, key=lambda each: each.start_offset)]

@@ -30,8 +30,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.schema import Row
 from toolkit.schema.durations import duration
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import TopicPartition
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
@@ -53,7 +54,7 @@ class TransactionRecords:
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG`` in offset order, at least one.
+        The records in offset order, at least one.
     after
         The next record of the same id; null if none was read.
     unread
@@ -65,61 +66,60 @@ class TransactionRecords:
         every end; null if they show neither.
     """
 
-    events: Sequence[Row]
-    after: Row | None = None
+    events: Sequence[TransactionLogRecord]
+    after: TransactionLogRecord | None = None
     unread: str | None = None
     follows: bool = False
     version_2_before: bool | None = None
 
     @property
-    def last(self) -> Row:
+    def last(self) -> TransactionLogRecord:
         """The last record."""
         return self.events[-1]
 
     @cached_property
-    def ongoing(self) -> Row | None:
+    def ongoing(self) -> TransactionLogRecord | None:
         """Its first Ongoing record."""
         return self._first("Ongoing")
 
     @cached_property
-    def prepared(self) -> Row | None:
+    def prepared(self) -> TransactionLogRecord | None:
         """Its first Prepare* record: the outcome is decided."""
         return self._first("PrepareCommit") or self._first("PrepareAbort")
 
     @cached_property
-    def complete(self) -> Row | None:
+    def complete(self) -> TransactionLogRecord | None:
         """Its first Complete* record: every marker is written."""
         return self._first("CompleteCommit") or self._first("CompleteAbort")
 
     @property
-    def decided(self) -> Row | None:
+    def decided(self) -> TransactionLogRecord | None:
         """Its Prepare* record, otherwise its Complete* record."""
         return self.prepared or self.complete
 
     @property
     def is_commit(self) -> bool:
         """Whether the decision is to commit."""
-        return self.decided is not None and str(self.decided["state"]).endswith("Commit")
+        return self.decided is not None and (self.decided.state or "").endswith("Commit")
 
     @property
     def is_unused(self) -> bool:
         """Whether it was aborted without a partition: a client of version 2 raised its epoch."""
         first = self.events[0]
-        return first["state"] == "PrepareAbort" and not first["topic_partitions"] and self._has_beginning is True
+        return first.state == "PrepareAbort" and not first.topic_partitions and self._has_beginning is True
 
     @property
     def is_whole(self) -> bool | None:
         """Whether none of its records is missing, null if unknown; compaction removes the oldest first."""
         if self.complete is not None and self.prepared is None:
             return False
-        return self._has_beginning if self.events[0]["state"] == "Ongoing" or self.is_unused else False
+        return self._has_beginning if self.events[0].state == "Ongoing" or self.is_unused else False
 
     @property
     def start_time(self) -> dt.datetime | None:
         """When it became Ongoing: each of its records has the time, except in dumps of Kafka before 4.1."""
         first = self.events[0]
-        start: dt.datetime | None = first["last_update_time"] if self.is_whole else first["start_time"]
-        return start
+        return first.last_update_time if self.is_whole else first.start_time
 
     @property
     def decided_at(self) -> dt.datetime | None:
@@ -128,61 +128,58 @@ class TransactionRecords:
         A Complete* record has the same time, because it is prepared as soon as Prepare* is written; a new coordinator
         prepares it again.
         """
-        return None if self.decided is None else self.decided["last_update_time"]
+        return None if self.decided is None else self.decided.last_update_time
 
     @property
     def end_time(self) -> dt.datetime | None:
         """When it became Complete*: the record's own time, as its last_update_time is `decided_at`."""
-        return None if self.complete is None else self.complete["timestamp"] or self.complete["last_update_time"]
+        return None if self.complete is None else self.complete.timestamp or self.complete.last_update_time
 
     @property
     def producer_id(self) -> int | None:
         """Producer id of its data. Complete* has another one if the end exhausted the epochs."""
         first = self.events[0]
-        if not self._ends_with_next_id:
-            return None if first["producer_id"] is None else int(first["producer_id"])
-        return None if first["previous_producer_id"] is None else int(first["previous_producer_id"])
+        return first.previous_producer_id if self._ends_with_next_id else first.producer_id
 
     @property
     def producer_epoch(self) -> int | None:
         """Epoch of its data; null if the records may only have the epoch that its end raised."""
-        first, version = self.events[0], self.events[0]["client_transaction_version"] or 0
+        first, version = self.events[0], self.events[0].client_transaction_version or 0
         if self.ongoing is not None or (self.is_commit and version < 2):
-            return int(first["producer_epoch"])
+            return first.producer_epoch
         if version < 2:
             return None  # raised if the coordinator aborted it
-        return LAST_EPOCH if self._ends_with_next_id else int(first["producer_epoch"]) - 1
+        if self._ends_with_next_id:
+            return LAST_EPOCH
+        return None if first.producer_epoch is None else first.producer_epoch - 1
 
     @property
     def next_producer_id(self) -> int | None:
         """The id's next producer id, if the end exhausted the epochs."""
         complete = self.complete
-        if complete is None or complete["producer_id"] == self.producer_id:
-            return None
-        return int(complete["producer_id"])
+        return None if complete is None or complete.producer_id == self.producer_id else complete.producer_id
 
     @property
-    def topic_partitions(self) -> list[dict[str, object]] | None:
+    def topic_partitions(self) -> tuple[TopicPartition, ...] | None:
         """Every partition that it included; null if only records after the markers are left."""
-        listed = [event["topic_partitions"] or [] for event in self.events if event is not self.complete]
-        if not listed:
-            return None
-        found = {(each["topic"], each["partition"]) for partitions in listed for each in partitions}
-        return [{"topic": topic, "partition": partition} for topic, partition in sorted(found)]
+        listed = [event.topic_partitions or () for event in self.events if event is not self.complete]
+        return tuple(sorted(set().union(*listed))) if listed else None
 
     @property
     def client_transaction_version(self) -> int | None:
         """Transaction version of its client; null if the records may only have the server's."""
         record = self.decided if self.is_commit or self.is_unused else self.ongoing
-        version = None if record is None else record["client_transaction_version"]
-        return None if version is None else int(version)
+        return None if record is None else record.client_transaction_version
 
     @property
     def raised_by(self) -> int | None:
         """By how much its end raised the epoch; null if records are missing."""
-        if self.ongoing is None or self.decided is None or self.decided["producer_id"] != self.ongoing["producer_id"]:
+        ongoing, decided = self.ongoing, self.decided
+        if ongoing is None or decided is None or decided.producer_id != ongoing.producer_id:
             return None
-        return int(self.decided["producer_epoch"]) - int(self.ongoing["producer_epoch"])
+        if ongoing.producer_epoch is None or decided.producer_epoch is None:
+            return None
+        return decided.producer_epoch - ongoing.producer_epoch
 
     @property
     def is_of_version_2(self) -> bool | None:
@@ -199,27 +196,27 @@ class TransactionRecords:
         if self.is_unused or (self.is_commit and self.raised_by):
             return True
         ongoing = self.ongoing
-        if ongoing is None or ongoing["client_transaction_version"] is None:
-            return False if ongoing is not None and ongoing["value_version"] == 0 else None
-        return int(ongoing["client_transaction_version"]) >= 2
+        if ongoing is None or ongoing.client_transaction_version is None:
+            return False if ongoing is not None and ongoing.value_version == 0 else None
+        return ongoing.client_transaction_version >= 2
 
     @property
     def _has_beginning(self) -> bool | None:
         """Whether its first record is the first that was written; null if unknown."""
         first = self.events[0]
-        if first["start_time"] is None:
+        if first.start_time is None:
             return True if self.follows else None
-        return bool(first["start_time"] == first["last_update_time"])
+        return first.start_time == first.last_update_time
 
     @property
     def _ends_with_next_id(self) -> bool:
         """Whether only a Complete* record is left, and the end exhausted the epochs."""
         first = self.events[0]
-        version = first["client_transaction_version"] or 0
-        return first is self.complete and version >= 2 and first["producer_epoch"] == 0
+        version = first.client_transaction_version or 0
+        return first is self.complete and version >= 2 and first.producer_epoch == 0
 
-    def _first(self, state: str) -> Row | None:
-        return next((event for event in self.events if event["state"] == state), None)
+    def _first(self, state: str) -> TransactionLogRecord | None:
+        return next((event for event in self.events if event.state == state), None)
 
 
 def ending(
@@ -255,12 +252,12 @@ def ending(
 def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_after: dt.timedelta) -> Ending:
     since = records.start_time if records.decided is None else records.decided_at
     lasted = None if since is None or as_of is None else as_of - since
-    text = records.last["state"] + ("" if lasted is None else f" for {_time(lasted)}") + " as of the last read"
+    text = str(records.last.state) + ("" if lasted is None else f" for {_time(lasted)}") + " as of the last read"
     if records.decided is not None:
         stuck = lasted is not None and lasted > stuck_after
         return Ending("stuck" if stuck else "open", f"{text}: not every marker is written.")
     timeout = _timeout(records)
-    if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
+    if records.last.timeout_ms == TWO_PHASE_COMMIT:
         text += ", in two-phase commit, which has no timeout"
     elif lasted is not None and timeout is not None and lasted > timeout:
         text += f", past its timeout of {_time(timeout)}"
@@ -301,12 +298,11 @@ def _undecided(records: TransactionRecords, by: str, reason: str, *, late: bool 
 
 def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
     """Whether the client or the coordinator aborted it, and the evidence."""
-    raised = records.raised_by
+    raised, epoch = records.raised_by, records.events[0].producer_epoch
     if records.is_unused:
         return CLIENT, "it had no partition, and a coordinator ends only Ongoing transactions"
-    if raised is None:
+    if raised is None or epoch is None:
         return EITHER, "the record of its start is gone"
-    epoch = records.events[0]["producer_epoch"]
     if raised == 0:
         return CLIENT, f"the epoch stayed {epoch}"
     change = f"the epoch was raised from {epoch} to {epoch + raised}"
@@ -320,7 +316,7 @@ def _aborted_by(records: TransactionRecords) -> tuple[str, str]:
 def _is_late(records: TransactionRecords) -> bool | None:
     """Whether it was decided past its timeout; null if unknown."""
     timeout, start, decided_at = _timeout(records), records.start_time, records.decided_at
-    if records.last["timeout_ms"] == TWO_PHASE_COMMIT:
+    if records.last.timeout_ms == TWO_PHASE_COMMIT:
         return False
     if timeout is None or start is None or decided_at is None:
         return None
@@ -328,14 +324,14 @@ def _is_late(records: TransactionRecords) -> bool | None:
 
 
 def _timeout(records: TransactionRecords) -> dt.timedelta | None:
-    milliseconds = records.last["timeout_ms"]
+    milliseconds = records.last.timeout_ms
     return None if milliseconds is None else milliseconds * MILLISECOND
 
 
 def _is_followed(records: TransactionRecords, as_of: dt.datetime | None) -> bool | None:
     """Whether InitProducerId follows as soon as a fencing instance sends it; null if unknown."""
     if records.after is not None:
-        return records.after["state"] == "Empty" and _gap(records) <= MAX_RETRY_DELAY
+        return records.after.state == "Empty" and _gap(records) <= MAX_RETRY_DELAY
     ended = records.end_time
     too_early = as_of is not None and ended is not None and as_of - ended <= MAX_RETRY_DELAY
     return None if too_early or records.unread is not None else False
@@ -344,10 +340,9 @@ def _is_followed(records: TransactionRecords, as_of: dt.datetime | None) -> bool
 def _gap(records: TransactionRecords) -> dt.timedelta:
     """Time from its end to the next record; 0 if unknown."""
     end, after = records.end_time or records.decided_at, records.after
-    if end is None or after is None or after["timestamp"] is None:
+    if end is None or after is None or after.timestamp is None:
         return dt.timedelta(0)
-    gap: dt.timedelta = after["timestamp"] - end
-    return gap
+    return after.timestamp - end
 
 
 def _when(records: TransactionRecords) -> str:

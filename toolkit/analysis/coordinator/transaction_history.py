@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH, TransactionRecords, ending
 from toolkit.analysis.coordinator.transaction_states import (
@@ -26,9 +26,10 @@ from toolkit.analysis.coordinator.transaction_states import (
     state_of,
 )
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
+from toolkit.schema.live import Transaction
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.record import replace as changed
 
-NO_HISTORY, NO_TRANSACTION = (dict.fromkeys(table.names) for table in (TRANSACTION_HISTORY, TRANSACTIONS))
 MILLISECOND = dt.timedelta(milliseconds=1)
 STAGES = {  # of a transaction, in their order
     "Ongoing": 0,
@@ -41,19 +42,18 @@ STAGES = {  # of a transaction, in their order
 
 
 def transaction_history(
-    events: Iterable[Row],
+    events: Iterable[TransactionLogRecord],
     *,
     as_of: dt.datetime | None = None,
     latest: dt.datetime | None = None,
     stuck_after: dt.timedelta = PREPARE_GRACE,
-) -> list[Row]:
+) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, in offset order within a partition; compacted or not, of one replica or
-        several.
+        The records, in offset order within a partition; compacted or not, of one replica or several.
     as_of
         When they were read, by the coordinators' clock: open transactions last until then, and records may still follow
         a recent end. By default the newest time in the records, after which no record follows.
@@ -64,20 +64,20 @@ def transaction_history(
 
     Returns
     -------
-    list of Row
-        Rows of ``schema.TRANSACTION_HISTORY``. A row has an ``error`` if one of its records may be unreadable.
+    list of PastTransaction
+        With an ``error`` if one of its records may be unreadable.
     """
     found, unreadable, latest_read = _by_replica(events)
     latest = max((time for time in (latest, latest_read) if time is not None), default=None)
-    rows: list[Row] = []
+    past: list[PastTransaction] = []
     for replica in sorted(found):
-        settled, id_state = advance(HistoryState(), [event.row for event in found[replica]])
+        settled, id_state = advance(HistoryState(), [event.record for event in found[replica]])
         last = found[replica][-1]
         unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
-        unread = next((each.row["error"] for each in unreadable_records if each.comes_after(last)), None)
-        rows += settled
-        rows += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
-    return rows
+        unread = next((each.record.error for each in unreadable_records if each.comes_after(last)), None)
+        past += settled
+        past += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
+    return past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +96,14 @@ class HistoryState:
         Whether earlier records of the client instance show that it raises its epoch with every end.
     """
 
-    events: tuple[Row, ...] = ()
-    before: Row | None = None
+    events: tuple[TransactionLogRecord, ...] = ()
+    before: TransactionLogRecord | None = None
     producer_id: int | None = None
     is_version_2: bool | None = None
 
 
-def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], HistoryState]:
-    """Continue the history of an id: the final rows, and the new state.
+def advance(state: HistoryState, events: Iterable[TransactionLogRecord]) -> tuple[list[PastTransaction], HistoryState]:
+    """Continue the history of an id: what is final, and the new state.
 
     Parameters
     ----------
@@ -112,16 +112,16 @@ def advance(state: HistoryState, events: Iterable[Row]) -> tuple[list[Row], Hist
     events
         The id's next records on that replica, in offset order.
     """
-    rows: list[Row] = []
+    past: list[PastTransaction] = []
     groups = list(_groups([*state.events, *events]))
     for group, after in pairwise(groups):
-        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0])
-        if group[0]["error"]:  # the rows before and after it have the error
+        if group[0].error:  # the rows before and after it have the error
             state = replace(state, before=group[0])
             continue
-        rows.append(window.row())
-        state = window.next_state(rows[-1])
-    return rows, replace(state, events=tuple(groups[-1]) if groups else ())
+        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0])
+        past.append(window.past_transaction())
+        state = window.next_state(past[-1])
+    return past, replace(state, events=tuple(groups[-1]) if groups else ())
 
 
 def current(
@@ -131,8 +131,8 @@ def current(
     latest: dt.datetime | None = None,
     unread: str | None = None,
     stuck_after: dt.timedelta = PREPARE_GRACE,
-) -> list[Row]:
-    """The last row of an id's history, which later records may change.
+) -> list[PastTransaction]:
+    """The last entry of an id's history, which later records may change.
 
     Parameters
     ----------
@@ -143,59 +143,70 @@ def current(
     unread
         Error of later records that could not be read and may be of the same id.
     """
-    if not state.events or (state.events[0]["error"] and state.before is not None):
+    if not state.events or (state.events[0].error and state.before is not None):
         return []
     window = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
-    return [window.row()]
+    return [window.past_transaction()]
 
 
 def _by_replica(
-    events: Iterable[Row],
+    events: Iterable[TransactionLogRecord],
 ) -> tuple[dict[IdReplica, list[_NumberedRecord]], dict[IdReplica, list[_NumberedRecord]], dt.datetime | None]:
     """The records of each id, the last unreadable records of each replica, and the newest time in the records."""
     found: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
     unreadable: defaultdict[IdReplica, list[_NumberedRecord]] = defaultdict(list)
     latest: dt.datetime | None = None
-    for number, row in enumerate(events):
-        event, time = _NumberedRecord(number, row), row["timestamp"]
-        if row["transactional_id"] is not None:
-            found[replica_of(row)].append(event)
-        elif row["error"]:
-            unreadable[replica_of(row)].append(event)
+    for number, record in enumerate(events):
+        event, time = _NumberedRecord(number, record), record.timestamp
+        if record.transactional_id is not None:
+            found[replica_of(record)].append(event)
+        elif record.error:
+            unreadable[replica_of(record)].append(event)
         latest = time if latest is None or (time is not None and time > latest) else latest
     return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
 
 
-def newest(events: Iterable[Row], *, observed_at: dt.datetime) -> list[Row]:
-    """The state of each transactional id, without expired ids.
+def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) -> list[Transaction]:
+    """The state of each transactional id, by id, without expired ids.
 
     Parameters
     ----------
     events
-        The newest readable record of each id; rows of ``schema.TRANSACTION_LOG``.
+        The newest readable record of each id.
     observed_at
         When they were read.
-
-    Returns
-    -------
-    list of Row
-        Rows of ``schema.TRANSACTIONS``, by id.
     """
-    by_id = sorted(events, key=lambda event: str(event["transactional_id"]))
-    return [_transaction(event, observed_at) for event in by_id if not event["tombstone"]]
+    return [
+        Transaction(
+            transactional_id=event.transactional_id,
+            producer_id=event.producer_id,
+            producer_epoch=event.producer_epoch,
+            state=event.state,
+            timeout_ms=event.timeout_ms,
+            start_time=event.start_time if event.state in OPEN_STATES else None,
+            last_update_time=event.last_update_time,
+            topic_partitions=event.topic_partitions,
+            txn_state_partition=event.txn_state_partition,
+            source=STATE_TOPIC,
+            broker_id=event.broker_id,
+            observed_at=observed_at,
+        )
+        for event in sorted(events, key=lambda event: str(event.transactional_id))
+        if not event.tombstone
+    ]
 
 
 class _NumberedRecord(NamedTuple):
     """A record, readable or not, and its number."""
 
     number: int
-    row: Row
+    record: TransactionLogRecord
 
     @property
     def location(self) -> tuple[str, int, int] | None:
         """File, position and offset, null if unknown; the names of a log's files sort in log order."""
-        file, position = self.row.get("file"), self.row.get("position")
-        return None if file is None or position is None else (file, position, self.row["offset"] or 0)
+        file, position = self.record.file, self.record.position
+        return None if file is None or position is None else (file, position, self.record.offset or 0)
 
     def comes_after(self, other: _NumberedRecord) -> bool:
         """Compare locations if both are known: damaged records of a file are listed after the readable ones."""
@@ -213,7 +224,7 @@ class _RecordWindow:
     """The last records of an id, and the records around them."""
 
     state: HistoryState
-    after: Row | None = None
+    after: TransactionLogRecord | None = None
     unread: str | None = None  # error of later records that may be of the id
     as_of: dt.datetime | None = None
     settled: bool = True
@@ -224,66 +235,96 @@ class _RecordWindow:
         after, before = self.after, self.state.before
         return TransactionRecords(
             events=self.state.events,
-            after=None if after is None or after["error"] else after,
-            unread=self.unread if after is None else after["error"],
-            follows=before is not None and not before["error"],
+            after=None if after is None or after.error else after,
+            unread=self.unread if after is None else after.error,
+            follows=before is not None and not before.error,
             version_2_before=self.state.is_version_2,
         )
 
-    def row(self) -> Row:
-        """The history row of these records."""
-        row = self._row(self.records, self.state.before)
-        changed = _changed(row["producer_id"], self.state.producer_id, self.state.events[0])
-        return row | {"previous_producer_id": changed}
-
-    def next_state(self, row: Row) -> HistoryState:
+    def next_state(self, past: PastTransaction) -> HistoryState:
         """The state after these records."""
         records = self.records
         return HistoryState(
             before=records.last,
-            producer_id=row["producer_id"] or self.state.producer_id,
-            is_version_2=None if records.events[0]["state"] == "Empty" else records.is_of_version_2,
+            producer_id=past.producer_id or self.state.producer_id,
+            is_version_2=None if records.events[0].state == "Empty" else records.is_of_version_2,
         )
 
-    def _row(self, records: TransactionRecords, before: Row | None) -> dict[str, Any]:
-        first = records.events[0]
-        if first["error"]:
-            return _row_of(records, "transaction") | {
-                "reason": "No record of the id could be read.",
-                "error": first["error"],
-            }
+    def past_transaction(self) -> PastTransaction:
+        """What these records show."""
+        records, before = self.records, self.state.before
+        first, last = records.events[0], records.last
+        past = PastTransaction(
+            transactional_id=last.transactional_id or "",
+            txn_state_partition=last.txn_state_partition,
+            kind="transaction",
+            reason="No record of the id could be read.",
+            state=last.state,
+            timeout_ms=last.timeout_ms,
+            previous_producer_id=self._previous_id(None),
+            records=len(records.events),
+            first_offset=first.offset,
+            last_offset=last.offset,
+            truncated=False,
+            broker_id=last.broker_id,
+            error=first.error,
+        )
+        if first.error:
+            return past
         if state_of(first) == EXPIRED:
-            return _expired(records, before)
-        if first["state"] == "Empty":
-            return _init(records, before)
-        return self._of_transaction(records, before)
-
-    def _of_transaction(self, records: TransactionRecords, before: Row | None) -> dict[str, Any]:
+            producer_id = None if before is None else before.producer_id
+            return changed(
+                past,
+                kind="expired",
+                producer_id=producer_id,
+                producer_epoch=None if before is None else before.producer_epoch,
+                previous_producer_id=self._previous_id(producer_id),
+                reason="Its coordinator expired the id: idle for transactional.id.expiration.ms.",
+                state=None if before is None else before.state,
+                end_time=last.timestamp,
+            )
+        if first.state == "Empty":
+            return changed(
+                past,
+                kind="init",
+                producer_id=last.producer_id,
+                producer_epoch=last.producer_epoch,
+                previous_producer_id=self._previous_id(last.producer_id),
+                reason=_why_init(last, before),
+                end_time=last.timestamp or last.last_update_time,
+            )
         how = ending(records, as_of=self.as_of, settled=self.settled, stuck_after=self.stuck_after)
         start, decided_at, end = records.start_time, records.decided_at, records.end_time
         until = self.as_of if how.ended in {"open", "stuck"} else None
-        unread_before = before["error"] if before is not None and not records.is_whole else None
-        return {
-            **_row_of(records, "transaction"),
-            "producer_id": records.producer_id,
-            "producer_epoch": records.producer_epoch,
-            "ended": how.ended,
-            "reason": how.reason,
-            "start_time": start,
-            "decided_at": decided_at,
-            "end_time": end,
-            "ongoing_ms": _between(start, decided_at or until),
-            "prepare_ms": _between(decided_at, end or until),
-            "topic_partitions": records.topic_partitions,
-            "client_transaction_version": records.client_transaction_version,
-            "truncated": None if records.is_whole is None else not records.is_whole,
-            "error": unread_before or (None if how.ended in {"commit", "fence"} else records.unread),
-        }
+        unread_before = before.error if before is not None and not records.is_whole else None
+        return changed(
+            past,
+            producer_id=records.producer_id,
+            producer_epoch=records.producer_epoch,
+            previous_producer_id=self._previous_id(records.producer_id),
+            ended=how.ended,
+            reason=how.reason,
+            start_time=start,
+            decided_at=decided_at,
+            end_time=end,
+            ongoing_ms=_between(start, decided_at or until),
+            prepare_ms=_between(decided_at, end or until),
+            topic_partitions=records.topic_partitions,
+            client_transaction_version=records.client_transaction_version,
+            truncated=None if records.is_whole is None else not records.is_whole,
+            error=unread_before or (None if how.ended in {"commit", "fence"} else records.unread),
+        )
+
+    def _previous_id(self, producer_id: int | None) -> int | None:
+        """The previous producer id if it differs, otherwise null."""
+        last_id, first = self.state.producer_id, self.state.events[0]
+        before = first.previous_producer_id if last_id is None and first.state == "Empty" else last_id
+        return None if before == producer_id else before
 
 
-def _groups(events: Sequence[Row]) -> Iterator[list[Row]]:
-    """The records of each history row: all records of a transaction, or one other record."""
-    group: list[Row] = []
+def _groups(events: Sequence[TransactionLogRecord]) -> Iterator[list[TransactionLogRecord]]:
+    """The records of each entry of the history: all records of a transaction, or one other record."""
+    group: list[TransactionLogRecord] = []
     for event in events:
         if group and not _continues(group[-1], event):
             yield group
@@ -293,86 +334,33 @@ def _groups(events: Sequence[Row]) -> Iterator[list[Row]]:
         yield group
 
 
-def _continues(before: Row, event: Row) -> bool:
+def _continues(before: TransactionLogRecord, event: TransactionLogRecord) -> bool:
     """Whether a record is of the same transaction as the one before; one that could not be read has no stage."""
-    stage, next_stage = STAGES.get(before["state"]), STAGES.get(event["state"])
+    state, next_state = before.state or "", event.state or ""
+    stage, next_stage = STAGES.get(state), STAGES.get(next_state)
     return (
-        before["start_time"] == event["start_time"]
+        before.start_time == event.start_time
         and stage is not None
         and next_stage is not None
         and stage <= next_stage
-        and (stage == 0 or before["state"].endswith("Commit") == event["state"].endswith("Commit"))
+        and (stage == 0 or state.endswith("Commit") == next_state.endswith("Commit"))
     )
 
 
-def _init(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
-    event = records.last
-    return {
-        **_row_of(records, "init"),
-        "producer_id": event["producer_id"],
-        "producer_epoch": event["producer_epoch"],
-        "reason": _why_init(event, before),
-        "end_time": event["timestamp"] or event["last_update_time"],
-    }
-
-
-def _why_init(event: Row, before: Row | None) -> str:
-    next_id, epoch = event["producer_id"], event["producer_epoch"]
-    if before is None or before["error"]:
+def _why_init(event: TransactionLogRecord, before: TransactionLogRecord | None) -> str:
+    next_id, epoch = event.producer_id, event.producer_epoch
+    if before is None or before.error:
         return f"InitProducerId assigned producer id {next_id} with epoch {epoch}."
     if state_of(before) == EXPIRED:
         return f"InitProducerId assigned producer id {next_id}: the transactional id had expired."
-    last_id, last_epoch = before["producer_id"], before["producer_epoch"]
-    if next_id != last_id and last_epoch >= LAST_EPOCH:
+    last_id, last_epoch = before.producer_id, before.producer_epoch
+    if next_id != last_id and (last_epoch or 0) >= LAST_EPOCH:
         return f"InitProducerId assigned producer id {next_id}: {last_id} had no epochs left after {last_epoch}."
     if next_id != last_id:
         return f"InitProducerId replaced producer id {last_id} with {next_id}."
     if epoch == last_epoch:
         return f"InitProducerId returned epoch {epoch} again."
     return f"InitProducerId raised the epoch from {last_epoch} to {epoch}: a new instance, or the same after an error."
-
-
-def _expired(records: TransactionRecords, before: Row | None) -> dict[str, Any]:
-    known = before or {}
-    return {
-        **_row_of(records, "expired"),
-        "producer_id": known.get("producer_id"),
-        "producer_epoch": known.get("producer_epoch"),
-        "reason": "Its coordinator expired the id: idle for transactional.id.expiration.ms.",
-        "state": known.get("state"),
-        "end_time": records.last["timestamp"],
-    }
-
-
-def _row_of(records: TransactionRecords, kind: str) -> dict[str, Any]:
-    """The columns that all kinds of rows share."""
-    copied = ("transactional_id", "txn_state_partition", "state", "timeout_ms", "broker_id")
-    return {
-        **NO_HISTORY,
-        **{name: records.last[name] for name in copied},
-        "kind": kind,
-        "records": len(records.events),
-        "first_offset": records.events[0]["offset"],
-        "last_offset": records.last["offset"],
-        "truncated": False,
-    }
-
-
-def _changed(producer_id: int | None, last_id: int | None, event: Row) -> int | None:
-    """The previous producer id if it differs, otherwise null."""
-    before = event["previous_producer_id"] if last_id is None and event["state"] == "Empty" else last_id
-    return None if before == producer_id else before
-
-
-def _transaction(event: Row, observed_at: dt.datetime) -> Row:
-    copied = ("transactional_id", "producer_id", "producer_epoch", "state", "timeout_ms", "last_update_time")
-    return {
-        **NO_TRANSACTION,
-        **{name: event[name] for name in (*copied, "topic_partitions", "txn_state_partition", "broker_id")},
-        "start_time": event["start_time"] if event["state"] in OPEN_STATES else None,
-        "source": STATE_TOPIC,
-        "observed_at": observed_at,
-    }
 
 
 def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:

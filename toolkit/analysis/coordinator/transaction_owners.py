@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from toolkit.schema import Row
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import IdOwner, Transaction
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;
@@ -104,14 +104,14 @@ class _TransactionalId:
 
 
 def transaction_owners(
-    transactions: Iterable[Row], *, groups: Iterable[ClientGroup] = (), groups_error: str | None = None
-) -> list[Row]:
-    """Which client runs each transactional id (``schema.TRANSACTION_OWNERS``).
+    transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = (), groups_error: str | None = None
+) -> list[IdOwner]:
+    """Which client runs each transactional id.
 
     Parameters
     ----------
     transactions
-        Rows of ``schema.TRANSACTIONS``; error rows without id are kept.
+        States of ids; errors without id are kept.
     groups
         Groups of the cluster; empty if unknown, as in files.
     groups_error
@@ -119,24 +119,39 @@ def transaction_owners(
     """
     transactions = list(transactions)
     by_id = {group.group_id: group for group in groups}
-    leaders = (CONNECT_LEADER.fullmatch(row["transactional_id"] or "") for row in transactions)
+    leaders = (CONNECT_LEADER.fullmatch(each.transactional_id or "") for each in transactions)
     clusters: dict[str, ClientGroup | None] = dict.fromkeys(found["group"] for found in leaders if found)
     clusters |= {name: group for name, group in by_id.items() if group.protocol_type == "connect"}
-    rows: list[Row] = []
-    for row in transactions:
-        owner = _owner("unknown", "The transactional ids of this broker were not read.")
-        if (text := row.get("transactional_id")) is not None:
+    owners: list[IdOwner] = []
+    for each in transactions:
+        owner = _Owner("unknown", "The transactional ids of this broker were not read.")
+        if (text := each.transactional_id) is not None:
             possible = sorted(possible_groups(text) & (by_id.keys() | clusters.keys()), key=len, reverse=True)
             txn_id = _TransactionalId(
-                text=text, timeout_ms=row.get("timeout_ms"), groups=by_id, clusters=clusters, possible=possible
+                text=text, timeout_ms=each.timeout_ms, groups=by_id, clusters=clusters, possible=possible
             )
             matches = ((rule, found) for form, rule in RULES if (found := form.fullmatch(text)))
             owner = next(result for rule, found in matches if (result := rule(txn_id, found)))
-            if groups_error and owner["confidence"] != "certain":
-                owner = {**owner, "reason": f"{owner['reason']} Not all groups were read: {groups_error}."}
-        names = ("transactional_id", "broker_id", "observed_at", "error")
-        rows.append({**{name: row.get(name) for name in names}, **owner})
-    return rows
+        member, reason = owner.member, owner.reason
+        if each.transactional_id is not None and groups_error and owner.confidence != "certain":
+            reason = f"{reason} Not all groups were read: {groups_error}."
+        owners.append(
+            IdOwner(
+                transactional_id=each.transactional_id,
+                framework=owner.framework,
+                application=owner.application,
+                task=owner.task,
+                member_id=member.member_id if member else None,
+                client_id=member.client_id if member else None,
+                host=(member.url or member.host) if member else None,
+                confidence=owner.confidence,
+                reason=reason,
+                broker_id=each.broker_id,
+                observed_at=each.observed_at,
+                error=each.error,
+            )
+        )
+    return owners
 
 
 def possible_groups(transactional_id: str) -> set[str]:
@@ -148,42 +163,36 @@ def possible_groups(transactional_id: str) -> set[str]:
     }
 
 
-def owner_clause(owner: Row) -> str | None:
+def owner_clause(owner: IdOwner) -> str | None:
     """``Kafka Streams application orders, thread 1 on 10.0.0.5 (certain)``; null if unknown."""
-    if owner["confidence"] == "unknown":
+    if owner.confidence == "unknown":
         return None
-    text = f"{owner['framework'] or 'application'} {owner['application'] or ''}".strip()
-    if owner["task"]:
-        text += f", {owner['task']}"
-    if owner["host"]:
-        text += f" on {owner['host']}"
-    return f"{text} ({owner['confidence']})"
+    text = f"{owner.framework or 'application'} {owner.application or ''}".strip()
+    if owner.task:
+        text += f", {owner.task}"
+    if owner.host:
+        text += f" on {owner.host}"
+    return f"{text} ({owner.confidence})"
 
 
 def owner_clauses(transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = ()) -> dict[str, str | None]:
     """Transactional id to `owner_clause`."""
-    return {
-        row["transactional_id"]: owner_clause(row)
-        for row in transaction_owners((each.row() for each in transactions), groups=groups)
-        if row["transactional_id"] is not None
-    }
+    owners = transaction_owners(transactions, groups=groups)
+    return {each.transactional_id: owner_clause(each) for each in owners if each.transactional_id is not None}
 
 
-def _owner(confidence: str, reason: str, member: GroupMember | None = None, /, **names: str) -> Row:
-    """Columns of an owner; `names` may be framework, application and task."""
-    return {
-        "framework": names.get("framework"),
-        "application": names.get("application"),
-        "task": names.get("task"),
-        "member_id": member and member.member_id,
-        "client_id": member and member.client_id,
-        "host": member and (member.url or member.host),
-        "confidence": confidence,
-        "reason": reason,
-    }
+class _Owner(NamedTuple):
+    """What a rule found of an id."""
+
+    confidence: str
+    reason: str
+    member: GroupMember | None = None
+    framework: str | None = None
+    application: str | None = None
+    task: str | None = None
 
 
-def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
+def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     application, process, thread = found["application"], found["process"], found["thread"]
     group = txn_id.groups.get(application)
     ending = f"-StreamThread-{thread}-consumer"
@@ -203,19 +212,22 @@ def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
     elif group:
         reason += " The group has no member of that process now."
     framework = "ksqlDB" if application.startswith(KSQL) else "Kafka Streams application"
-    return _owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
+    return _Owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
 
 
-def _connect_leader(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
+def _connect_leader(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     group = txn_id.groups.get(found["group"])
-    known = {"framework": "Kafka Connect cluster", "application": found["group"], "task": "leader"}
-    if group is None or group.protocol_type != "connect":
-        return _owner("likely", "Its id has the form of the leader of a Connect cluster.", **known)
-    leader = next((each for each in group.members if each.member_id == group.leader_member_id), None)
-    return _owner("certain", "Its id names a group of Kafka Connect workers.", leader, **known)
+    confidence, leader = "likely", None
+    reason = "Its id has the form of the leader of a Connect cluster."
+    if group is not None and group.protocol_type == "connect":
+        leader = next((each for each in group.members if each.member_id == group.leader_member_id), None)
+        confidence, reason = "certain", "Its id names a group of Kafka Connect workers."
+    return _Owner(
+        confidence, reason, leader, framework="Kafka Connect cluster", application=found["group"], task="leader"
+    )
 
 
-def _connect_task(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
+def _connect_task(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner | None:
     """Only for known clusters: otherwise any id with a number at its end has the form."""
     likely = None
     for name in txn_id.possible:
@@ -223,46 +235,50 @@ def _connect_task(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
         if name not in txn_id.clusters or not txn_id.text.startswith(f"{name}-") or not found:
             continue
         connector, task = found["connector"], int(found["task"])
-        known = {
-            "framework": "Kafka Connect cluster",
-            "application": name,
-            "task": f"connector {connector} task {task}",
-        }
+        owner = _Owner(
+            "likely",
+            "Its id begins with a Connect cluster; no worker is known to run that task.",
+            framework="Kafka Connect cluster",
+            application=name,
+            task=f"connector {connector} task {task}",
+        )
         group = txn_id.clusters[name]
         worker = next((each for each in (group.members if group else ()) if (connector, task) in each.tasks), None)
         if worker:
-            return _owner("certain", "Its id names a task that this worker runs.", worker, **known)
-        likely = likely or _owner(
-            "likely", "Its id begins with a Connect cluster; no worker is known to run that task.", **known
-        )
+            return owner._replace(
+                confidence="certain", reason="Its id names a task that this worker runs.", member=worker
+            )
+        likely = likely or owner
     return likely
 
 
-def _streams_v1(txn_id: _TransactionalId, found: re.Match[str]) -> Row:
+def _streams_v1(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     group = txn_id.groups.get(found["application"])
-    known = {
-        "framework": "Kafka Streams application",
-        "application": found["application"],
-        "task": f"task {found['task']}",
-    }
+    confidence, reason = "likely", "Its id has the form that Kafka Streams before 4.0 gives it with exactly_once."
     if group and any("-StreamThread-" in each.client_id for each in group.members):
-        return _owner("certain", "Its id names a task, and its application is a group of Kafka Streams.", **known)
-    return _owner("likely", "Its id has the form that Kafka Streams before 4.0 gives it with exactly_once.", **known)
+        confidence, reason = "certain", "Its id names a task, and its application is a group of Kafka Streams."
+    return _Owner(
+        confidence,
+        reason,
+        framework="Kafka Streams application",
+        application=found["application"],
+        task=f"task {found['task']}",
+    )
 
 
-def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> Row:
+def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> _Owner:
     reason = "Its id has the form that FlinkKafkaProducer gives it."
-    return _owner("likely", reason, framework="Apache Flink", application=found["name"])
+    return _Owner("likely", reason, framework="Apache Flink", application=found["name"])
 
 
-def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> Row | None:
+def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None:
     if txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
         reason = "Its id has the form and the default prefix of Flink's KafkaSink."
     else:
         return None
-    return _owner(
+    return _Owner(
         "likely",
         reason,
         framework="Apache Flink",
@@ -271,13 +287,13 @@ def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> Row | None:
     )
 
 
-def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
+def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner | None:
     """``<prefix><group>.<topic>.<partition>`` of an existing group."""
     for group_id in filter(txn_id.groups.__contains__, txn_id.possible):
         start = txn_id.text.find(f"{group_id}.")
         found = SPRING_V1.fullmatch(txn_id.text[start + len(group_id) :]) if start >= 0 else None
         if found:
-            return _owner(
+            return _Owner(
                 "likely",
                 "Its id ends in a group, a topic and a partition, as Spring Kafka before 3.0 makes it (EOSMode.V1).",
                 framework="Spring Kafka",
@@ -287,11 +303,11 @@ def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
     return None
 
 
-def _begins_with_group(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None:
+def _begins_with_group(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner | None:
     for group_id in filter(txn_id.groups.__contains__, txn_id.possible):
         if txn_id.text.startswith(group_id) and AFTER_GROUP.fullmatch(txn_id.text.removeprefix(group_id)):
             members = txn_id.groups[group_id].members
-            return _owner(
+            return _Owner(
                 "likely",
                 "Its id is the name of this group, or that name with a common suffix.",
                 members[0] if len(members) == 1 else None,
@@ -300,17 +316,17 @@ def _begins_with_group(txn_id: _TransactionalId, _: re.Match[str]) -> Row | None
     return None
 
 
-def _unknown(txn_id: _TransactionalId, _: re.Match[str]) -> Row:
+def _unknown(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner:
     if FLINK_SINK.fullmatch(txn_id.text):
         reason = "Flink's KafkaSink, Spring Kafka and numbered instances use ids like this; its owner is unknown."
     elif NUMBERED.fullmatch(txn_id.text):
         reason = "It ends in a number, as ids of Spring Kafka and of numbered instances do; its owner is unknown."
     else:
         reason = "Its form matches no known framework."
-    return _owner("unknown", reason)
+    return _Owner("unknown", reason)
 
 
-RULES: Sequence[tuple[re.Pattern[str], Callable[[_TransactionalId, re.Match[str]], Row | None]]] = (
+RULES: Sequence[tuple[re.Pattern[str], Callable[[_TransactionalId, re.Match[str]], _Owner | None]]] = (
     (STREAMS_V2, _streams_v2),
     (CONNECT_LEADER, _connect_leader),
     (CONNECT_TASK, _connect_task),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
@@ -47,22 +47,22 @@ FIRST_VERSION: Mapping[tuple[str, str], int] = MappingProxyType(
 """Every allowed transition, as (state before, state), to the first transaction version that allows it."""
 
 
-def state_of(event: Row) -> str | None:
-    """The state in a row of ``schema.TRANSACTION_LOG``; `EXPIRED` for a tombstone."""
-    return EXPIRED if event["tombstone"] else event["state"]
+def state_of(record: TransactionLogRecord) -> str | None:
+    """The state in a record; `EXPIRED` for a tombstone."""
+    return EXPIRED if record.tombstone else record.state
 
 
-def is_allowed(before: Row, event: Row) -> bool:
+def is_allowed(before: TransactionLogRecord, record: TransactionLogRecord) -> bool:
     """Whether a record may directly follow another of the same transactional id.
 
     Parameters
     ----------
-    before, event
-        Readable rows of ``schema.TRANSACTION_LOG``. In a compacted log, the remaining records are compared in the same
-        way: the cleaner keeps the last record of an id in the cleaned part.
+    before, record
+        Readable records. In a compacted log, the remaining records are compared in the same way: the cleaner keeps the
+        last record of an id in the cleaned part.
     """
-    version = FIRST_VERSION.get((state_of(before) or "", state_of(event) or ""))
-    return version is not None and version <= (event.get("client_transaction_version") or 0)
+    version = FIRST_VERSION.get((state_of(before) or "", state_of(record) or ""))
+    return version is not None and version <= (record.client_transaction_version or 0)
 
 
 class IdReplica(NamedTuple):
@@ -73,11 +73,10 @@ class IdReplica(NamedTuple):
     txn_state_partition: int
 
 
-def replica_of(event: Row) -> IdReplica:
-    """The id and replica of a row of ``schema.TRANSACTION_LOG``; the id is empty if it could not be read."""
-    broker_id, partition = event["broker_id"], event["txn_state_partition"]
+def replica_of(record: TransactionLogRecord) -> IdReplica:
+    """The id and replica of a record; the id is empty if it could not be read."""
     return IdReplica(
-        event["transactional_id"] or "",
-        -1 if broker_id is None else broker_id,
-        -1 if partition is None else partition,
+        record.transactional_id or "",
+        -1 if record.broker_id is None else record.broker_id,
+        -1 if record.txn_state_partition is None else record.txn_state_partition,
     )

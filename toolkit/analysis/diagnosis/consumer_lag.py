@@ -7,8 +7,9 @@ not receive, and markers, which no consumer receives (the "lag stuck at 1").
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 
 StatusCount = tuple[int, int, str | None]
 """First and last offset of a range, and their status: `toolkit.analysis.log.offset_status.StatusRange`."""
@@ -17,13 +18,23 @@ CONSUMED = {"non_transactional", "committed"}
 HELD = {*CONSUMED, "open"}  # an open transaction may yet commit
 
 
+class LagParts(NamedTuple):
+    """A lag and its parts: the columns of ``schema.GROUP_LAG`` of the same names."""
+
+    lag: int | None
+    client_lag: int | None
+    behind: int | None
+    held: int
+    markers: int | None
+
+
 def group_lag(
     committed: int,
     *,
     last_stable_offset: int,
     high_watermark: int,
     ranges: Iterable[StatusCount] | None = None,
-) -> Row:
+) -> LagParts:
     """Split a lag; the three parts add up to it.
 
     Parameters
@@ -35,24 +46,18 @@ def group_lag(
     ranges
         The status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if the
         log was not read.
-
-    Returns
-    -------
-    Row
-        ``lag``, ``client_lag``, ``behind``, ``held`` and ``markers`` of ``schema.GROUP_LAG``.
     """
     lag = max(0, high_watermark - committed)
     client_lag = max(0, min(last_stable_offset, high_watermark) - committed)
-    counts = {"lag": lag, "client_lag": client_lag}
     if ranges is None:
-        return counts | {"behind": client_lag, "held": lag - client_lag, "markers": None}
+        return LagParts(lag, client_lag, behind=client_lag, held=lag - client_lag, markers=None)
     behind = held = 0
     for first, last, status in ranges:
         first = max(first, committed)
         below = max(0, min(last + 1, last_stable_offset) - first)
         behind += below if status in CONSUMED else 0
         held += max(0, last + 1 - max(first, last_stable_offset)) if status in HELD else 0
-    return counts | {"behind": behind, "held": held, "markers": lag - behind - held}
+    return LagParts(lag, client_lag, behind=behind, held=held, markers=lag - behind - held)
 
 
 def share_group_lag(
@@ -63,7 +68,7 @@ def share_group_lag(
     high_watermark: int,
     ranges: Iterable[StatusCount] | None,
     read_committed: bool,
-) -> Row:
+) -> LagParts:
     """Split the lag of a share group, which acknowledges single records: its start offset does not give its lag.
 
     Parameters
@@ -80,46 +85,44 @@ def share_group_lag(
 
     Returns
     -------
-    Row
+    LagParts
         As for `group_lag`, with null ``client_lag``: share consumers do not measure it.
     """
     if not read_committed:
-        return {"lag": lag, "client_lag": None, "behind": lag, "held": 0, "markers": None if lag is None else 0}
+        return LagParts(lag, None, behind=lag, held=0, markers=None if lag is None else 0)
     beyond = max(0, high_watermark - max(last_stable_offset, start_offset))
     held = beyond
     if ranges is not None:
-        split = group_lag(
+        held = group_lag(
             start_offset, last_stable_offset=last_stable_offset, high_watermark=high_watermark, ranges=ranges
-        )
-        held = split["held"]
+        ).held
     behind = None if lag is None else max(0, lag - beyond)
     markers = None if ranges is None else beyond - held
-    return {"lag": lag, "client_lag": None, "behind": behind, "held": held, "markers": markers}
+    return LagParts(lag, None, behind=behind, held=held, markers=markers)
 
 
-def lag_reason(row: Row) -> str | None:
+def lag_reason(lag: GroupLag) -> str | None:
     """A sentence that explains a lag; null if the lag is unknown.
 
     Parameters
     ----------
-    row
-        Row of ``schema.GROUP_LAG`` without `reason`.
+    lag
+        The lag; its `reason` is not used.
     """
-    lag, behind, held, markers = (row[name] for name in ("lag", "behind", "held", "markers"))
-    if lag is None:
+    if lag.lag is None:
         return None
-    lso = row["last_stable_offset"]
-    see = f"See kafka-txn diagnose --topic {row['topic']} --partition {row['partition']}."
+    behind, held, lso = lag.behind or 0, lag.held or 0, lag.last_stable_offset
+    see = f"See kafka-txn diagnose --topic {lag.topic} --partition {lag.partition}."
     if held and not behind:
-        client = f"A read_committed client reports lag {row['client_lag']}"
-        if row["client_lag"] is None:
+        client = f"A read_committed client reports lag {lag.client_lag}"
+        if lag.client_lag is None:
             client = "The share group has read everything it can"
         return f"{client}, and {_records(held)} held behind the LSO {lso}: visible once it moves. {see}"
     if held:
         return f"{_records(behind)} ready to read; {_records(held)} held behind the LSO {lso}. {see}"
     if behind:
         return f"{_records(behind)} ready to read, and nothing is held."
-    if markers:
+    if lag.markers:
         return "Nothing is left to read: the rest are markers, aborted records, or offsets that compaction removed."
     return "Everything is read."
 

@@ -10,8 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import OWNED
-from toolkit.schema import Row
+from toolkit.schema.derived import Reconciliation
+from toolkit.schema.live import Finding, Producer, Transaction
+from toolkit.schema.log import PastTransaction
+from toolkit.schema.record import replace
+from toolkit.schema.table import TopicPartition, TransactionKey
 
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,87 +32,86 @@ COMBINATIONS: Mapping[str, str] = MappingProxyType(
 )
 """The combinations of partition and coordinator state, and what each means; ``its own`` if it has an owner."""
 
-FINDING_KEY = ("topic", "partition", "producer_id", "start_offset")
-PRODUCER_KEY = ("topic", "partition", "producer_id", "current_txn_start_offset")
-
 
 def reconcile(
-    producers: Iterable[Row],
-    transactions: Sequence[Row],
-    transaction_history: Sequence[Row] | None = None,
+    producers: Iterable[Producer],
+    transactions: Sequence[Transaction],
+    transaction_history: Sequence[PastTransaction] | None = None,
     *,
-    findings: Iterable[Row],
-) -> list[Row]:
+    findings: Iterable[Finding],
+) -> list[Reconciliation]:
     """Join every open transaction of a partition with its coordinator's state.
 
     Parameters
     ----------
     producers
-        Rows of ``schema.PRODUCERS``; those without an open transaction are left out.
+        Producers; those without an open transaction are left out.
     transactions
-        Rows of ``schema.TRANSACTIONS`` of all coordinators, their error rows included.
+        States of all coordinators, their errors included.
     transaction_history
-        Rows of ``schema.TRANSACTION_HISTORY`` of the same ids; null if they were not read.
+        What became of the same ids; null if that was not read.
     findings
-        Rows of ``schema.FINDINGS`` of the same partitions.
-
-    Returns
-    -------
-    list of Row
-        Rows of `RECONCILIATION`.
+        Findings of the same partitions.
     """
-    by_key = {tuple(row[name] for name in FINDING_KEY): row for row in findings}
-    opened = [row for row in producers if row["current_txn_start_offset"] is not None]
-    return [
-        _row(row, transactions, transaction_history, by_key.get(tuple(row[name] for name in PRODUCER_KEY)))
-        for row in opened
-    ]
+    by_key = {transaction_key(each): each for each in findings}
+    found: list[Reconciliation] = []
+    for each in producers:
+        if each.current_txn_start_offset is None:
+            continue
+        key = TransactionKey(each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
+        found.append(_reconciled(each, transactions, transaction_history, by_key.get(key)))
+    return found
 
 
-def _row(
-    producer: Row, transactions: Sequence[Row], transaction_history: Sequence[Row] | None, finding: Row | None
-) -> Row:
-    tp, producer_id = (producer["topic"], producer["partition"]), producer["producer_id"]
-    owner = next((row for row in transactions if row["producer_id"] == producer_id), None)
-    of_producer = [row for row in transaction_history or () if row["producer_id"] == producer_id]
-    of_epoch = [row for row in of_producer if row["producer_epoch"] == producer["producer_epoch"]]
-    on_partition = [row for row in of_epoch if tp in _topic_partitions(row)]
-    is_complete = bool(of_producer) and not any(row["truncated"] or row["error"] for row in of_producer)
-    row = {
-        "topic": producer["topic"],
-        "partition": producer["partition"],
-        "start_offset": producer["current_txn_start_offset"],
-        "producer_id": producer_id,
-        "producer_epoch": producer["producer_epoch"],
-        "transactional_id": owner and owner["transactional_id"],
-        "state": owner and owner["state"],
-        "owner_epoch": owner and owner["producer_epoch"],
-        "expects_marker": None if owner is None or owner["error"] else tp in _topic_partitions(owner),
-        "was_added": True if on_partition else False if is_complete else None,
-        "last_ended": on_partition[-1]["ended"] if on_partition else None,
-    }
-    verdict = finding and finding["verdict"]
-    combination = _combination(row) if verdict == "hanging" else "its own" if verdict in OWNED else "unknown"
-    means = "; ".join(finding["missing"]) if finding and combination == "unknown" else ""
-    return {**row, "verdict": verdict, "combination": combination, "means": means or COMBINATIONS[combination]}
+def _reconciled(
+    producer: Producer,
+    transactions: Sequence[Transaction],
+    transaction_history: Sequence[PastTransaction] | None,
+    finding: Finding | None,
+) -> Reconciliation:
+    tp, producer_id = TopicPartition(producer.topic, producer.partition), producer.producer_id
+    owner = next((each for each in transactions if each.producer_id == producer_id), None)
+    of_producer = [each for each in transaction_history or () if each.producer_id == producer_id]
+    of_epoch = [each for each in of_producer if each.producer_epoch == producer.producer_epoch]
+    on_partition = [each for each in of_epoch if tp in (each.topic_partitions or ())]
+    is_complete = bool(of_producer) and not any(each.truncated or each.error for each in of_producer)
+    assert producer.current_txn_start_offset is not None
+    assert producer_id is not None
+    found = Reconciliation(
+        topic=producer.topic,
+        partition=producer.partition,
+        start_offset=producer.current_txn_start_offset,
+        producer_id=producer_id,
+        producer_epoch=producer.producer_epoch,
+        transactional_id=owner.transactional_id if owner else None,
+        state=owner.state if owner else None,
+        owner_epoch=owner.producer_epoch if owner else None,
+        expects_marker=None if owner is None or owner.error else tp in (owner.topic_partitions or ()),
+        was_added=True if on_partition else False if is_complete else None,
+        last_ended=on_partition[-1].ended if on_partition else None,
+        verdict=finding.verdict if finding else None,
+        combination="unknown",
+        means="",
+    )
+    combination = (
+        _combination(found) if found.verdict == "hanging" else "its own" if found.verdict in OWNED else "unknown"
+    )
+    means = "; ".join(finding.missing) if finding and combination == "unknown" else ""
+    return replace(found, combination=combination, means=means or COMBINATIONS[combination])
 
 
-def _combination(row: Row) -> str:
+def _combination(found: Reconciliation) -> str:
     """The combination of a hanging transaction; the first that applies."""
-    if row["transactional_id"] is None:
+    if found.transactional_id is None:
         return "orphan"
-    if row["expects_marker"] is None:
+    if found.expects_marker is None:
         return "unknown"  # its coordinator's response is missing
-    if row["state"] == "Ongoing" and (row["owner_epoch"] or 0) > (row["producer_epoch"] or 0):
+    if found.state == "Ongoing" and (found.owner_epoch or 0) > (found.producer_epoch or 0):
         return "superseded epoch"
-    if row["expects_marker"]:
+    if found.expects_marker:
         return "unknown"  # the finding proved otherwise, but the coordinator now expects to write the marker
-    if row["state"] in OPEN_STATES:
+    if found.state in OPEN_STATES:
         return "not this partition"
-    if row["was_added"] is None:
+    if found.was_added is None:
         return "disowned"
-    return "late" if row["was_added"] else "never added"
-
-
-def _topic_partitions(row: Row) -> set[tuple[str, int]]:
-    return {(each["topic"], each["partition"]) for each in row["topic_partitions"] or ()}
+    return "late" if found.was_added else "never added"

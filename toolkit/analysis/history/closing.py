@@ -21,7 +21,7 @@ from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.record import replace
-from toolkit.schema.table import TransactionKey
+from toolkit.schema.table import Error, TransactionKey
 
 VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -124,7 +124,7 @@ def unread(findings: Iterable[PartitionFinding]) -> str | None:
     """Why a sample could not read a partition, by its findings; null if it did."""
     for each in findings:
         if each.producer_id is None and each.verdict == "unknown":
-            return (each.error or "; ".join(each.missing)).partition(":")[0]
+            return Error.of(each.error or "; ".join(each.missing)).code
     return None
 
 

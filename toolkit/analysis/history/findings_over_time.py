@@ -19,6 +19,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.record import column_values, replace
 from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.table import Error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,7 @@ def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime
 def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[RecordedSample], late: bool) -> str | None:
     if failed:
         count = f"{len(failed)} samples" if len(failed) > 1 else "a sample"
-        return f"{count} after {at(start)} failed ({(failed[0].error or '').partition(':')[0]})"
+        return f"{count} after {at(start)} failed ({Error.of(failed[0].error).code})"
     return f"no sample from {at(start)} for {duration(end - start)}" if late and end is not None else None
 
 

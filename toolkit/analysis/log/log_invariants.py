@@ -21,7 +21,7 @@ from toolkit.analysis.log.producer_order import OrderViolation, ProducerOrder, i
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import HEADER, Array, Headers
-from toolkit.schema import VIOLATIONS, Row
+from toolkit.schema.log import TransactionLogRecord, Violation
 
 INVARIANTS: Mapping[str, str] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ class InvariantChecker:
     Parameters
     ----------
     topic, partition, broker_id
-        Location of the batches, copied into the rows.
+        Location of the batches, copied into the violations.
     compacted
         Whether the log cleaner may have cleaned the log: then offsets and sequences may have gaps.
 
@@ -64,7 +64,7 @@ class InvariantChecker:
     --------
     >>> checker = InvariantChecker(topic="orders", partition=0)
     >>> for part in scan_file(path):  # doctest: +SKIP
-    ...     rows += checker.check(part.headers, file=path)
+    ...     violations += checker.check(part.headers, file=path)
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class InvariantChecker:
         broker_id: int | None = None,
         compacted: bool = False,
     ) -> None:
-        self._log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+        self._topic, self._partition, self._broker_id = topic, partition, broker_id
         self._compacted = compacted
         self._last: Headers = NOTHING
         self._last_file: str | None = None
@@ -83,7 +83,7 @@ class InvariantChecker:
         self._of_producers: Headers = NOTHING
         self._reported: Counter[str] = Counter()
 
-    def check(self, headers: Headers, *, file: str | None = None) -> list[Row]:
+    def check(self, headers: Headers, *, file: str | None = None) -> list[Violation]:
         """Violations of the next batches.
 
         Parameters
@@ -95,15 +95,14 @@ class InvariantChecker:
 
         Returns
         -------
-        list of Row
-            Rows of ``schema.VIOLATIONS``. After a thousand rows, an invariant gets one row per range with the number of
-            violations.
+        list of Violation
+            After a thousand of one invariant, it gets one per range with the number of violations.
         """
         size = max(BLOCK, self._of_producers.size)
         blocks = [headers[start : start + size] for start in range(0, headers.size, size)]
         return [row for block in blocks for row in self._check(block, file)]
 
-    def _check(self, headers: Headers, file: str | None) -> Iterator[Row]:
+    def _check(self, headers: Headers, file: str | None) -> Iterator[Violation]:
         breaks = [*self._alone(headers), *self._neighbours(headers, file), *self._producers(headers)]
         self._last, self._last_file = headers[-1:].copy(), file
         rows = [found for broken in breaks for found in self._rows(broken, headers, file)]
@@ -178,28 +177,29 @@ class InvariantChecker:
         before = self._last[name] if self._last.size else headers[name][:1]
         return np.concatenate((before, headers[name][:-1]))
 
-    def _rows(self, broken: OrderViolation, headers: Headers, file: str | None) -> Iterator[tuple[int, Row]]:
+    def _rows(self, broken: OrderViolation, headers: Headers, file: str | None) -> Iterator[tuple[int, Violation]]:
         room = max(AT_ONCE - self._reported[broken.invariant], 0)
         self._reported[broken.invariant] += broken.at.size
         for index in broken.at[:room]:
-            yield int(index), self._row(broken.invariant, headers[index], broken.detail(int(index)), file)
+            yield int(index), self._violation(broken.invariant, headers[index], broken.detail(int(index)), file)
         left = broken.at[room:]
         if left.size:
             text = f"This and {left.size - 1} more up to offset {headers['base_offset'][left[-1]]}."
-            yield int(left[0]), self._row(broken.invariant, headers[left[0]], text, file)
+            yield int(left[0]), self._violation(broken.invariant, headers[left[0]], text, file)
 
-    def _row(self, invariant: str, header: Any, detail: str, file: str | None) -> Row:
+    def _violation(self, invariant: str, header: Any, detail: str, file: str | None) -> Violation:
         producer_id = int(header["producer_id"])
-        return {
-            **dict.fromkeys(VIOLATIONS.names),
-            **self._log_columns,
-            "invariant": invariant,
-            "offset": int(header["base_offset"]),
-            "producer_id": None if producer_id < 0 else producer_id,
-            "detail": detail,
-            "file": file,
-            "position": None if file is None else int(header["position"]),
-        }
+        return Violation(
+            invariant=invariant,
+            topic=self._topic,
+            partition=self._partition,
+            offset=int(header["base_offset"]),
+            producer_id=None if producer_id < 0 else producer_id,
+            detail=detail,
+            broker_id=self._broker_id,
+            file=file,
+            position=None if file is None else int(header["position"]),
+        )
 
 
 def _in_the_log(broken: OrderViolation, order: Array, selected: Array) -> OrderViolation:
@@ -209,59 +209,56 @@ def _in_the_log(broken: OrderViolation, order: Array, selected: Array) -> OrderV
     return OrderViolation(broken.invariant, np.array(sorted(by_batch), np.int64), lambda i: broken.detail(by_batch[i]))
 
 
-def event_violations(events: Iterable[Row]) -> list[Row]:
+def event_violations(events: Iterable[TransactionLogRecord]) -> list[Violation]:
     """Violations in the records of coordinators.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``, in offset order within a partition; compacted or not. An unreadable record
-        is no violation, and the next record is not compared with earlier ones.
-
-    Returns
-    -------
-    list of Row
-        Rows of ``schema.VIOLATIONS``.
+        The records, in offset order within a partition; compacted or not. An unreadable record is no violation, and the
+        next record is not compared with earlier ones.
     """
-    last: dict[IdReplica, Row] = {}
-    rows: list[Row] = []
+    last: dict[IdReplica, TransactionLogRecord] = {}
+    found: list[Violation] = []
     for event in events:
         replica = replica_of(event)
-        if event["transactional_id"] is None:
-            if event["error"]:
-                last = {each: row for each, row in last.items() if each[1:] != replica[1:]}
+        if event.transactional_id is None:
+            if event.error:
+                last = {each: record for each, record in last.items() if each[1:] != replica[1:]}
             continue
         before = last.pop(replica, None)
-        if event["error"]:
+        if event.error:
             continue
         last[replica] = event
         if before is not None:
-            rows += [_event_row(event, name, detail) for name, detail in _steps(before, event)]
-    return rows
+            found += [
+                Violation(
+                    invariant=name,
+                    topic=STATE_TOPIC,
+                    partition=event.txn_state_partition,
+                    offset=event.offset,
+                    producer_id=event.producer_id,
+                    transactional_id=event.transactional_id,
+                    detail=detail,
+                    broker_id=event.broker_id,
+                    file=event.file,
+                    position=event.position,
+                )
+                for name, detail in _steps(before, event)
+            ]
+    return found
 
 
-def _steps(before: Row, event: Row) -> Iterator[tuple[str, str]]:
+def _steps(before: TransactionLogRecord, event: TransactionLogRecord) -> Iterator[tuple[str, str]]:
     """Violations of a record, compared with the one before it."""
     state, last_state = state_of(event), state_of(before)
     if not is_allowed(before, event):
-        yield "coordinator_state", f"{state} follows {last_state} at offset {before['offset']}."
-    if before["tombstone"] or event["tombstone"]:
+        yield "coordinator_state", f"{state} follows {last_state} at offset {before.offset}."
+    if before.tombstone or event.tombstone:
         return
-    last_id, producer_id = before["producer_id"], event["producer_id"]
-    last_epoch, epoch = before["producer_epoch"], event["producer_epoch"]
+    last_id, producer_id = before.producer_id, event.producer_id
+    last_epoch, epoch = before.producer_epoch, event.producer_epoch
     if producer_id != last_id and state not in {"Empty", "CompleteCommit", "CompleteAbort"}:
         yield "coordinator_producer_id", f"{state} has producer id {producer_id}; the record before it has {last_id}."
-    if producer_id == last_id and None not in {epoch, last_epoch} and epoch < last_epoch:
+    if producer_id == last_id and epoch is not None and last_epoch is not None and epoch < last_epoch:
         yield "coordinator_producer_epoch", f"Epoch {epoch} of producer {producer_id} follows {last_epoch}."
-
-
-def _event_row(event: Row, invariant: str, detail: str) -> Row:
-    copied = ("offset", "producer_id", "transactional_id", "broker_id", "file", "position")
-    return {
-        **dict.fromkeys(VIOLATIONS.names),
-        **{name: event[name] for name in copied},
-        "invariant": invariant,
-        "topic": STATE_TOPIC,
-        "partition": event["txn_state_partition"],
-        "detail": detail,
-    }

@@ -20,7 +20,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.live import Transaction
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.client_groups import client_groups
 from toolkit.sources.live.groups.consumer_groups import (
@@ -73,7 +75,7 @@ def _unlisted_group(client: BrokerClient, group: str) -> ToolkitError:
     error = undescribed_group(client, group)
     if error is None:
         return NotFound(f"No broker lists the group {group!r}.", do="See kafka-consumer-groups.sh --list.")
-    code = error.partition(":")[0]
+    code = Error.of(error).code
     do = f"Grant DESCRIBE on Group {group!r} to this principal." if code == "GROUP_AUTHORIZATION_FAILED" else ""
     return BrokerError(f"The group {group!r} cannot be read: {error.rstrip('.')}.", code=code, do=do)
 
@@ -285,7 +287,8 @@ class Cluster(Source, OffsetTables):
     def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
         rows = self.transaction_rows(transactional_ids=transactional_ids)
         groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
-        return transaction_owners(rows, groups=groups, groups_error=error)
+        owners = transaction_owners(map(Transaction.of, rows), groups=groups, groups_error=error)
+        return [each.row() for each in owners]
 
     def _batches(
         self,
@@ -343,7 +346,8 @@ class Cluster(Source, OffsetTables):
         from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
 
         events = transaction_log_rows(self.client, transactional_ids, partitions)
-        return transaction_history(events, as_of=dt.datetime.now(dt.UTC))
+        past = transaction_history(map(TransactionLogRecord.of, events), as_of=dt.datetime.now(dt.UTC))
+        return [each.row() for each in past]
 
     def _offsets_log(
         self, *, groups: Collection[str] | None = None, partitions: Sequence[int] | None = None

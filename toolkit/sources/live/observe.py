@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.open_transactions import is_held
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.live import Partition, Producer, Transaction
-from toolkit.schema.table import TopicPartition, utc_now
+from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.first_batches import read_first_batches
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
@@ -147,7 +147,7 @@ def _query_coordinators(
 
 
 def _unanswered(failure: Row) -> str:
-    return f"broker {failure['broker_id']} did not answer ListTransactions: {failure['error'].partition(':')[0]}"
+    return f"broker {failure['broker_id']} did not answer ListTransactions: {Error.of(failure['error']).code}"
 
 
 def _broker_count(brokers: Sequence[int]) -> str:
@@ -183,7 +183,7 @@ def _unread(log: TransactionLog) -> list[str]:
     """Why the log was not read completely, except for missing rights, which another gap names."""
     if not log.partitions and not log.failures:
         return [f"{STATE_TOPIC}: the metadata does not show it"]
-    errors = {row["error"].partition(":")[0] for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
+    errors = {Error.of(row["error"]).code for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
     return [
         f"a complete {STATE_TOPIC}: {len(log.failures)} partitions could not be read ({error})"
         for error in sorted(errors)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolkit.errors import BrokerError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.table import utc_now
+from toolkit.schema.table import Error, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import transactional_ids_are_visible
@@ -93,7 +93,7 @@ def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:
     for row in rows:
         if row["transactional_id"] is None and not row["error"].startswith(TOO_OLD):
             of = "" if row["broker_id"] is None else f" of broker {row['broker_id']} ({row['source']})"
-            code = row["error"].partition(":")[0]
+            code = Error.of(row["error"]).code
             raise BrokerError(f"The transactional ids{of} cannot be listed: {row['error']}", code=code)
     return list(dict.fromkeys(row["transactional_id"] for row in rows if row["transactional_id"] is not None))
 

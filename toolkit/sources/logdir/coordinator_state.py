@@ -13,6 +13,7 @@ from toolkit.analysis.coordinator.transaction_history import newest
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
 from toolkit.sources.logdir.log_window import ReadLimit
@@ -85,9 +86,9 @@ class CoordinatorState:
         rows: list[Row] = []
         for partition in self.partitions.values():
             as_of = consistent_copy or partition.as_of
-            for row in newest(partition.newest.values(), observed_at=observed_at):
-                event = partition.newest[row["transactional_id"]]
-                rows.append({**row, "observed_at": as_of or event["timestamp"] or observed_at})
+            for each in newest(map(TransactionLogRecord.of, partition.newest.values()), observed_at=observed_at):
+                event = partition.newest[each.transactional_id or ""]
+                rows.append({**each.row(), "observed_at": as_of or event["timestamp"] or observed_at})
         return rows
 
 
@@ -165,7 +166,8 @@ def transaction_rows(side: CoordinatorState) -> list[Row]:
     rows: list[Row] = []
     for number, partition in side.partitions.items():
         state = partition.read.state
-        rows += newest(partition.newest.values(), observed_at=state.observed_at)
+        records = map(TransactionLogRecord.of, partition.newest.values())
+        rows += (each.row() for each in newest(records, observed_at=state.observed_at))
         for error in partition.errors[:1]:
             rows.append(
                 {

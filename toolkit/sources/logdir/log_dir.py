@@ -14,6 +14,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import replica_tables
 from toolkit.sources.logdir.contents import Contents, Partitions
@@ -193,7 +194,8 @@ class LogDir(Source, OffsetTables):
         )
 
     def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
-        return transaction_owners(self.transaction_rows(transactional_ids=transactional_ids))
+        owners = transaction_owners(map(Transaction.of, self.transaction_rows(transactional_ids=transactional_ids)))
+        return [each.row() for each in owners]
 
     def _findings(
         self,

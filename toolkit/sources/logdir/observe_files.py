@@ -32,7 +32,8 @@ from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import Row, utc
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.consistency import check_consistency, first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
     METADATA_TOPIC,
@@ -313,10 +314,10 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
         ids = (owners & partition.newest.keys()) | partition.read.state.window.records.ids_of(orphans)
         if ids:
             rows += partition.read.state.window.records.records(ids)
-    errors = sorted({row["error"].partition(":")[0] for row in rows if row.get("error")} - {TORN_TAIL})
+    errors = sorted({Error.of(row["error"]).code for row in rows if row.get("error")} - {TORN_TAIL})
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-    readable = [row for row in rows if not row.get("error")]
-    return CoordinatorLog(rows=readable, unread=[*side.gaps, *unread])
+    readable = [TransactionLogRecord.of(row) for row in rows if not row.get("error")]
+    return CoordinatorLog(records=readable, unread=[*side.gaps, *unread])
 
 
 MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions

@@ -19,6 +19,7 @@ from toolkit.formats.coordinator.coordinator_log_rows import unread_records
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.contents import Contents
@@ -178,7 +179,8 @@ def history_rows(
             replicas[0].state.window.records for _, replicas in contents.by_partition(logs, reach=ReadLimit.RECORDS)
         ]
         events = (row for index in indexes for row in index.records(names))
-    return only(transaction_history(events), producer_id=producer_id, name="transactional_id")
+    past = (each.row() for each in transaction_history(map(TransactionLogRecord.of, events)))
+    return only(past, producer_id=producer_id, name="transactional_id")
 
 
 def _event_rows(contents: Contents, log: ReplicaLog, offset_range: OffsetRange) -> Iterator[Row]:
@@ -288,9 +290,10 @@ def _violation_rows(
             start, stop = offset_range.offsets(contents, log)
             checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
             for scanned, file in _counted(log.parts(start=start, stop=stop, crc=crc), advance):
-                yield from checker.check(scanned.headers, file=file)
+                yield from (each.row() for each in checker.check(scanned.headers, file=file))
             if log.where.topic == STATE_TOPIC and not log.error:
-                yield from event_violations(log.transaction_log(start=start, stop=stop))
+                records = map(TransactionLogRecord.of, log.transaction_log(start=start, stop=stop))
+                yield from (each.row() for each in event_violations(records))
 
 
 def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:

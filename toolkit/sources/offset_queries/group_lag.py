@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolkit.analysis.diagnosis.consumer_lag import group_lag, lag_reason, share_group_lag
 from toolkit.errors import ToolkitError
 from toolkit.schema import GROUP_LAG, Row
+from toolkit.schema.offsets import GroupLag
 
 if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange
@@ -113,8 +114,8 @@ def _row(reader: OffsetReader, group: str, committed: int | None, error: str | N
         return row
     ranges, unread = _ranges(reader, committed, max_offsets)
     offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
-    row |= group_lag(committed, **offsets, ranges=ranges)
-    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+    row |= group_lag(committed, **offsets, ranges=ranges)._asdict()
+    return row | {"reason": lag_reason(GroupLag.of(row)), "error": unread or row["error"]}
 
 
 def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, max_offsets: int) -> Row:
@@ -126,10 +127,11 @@ def _share_row(reader: OffsetReader, group: str, level: str | None, share: Share
         return row | {"lag": share.lag}
     ranges, unread = _ranges(reader, start, max_offsets) if level == READ_COMMITTED else (None, None)
     offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
-    row |= share_group_lag(
+    split = share_group_lag(
         share.lag, start_offset=start, **offsets, ranges=ranges, read_committed=level == READ_COMMITTED
     )
-    return row | {"reason": lag_reason(row), "error": unread or row["error"]}
+    row |= split._asdict()
+    return row | {"reason": lag_reason(GroupLag.of(row)), "error": unread or row["error"]}
 
 
 def _partition_row(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> dict[str, Any]:

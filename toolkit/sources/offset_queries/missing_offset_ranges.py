@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from toolkit.analysis.log.offset_status import BEYOND_LSO, COMMITTED_RECORDS, RECORDS, StatusRange
 from toolkit.analysis.log.offset_text import missing_reason
 from toolkit.schema import Row
+from toolkit.schema.live import Partition
 from toolkit.sources.offset_queries.offset_reader import OffsetReader
 from toolkit.sources.offset_queries.offset_scan import outside_log, ranges_of, unknown_status
 
@@ -61,6 +62,6 @@ def _row(reader: OffsetReader, each: StatusRange, errors: Sequence[str], read_co
         "offsets": each.last - each.first + 1,
         "status": each.status,
         "isolation_level": "read_committed" if read_committed else "read_uncommitted",
-        "reason": missing_reason(each.status, reader.partition),
+        "reason": missing_reason(each.status, Partition.of(reader.partition)),
         "error": error,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,7 @@ class OffsetTables(ABC):
     def _readable(self, topic: str, partition: int) -> OffsetReader:
         (reader,) = self.offset_readers([TopicPartition(topic, partition)])
         if reader.partition["high_watermark"] is None:
-            code, _, text = (reader.partition["error"] or "UNKNOWN").partition(": ")
+            code, text = Error.of(reader.partition["error"] or "UNKNOWN")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":
                 raise NotFound(f"The cluster has no partition {topic}-{partition}.")
             raise BrokerError(f"{topic}-{partition} cannot be read: {code} ({text.rstrip('.')}).", code=code)

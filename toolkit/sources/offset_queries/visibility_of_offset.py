@@ -11,6 +11,7 @@ from toolkit.analysis.log.open_at_offset import TransactionAtOffset, transaction
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Array
 from toolkit.schema import OFFSET_VISIBILITY, Row, utc
+from toolkit.schema.offsets import OffsetVisibility
 from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS, OffsetReader
 from toolkit.sources.offset_queries.offset_scan import (
     add_slices,
@@ -52,7 +53,7 @@ def visibility_row(reader: OffsetReader, offset: int) -> Row:
         row["visible_at"] = None
     if row["status"] in RECORDS and offset >= row["last_stable_offset"]:
         row |= _holder(reader.opened)
-    return row | {"reason": visibility_reason(row)}
+    return row | {"reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""}))}
 
 
 def _in_log(reader: OffsetReader, offset: int) -> dict[str, Any]:

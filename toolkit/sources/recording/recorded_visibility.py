@@ -7,6 +7,7 @@ from typing import Any
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.log.offset_text import visibility_reason
 from toolkit.schema import OFFSET_VISIBILITY, Row
+from toolkit.schema.offsets import OffsetVisibility
 from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
 
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
@@ -35,7 +36,11 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
     elif high_watermark is not None and offset >= high_watermark:
         row["status"] = "beyond_high_watermark"
     if row["status"] is not None:
-        return row | {"read_committed": False, "read_uncommitted": False, "reason": visibility_reason(row)}
+        return row | {
+            "read_committed": False,
+            "read_uncommitted": False,
+            "reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""})),
+        }
     row["error"] = row["error"] or NOT_RECORDED
     if lso is None or offset < lso:
         return row | {"reason": _below_lso(lso)}

@@ -22,7 +22,7 @@ from toolkit.analysis.history.sample_findings import diagnose_sample, with_recor
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.live import Finding, Partition, Producer
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
@@ -256,7 +256,10 @@ class Recording(Source):
     def _transaction_owners(
         self, *, transactional_ids: Sequence[str] | None = None, at: dt.datetime | None = None
     ) -> Iterable[Row]:
-        return transaction_owners(self.transaction_rows(transactional_ids=transactional_ids, at=at))
+        owners = transaction_owners(
+            map(Transaction.of, self.transaction_rows(transactional_ids=transactional_ids, at=at))
+        )
+        return [each.row() for each in owners]
 
     def _findings(
         self,

@@ -20,6 +20,7 @@ from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, stage_rows
@@ -118,7 +119,7 @@ def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
     for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
         if transactional_id is not None:
             of_id = _state_of(list(group))
-            found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
+            found += (each.row() for each in current(of_id, latest=latest, unread=_unread_after(of_id, unread)))
     table = spark_table(TRANSACTION_HISTORY.arrow(found))
     for name, value in ((LOG, state["log"]), (IS_FINAL, False)):
         table = table.append_column(name, pa.repeat(value, len(found)))
@@ -146,8 +147,9 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
                 {**row, **NOTHING, "role": UNREAD} for row in _last(row for row in records_of_id if _is_remembered(row))
             ]
             continue
-        final, state = advance(_state_of(records_of_id), [row for row in records_of_id if row["role"] == NEW])
-        found += final
+        new = [TransactionLogRecord.of(row) for row in records_of_id if row["role"] == NEW]
+        final, state = advance(_state_of(records_of_id), new)
+        found += (each.row() for each in final)
         rows_kept += _records_of(state, log)
     if found:
         yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
@@ -209,8 +211,8 @@ def _state_of(records: list[Row]) -> HistoryState:
     if not last:
         return HistoryState()
     return HistoryState(
-        events=tuple(last),
-        before=next((row for row in records if row["role"] == BEFORE), None),
+        events=tuple(map(TransactionLogRecord.of, last)),
+        before=next((TransactionLogRecord.of(row) for row in records if row["role"] == BEFORE), None),
         producer_id=last[0]["known_producer_id"],
         is_version_2=last[0]["is_version_2"],
     )
@@ -218,10 +220,10 @@ def _state_of(records: list[Row]) -> HistoryState:
 
 def _records_of(state: HistoryState, log: str) -> Iterator[Row]:
     if state.before is not None:
-        yield {**state.before, **NOTHING, "role": BEFORE, LOG: log}
+        yield {**state.before.row(), **NOTHING, "role": BEFORE, LOG: log}
     columns = {"known_producer_id": state.producer_id, "is_version_2": state.is_version_2}
     for event in state.events:
-        yield {**event, **columns, "role": LAST, LOG: log}
+        yield {**event.row(), **columns, "role": LAST, LOG: log}
 
 
 def _unread_after(state: HistoryState, unread: Iterable[Row]) -> str | None:
@@ -232,9 +234,9 @@ def _unread_after(state: HistoryState, unread: Iterable[Row]) -> str | None:
     return next((str(row["error"]) for row in unread if _is_after(row, last)), None)
 
 
-def _is_after(unread: Row, record: Row) -> bool:
+def _is_after(unread: Row, record: TransactionLogRecord) -> bool:
     """Whether an unread row is after a record, or their order is unknown."""
-    unread_at, record_at = (_position(row) or row["offset"] for row in (unread, record))
+    unread_at, record_at = (_position(row) or row["offset"] for row in (unread, record.row()))
     return type(unread_at) is not type(record_at) or unread_at is None or unread_at > record_at
 
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from toolkit.analysis.coordinator.transaction_states import EXPIRED, state_of
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.views.plots.plot_text import hover, id_text, plain, row_axis, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme
 
@@ -92,7 +93,7 @@ def _steps_of(rows: Iterable[Row], of: object, *, key: str) -> dict[str, list[St
 
 
 def _of_event(row: Row) -> Iterator[Step]:
-    time, state = row["last_update_time"] or row["timestamp"], state_of(row)
+    time, state = row["last_update_time"] or row["timestamp"], state_of(TransactionLogRecord.of(row))
     if time is not None and state is not None and row["error"] is None:
         yield time, state, row, int(state == "Ongoing")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.coordinator.producer_id_owners import producer_ids
+from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.outcome import ABORT as ABORTED
@@ -20,6 +20,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import Error
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
@@ -116,8 +117,7 @@ def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
 def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
     if context.txn.owner:
         return None
-    rows = [row for history in context.histories for row in history.rows]
-    for owner in producer_ids(rows).get(context.txn.producer_id, ()):
+    for owner in producer_ids(context.events).get(context.txn.producer_id, ()):
         last = [record for record in context.events if record.transactional_id == owner.transactional_id][-1]
         if owner.now == "expired":
             text = (
@@ -310,7 +310,7 @@ def _no_cause_found(context: DiagnosisContext) -> str:
     if excerpt is None:
         read = "the log was not read"
     elif excerpt.start >= excerpt.stop:
-        read = f"the log could not be read ({(excerpt.error or 'it is empty').partition(':')[0]})"
+        read = f"the log could not be read ({Error.of(excerpt.error or 'it is empty').code})"
     else:
         read = f"offsets {excerpt.start} to {excerpt.stop - 1} were read and do not show what opened it"
     return "no cause found: " + "; ".join([read, *unread])

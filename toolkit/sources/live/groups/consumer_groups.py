@@ -11,7 +11,7 @@ from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import read_header
 from toolkit.schema.live import Finding
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
@@ -58,7 +58,7 @@ def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, tup
             raise response.error
         if response.message.error_code:
             error = error_text(response.message.error_code)
-            raise BrokerError(f"Broker {broker_id} did not list its groups: {error}", code=error.partition(":")[0])
+            raise BrokerError(f"Broker {broker_id} did not list its groups: {error}", code=Error.of(error).code)
         for group in response.message.groups:
             groups[group.group_id] = broker_id, group.protocol_type
     return groups
@@ -366,7 +366,7 @@ def _answered(group: str, response: BrokerResponse, message: Any) -> dict[TopicP
     code = message.error_code if message is not None else 0
     if message is None or code:
         error = error_text(code) if code else "no response"
-        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=error.partition(":")[0])
+        raise BrokerError(f"The offsets of group {group!r} cannot be read: {error}", code=Error.of(error).code)
     return {
         TopicPartition(topic.name, part.partition_index): (part.committed_offset, part.error_code)
         for topic in message.topics

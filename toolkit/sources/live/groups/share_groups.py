@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toolkit.errors import BrokerError
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
@@ -49,7 +49,7 @@ def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -
     (found,) = client.send_one(messages.DescribeShareGroupOffsets(groups=[requested]), broker_id=coordinator_id).groups
     if found.error_code:
         error = error_text(found.error_code, found.error_message)
-        raise BrokerError(f"The offsets of share group {group!r} cannot be read: {error}", code=error.partition(":")[0])
+        raise BrokerError(f"The offsets of share group {group!r} cannot be read: {error}", code=Error.of(error).code)
     return {
         TopicPartition(topic.topic_name, part.partition_index): SharePartition(
             _known(part.start_offset),

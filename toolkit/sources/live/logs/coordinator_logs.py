@@ -14,7 +14,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
 from toolkit.sources.live.state.cluster_metadata import read_metadata
@@ -65,7 +65,7 @@ def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic
     """
     coordinator_topic = CoordinatorTopic(topic, read_metadata(client, [topic]))
     if coordinator_topic.hidden:
-        code, _, text = coordinator_topic.hidden.partition(": ")
+        code, text = Error.of(coordinator_topic.hidden)
         raise BrokerError(f"Topic {topic!r} cannot be described: {(text or code).rstrip('.')}.", code=code)
     return coordinator_topic
 

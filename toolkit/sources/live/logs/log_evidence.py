@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.coordinator.producer_id_owners import names_any
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
@@ -18,7 +17,8 @@ from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
@@ -198,10 +198,10 @@ class _CoordinatorReader:
                 since[number] = first
         if self._producer_ids:
             rows += self._of_producers(topic)
-        errors = sorted({row["error"].partition(":")[0] for row in rows if row["error"]})
+        errors = sorted({Error.of(row["error"]).code for row in rows if row["error"]})
         unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-        readable = [row for row in rows if not row["error"]]
-        return CoordinatorLog(rows=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
+        readable = [TransactionLogRecord.of(row) for row in rows if not row["error"]]
+        return CoordinatorLog(records=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
     def _first_offset(self, row: Row) -> int:
         """The first offset to read of a partition; -1 if that is too far back."""
@@ -235,7 +235,9 @@ class _CoordinatorReader:
         """Records of every id that ever had one of these producer ids, its tombstone included."""
         needles = [each.to_bytes(8, "big") for each in self._producer_ids]
         rows = list(event_rows(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
-        named = [row for row in rows if not row["error"] and names_any(row, self._producer_ids)]
+        named = [
+            row for row in rows if not row["error"] and names_any(TransactionLogRecord.of(row), self._producer_ids)
+        ]
         owners = {row["transactional_id"]: row["txn_state_partition"] for row in named}
         errors = [row for row in rows if row["error"]]
         if not owners:

@@ -7,7 +7,7 @@ import operator
 
 from toolkit.errors import BrokerError
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
@@ -62,5 +62,5 @@ def _offset_at(client: BrokerClient, tp: TopicPartition, leader: int, time: dt.d
     if result.error_code:
         error = error_text(result.error_code)
         raise BrokerError(f"Broker {leader} did not find {time} in {tp[0]}-{tp[1]}: {error}",
-                          code=error.partition(":")[0])  # fmt: skip
+                          code=Error.of(error).code)  # fmt: skip
     return result.offset if result.offset >= 0 else None

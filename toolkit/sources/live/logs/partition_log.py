@@ -12,7 +12,7 @@ from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.log.headers import ScanResult
 from toolkit.formats.log.scan import scan
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.offset_lookup import offset_of
@@ -132,7 +132,7 @@ def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: Offse
         As for `fetch_range`, which also documents the errors.
     """
     if row["error"]:
-        code, _, text = row["error"].partition(": ")
+        code, text = Error.of(row["error"])
         raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {code} ({text.rstrip('.')}).", code=code)
     first, last = (offset_of(client, bound, row) for bound in (start, stop))
     end = row["log_end_offset"]

@@ -10,6 +10,7 @@ from toolkit.analysis.log.log_transactions import EMPTY, begin
 from toolkit.errors import BrokerError
 from toolkit.formats.log.headers import Headers, ScanResult, concatenate
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
+from toolkit.schema.table import Error
 from toolkit.sources.live.logs.partition_log import FetchedChunk, FetchedRange
 from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables, log_transaction_tables, lso_timeline_table
 
@@ -51,7 +52,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
     end = max(log_range.start, log_range.stop)
     table = lso_timeline_table(scan_chunks(log_range, failures), _log_id(log_range), before=before, log_end_offset=end)
     if failures:
-        code, _, text = failures[0]["error"].partition(": ")
+        code, text = Error.of(failures[0]["error"])
         raise BrokerError(f"{log_range.tp[0]}-{log_range.tp[1]} could not be read: {text.rstrip('.')}.", code=code)
     return table
 

@@ -11,6 +11,7 @@ from toolkit.errors import BrokerError, DecodeError
 from toolkit.formats.log.batch_records import Record, read_records
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.schema.live import Partition
+from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 
@@ -97,7 +98,7 @@ def _check(chunk: FetchedChunk, name: str) -> None:
         damage.append(f"CORRUPT_MESSAGE: The checksum of the batch at offset {offset} does not match its bytes.")
     for error in [chunk.error, *damage]:
         if error:
-            code, _, text = error.partition(": ")
+            code, text = Error.of(error)
             raise BrokerError(f"The log of {name} could not be read: {text.rstrip('.') or code}.", code=code)
 
 

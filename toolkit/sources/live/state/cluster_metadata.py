@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition, utc_now
+from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
@@ -146,7 +146,7 @@ def resolve_partitions(
 
 def _raise_topic_error(topic: str, error: str) -> None:
     """Raise the error of a requested topic."""
-    name, _, text = error.partition(": ")
+    name, text = Error.of(error)
     if name == UNKNOWN:
         raise NotFound(f"The cluster has no topic {topic!r}.")
     raise BrokerError(f"Topic {topic!r} cannot be described: {name} ({text.rstrip('.')}).", code=name)

@@ -6,6 +6,7 @@ from collections import Counter
 from functools import cache
 
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
+from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_name
@@ -35,7 +36,7 @@ def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTop
         if response.error:
             error = response.error_text or ""
             if not error.startswith(TOO_OLD):  # ListTransactions reports it, too
-                code = error.partition(":")[0]
+                code = Error.of(error).code
                 gaps.append(f"broker {response.broker_id} did not show whether it has loaded its partitions: {code}")
             continue
         codes = Counter(error_name(state.error_code) for state in response.message.transaction_states)

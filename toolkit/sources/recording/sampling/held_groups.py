@@ -56,4 +56,4 @@ def _row(group: str, finding: Row, committed: int) -> Row:
     lso, high_watermark = finding["last_stable_offset"], finding["high_watermark"]
     row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names) | {name: finding[name] for name in OF_FINDING}
     row |= {"group_id": group, "committed_offset": committed}
-    return {**row, **group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)}
+    return {**row, **group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)._asdict()}
