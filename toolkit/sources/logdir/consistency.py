@@ -53,11 +53,12 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC, ReplicaWithCheckpoints
+from toolkit.sources.logdir.contents import METADATA_TOPIC
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import ReplicaState
 
 PRODUCER_IDS = 15  # API key of the record
 FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
@@ -82,7 +83,7 @@ class ConsistencyCheck:
 
 def check_consistency(
     txn: OpenTransaction,
-    read: ReplicaWithCheckpoints,
+    state: ReplicaState,
     side: CoordinatorState,
     *,
     lowest: int,
@@ -94,7 +95,7 @@ def check_consistency(
     ----------
     txn
         The transaction, which no coordinator owns as far as the files show.
-    read
+    state
         The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
@@ -103,8 +104,8 @@ def check_consistency(
     changes
         Returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else null.
     """
-    start, producer_id, name = txn.start or 0, txn.producer_id, read.state.log.where
-    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, read, start, lowest)])
+    start, producer_id, name = txn.start or 0, txn.producer_id, state.log.where
+    found = ConsistencyCheck(doubts=[*_segment_doubts(txn, state, start, lowest)])
     found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
         f'the state of id "{event["transactional_id"]}", whose next producer id this is'
         for partition in side.partitions.values()
@@ -112,7 +113,7 @@ def check_consistency(
         if event["next_producer_id"] == producer_id and not event["tombstone"]
     ]
     if changes is not None:
-        found.doubts += _assertion_doubts(read, side, changes)
+        found.doubts += _assertion_doubts(state, side, changes)
         found.notes.append(
             "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
         )
@@ -121,7 +122,7 @@ def check_consistency(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             "were copied at different times"
         )
-    elif doubt := _failed_step(txn.owner, read, side, start):
+    elif doubt := _failed_step(txn.owner, state, side, start):
         found.doubts.append(
             f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}; or {CONSISTENT_COPY}"
         )
@@ -133,9 +134,9 @@ def check_consistency(
     return found
 
 
-def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: int, lowest: int) -> Iterable[str]:
+def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:
     """Doubts that the segments show the transaction open from its first batch to the end of the log."""
-    state, window, name = read.state, read.state.window, read.state.log.where
+    window, name = state.window, state.log.where
     producer_id = txn.producer_id
     if state.log.is_text:
         yield f"the segments of {name}: output of kafka-dump-log.sh shows neither damage nor truncation"
@@ -158,39 +159,39 @@ def _segment_doubts(txn: OpenTransaction, read: ReplicaWithCheckpoints, start: i
 
 
 def _assertion_doubts(
-    read: ReplicaWithCheckpoints, side: CoordinatorState, changes: Callable[[ReplicaLog], list[str]]
+    state: ReplicaState, side: CoordinatorState, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
     """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
-    reads = [read, *(partition.read for partition in side.partitions.values())]
-    for root in {each.state.log.root for each in reads} - {None}:
+    replicas = [state, *(partition.replica for partition in side.partitions.values())]
+    for root in {each.log.root for each in replicas} - {None}:
         if root is not None and (doubt := _lock_doubt(root)):
             yield f"stopped brokers: {doubt}"
-    for each in reads:
-        name = each.state.log.where
-        if any(damage.is_torn for damage in each.state.window.damage):
+    for each in replicas:
+        name = each.log.where
+        if any(damage.is_torn for damage in each.window.damage):
             yield f"the end of {name}: its last batch is torn, so a crash may have lost more"
-        for change in changes(each.state.log):
+        for change in changes(each.log):
             yield f"files that do not change: {name}: {change}"
-    for each in reads[1:]:
-        where = each.state.log.where
+    for each in replicas[1:]:
+        where = each.log.where
         cleaned = each.checkpoints.cleaned.get(TopicPartition(where.topic or "", where.partition or 0), -1)
-        if gap := each.state.window.contiguity.after(cleaned):
+        if gap := each.window.contiguity.after(cleaned):
             yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
-def _failed_step(owner: Transaction, read: ReplicaWithCheckpoints, side: CoordinatorState, start: int) -> str | None:
+def _failed_step(owner: Transaction, state: ReplicaState, side: CoordinatorState, start: int) -> str | None:
     """The first step of the proof that fails; null if the proof holds (see the module docstring)."""
     assert owner.txn_state_partition is not None
     assert owner.transactional_id is not None
     coordinator = side.partitions[owner.txn_state_partition]
     event = TransactionLogRecord.of(coordinator.newest[owner.transactional_id])
     recorded, offset = event.timestamp, event.offset
-    state, name = read.state, coordinator.read.state.log.where
+    name = coordinator.replica.log.where
     if recorded is None or offset is None:
         return f"the last record of the id in {name} has no time"
     if state.high_watermark is None:
         return f"the high watermark of {state.log.where} is not known"
-    if coordinator.read.state.high_watermark is None or offset >= coordinator.read.state.high_watermark:
+    if coordinator.replica.high_watermark is None or offset >= coordinator.replica.high_watermark:
         return f"the coordinator's last record of the id, at offset {offset} of {name}, may not be replicated"
     offsets, _, times = state.window.control_batches(start)
     times = times[offsets < state.high_watermark]
@@ -205,13 +206,13 @@ def _failed_step(owner: Transaction, read: ReplicaWithCheckpoints, side: Coordin
             f"no record of {name} is more than {duration(CLOCKS_APART)} newer than the marker of {at(first)}, before "
             f"which the transaction began, so this copy of {name} may be older"
         )
-    if (gap := coordinator.read.state.window.contiguity.after(offset)) is not None:
+    if (gap := coordinator.replica.window.contiguity.after(offset)) is not None:
         return f"{name} lacks offsets after {gap[0] - 1}, among which may be a newer record of the id"
     if coordinator.clock_set_back > offset:
         return f"the clock of the coordinator went back at offset {coordinator.clock_set_back} of {name}"
     if np.any(np.diff(times) < -CLOCKS_APART / dt.timedelta(milliseconds=1)):
         return f"the clock of the leader of {state.log.where} went back among its markers"
-    changed = [*state.log.changes(appending=True), *coordinator.read.state.log.changes(appending=True)]
+    changed = [*state.log.changes(appending=True), *coordinator.replica.log.changes(appending=True)]
     return changed[0] if changed else None
 
 

@@ -34,13 +34,6 @@ METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no tran
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 
-class ReplicaWithCheckpoints(NamedTuple):
-    """A replica's state, and the checkpoints of its log directory."""
-
-    state: ReplicaState
-    checkpoints: PartitionCheckpoints
-
-
 class FileScope(NamedTuple):
     """Brokers and log directories of the observed files, and when the newest of them was written."""
 
@@ -78,7 +71,7 @@ class Contents:
         self.logs: Sequence[ReplicaLog] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
-        self._states: dict[int, tuple[ReadLimit, ReplicaWithCheckpoints]] = {}
+        self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
         self._room = MAX_NEIGHBOURS
 
     @property
@@ -148,18 +141,18 @@ class Contents:
             return self.replica_logs([topic], partitions)
         return [log for log in self.logs if log.where.topic == topic]
 
-    def read(self, log: ReplicaLog, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaWithCheckpoints:
+    def read(self, log: ReplicaLog, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
         """The state of a log, read at least as far back as `reach`; read again only for a farther `reach`."""
         if log.where.topic == STATE_TOPIC and reach is not ReadLimit.TAIL:
             reach = ReadLimit.RECORDS  # one read for the partition and its coordinator
         known, found = self._states.get(id(log), (None, None))
         if found is None or (known is ReadLimit.TAIL and reach is not ReadLimit.TAIL):
             checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
-            found = ReplicaWithCheckpoints(read_state(log, checkpoints, reach=reach), checkpoints)
+            found = read_state(log, checkpoints, reach=reach)
             self._states[id(log)] = reach, found
-            self._room -= len(found.state.window.neighbourhood.batches)
+            self._room -= len(found.window.neighbourhood.batches)
             if self._room < 0:
-                found.state.window.neighbourhood = MarkerNeighbourhood()
+                found.window.neighbourhood = MarkerNeighbourhood()
         return found
 
     def checkpoints(self, root: LogDirRoot) -> PartitionCheckpoints:
@@ -181,7 +174,7 @@ class Contents:
 
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, reach: ReadLimit = ReadLimit.TAIL
-    ) -> Iterator[tuple[TopicPartition, list[ReplicaWithCheckpoints]]]:
+    ) -> Iterator[tuple[TopicPartition, list[ReplicaState]]]:
         """The replicas of each partition, the one with most of the log first; only that one is read by `reach`."""
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
@@ -196,14 +189,13 @@ class Contents:
         for tp in sorted(found):
             yield tp, list(map(self.read, found[tp]))
 
-    def best(self, topic: str, *, reach: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaWithCheckpoints]:
+    def best(self, topic: str, *, reach: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
         return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), reach=reach)}
 
 
-def _log_rank(read: ReplicaWithCheckpoints) -> tuple[bool, int, int]:
+def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:
     """A newer leader epoch wins over a longer log: what only a deposed leader has is truncated."""
-    state = read.state
     epoch, end = state.leader_epoch, state.log_end_offset
     return state.error is None, -1 if epoch is None else epoch, -1 if end is None else end
 

@@ -15,8 +15,9 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coo
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
+from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
+from toolkit.sources.logdir.replica_state import ReplicaState
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -32,8 +33,8 @@ class TransactionLogPartition:
 
     Parameters
     ----------
-    read
-        The replica that was read, and its state.
+    replica
+        The replica that was read.
     newest
         Newest record (``schema.TRANSACTION_LOG``) of each transactional id.
     as_of
@@ -45,7 +46,7 @@ class TransactionLogPartition:
         Read errors.
     """
 
-    read: ReplicaWithCheckpoints
+    replica: ReplicaState
     newest: dict[str, Row] = field(default_factory=dict)
     as_of: dt.datetime | None = None
     clock_set_back: int = -1
@@ -109,15 +110,14 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     is_counted = count is not None or not gaps
     for number, partition in read.items():
         gaps += [f"a complete {STATE_TOPIC}-{number}: {error}" for error in partition.errors[:1]]
-    topic_ids = {partition.read.state.topic_id for partition in read.values()} - {None}
+    topic_ids = {partition.replica.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
         gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
     return CoordinatorState(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
 
 
-def _read(read: ReplicaWithCheckpoints) -> TransactionLogPartition:
-    state = read.state
-    found = TransactionLogPartition(read=read, errors=[state.error] if state.error else [])
+def _read(state: ReplicaState) -> TransactionLogPartition:
+    found = TransactionLogPartition(replica=state, errors=[state.error] if state.error else [])
     for event in (*state.window.records.errors, *state.window.records.newest()):
         if not event["error"]:
             found.newest[event["transactional_id"]] = event
@@ -165,7 +165,7 @@ def transaction_rows(side: CoordinatorState) -> list[Row]:
     """Rows of ``schema.TRANSACTIONS``, and one without id for every partition that could not be read completely."""
     rows: list[Row] = []
     for number, partition in side.partitions.items():
-        state = partition.read.state
+        state = partition.replica
         records = map(TransactionLogRecord.of, partition.newest.values())
         rows += (each.row() for each in newest(records, observed_at=state.observed_at))
         for error in partition.errors[:1]:
@@ -222,8 +222,8 @@ def coordinator_rows(
 def _hashed_rows(
     contents: Contents, key_type: str, topic: str, keys: Iterable[str], count: int | None
 ) -> Iterator[Row]:
-    reads = contents.best(topic)
-    observed_at = max((read.state.observed_at for read in reads.values()), default=contents.taken_at)
+    states = contents.best(topic)
+    observed_at = max((state.observed_at for state in states.values()), default=contents.taken_at)
     for key in keys:
         yield {
             "key_type": key_type,
@@ -238,8 +238,8 @@ def _hashed_rows(
 def _groups(contents: Contents) -> dict[str, int]:
     """The partition of each group id."""
     found: dict[str, int] = {}
-    for number, read in contents.best(OFFSETS_TOPIC).items():
-        for row in read.state.log.offsets_log():
+    for number, state in contents.best(OFFSETS_TOPIC).items():
+        for row in state.log.offsets_log():
             if row.get("group_id") is not None:
                 found[row["group_id"]] = number
     return found

@@ -155,12 +155,12 @@ class LogDir(Source, OffsetTables):
         self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None
     ) -> Iterable[Row]:
         contents = self._contents()
-        return [partition_row(contents.read(log).state) for log in contents.named_logs(topics, partitions)]
+        return [partition_row(contents.read(log)) for log in contents.named_logs(topics, partitions)]
 
     def _producers(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
         contents = self._contents()
         logs = contents.named_logs(topics, partitions)
-        return [row for log in logs for row in producer_rows(contents.read(log).state)]
+        return [row for log in logs for row in producer_rows(contents.read(log))]
 
     def _transactions(
         self,

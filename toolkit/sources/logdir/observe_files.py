@@ -39,7 +39,6 @@ from toolkit.sources.logdir.contents import (
     METADATA_TOPIC,
     Contents,
     FileScope,
-    ReplicaWithCheckpoints,
 )
 from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
@@ -58,7 +57,7 @@ class FileObservation(NamedTuple):
 
     contents: Contents
     observation: Observation
-    replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
+    replicas: Mapping[TopicPartition, Sequence[ReplicaState]]
     side: CoordinatorState
 
 
@@ -89,16 +88,16 @@ def observe_files(
     requested = {(log.where.topic, log.where.partition) for log in logs}
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
     found = contents.by_partition([*logs, *others], reach=reach)
-    replicas = {tp: reads for tp, reads in found if tp in requested}
+    replicas = {tp: states for tp, states in found if tp in requested}
     side = read_coordinator_side(contents, count=txn_state_partitions)
-    reads = {tp: found[0] for tp, found in replicas.items()}
+    states = {tp: found[0] for tp, found in replicas.items()}
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        Partition.of({**partition_row(read.state), "leader": read.state.log.where.broker_id, "error": read.state.error})
-        for read in reads.values()
+        Partition.of({**partition_row(state), "leader": state.log.where.broker_id, "error": state.error})
+        for state in states.values()
     ]
-    producers = [Producer.of(row) for read in reads.values() for row in producer_rows(read.state) if not row["error"]]
+    producers = [Producer.of(row) for state in states.values() for row in producer_rows(state) if not row["error"]]
     transactions = side.rows(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
@@ -108,7 +107,7 @@ def observe_files(
         producers_after=producers,
         coverage=_coverage(scope, side),
         observed_at=observed_at,
-        first_batches=dict(_first_batches(reads)),
+        first_batches=dict(_first_batches(states)),
         from_files=True,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
@@ -119,7 +118,7 @@ def observe_files(
 def _with_doubts(
     contents: Contents,
     observation: Observation,
-    replicas: Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]],
+    replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
     side: CoordinatorState,
     *,
     consistent_copy: bool,
@@ -144,7 +143,7 @@ def _with_doubts(
             found = check_consistency(
                 txn, replicas[tp][0], side, lowest=lowest, changes=changes if consistent_copy else None
             )
-            if len(ids := {read.state.topic_id for read in replicas[tp]} - {None}) > 1:
+            if len(ids := {state.topic_id for state in replicas[tp]} - {None}) > 1:
                 found.doubts.append(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
@@ -154,8 +153,8 @@ def _with_doubts(
     return replace(observation, doubts=doubts, notes=notes)
 
 
-def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
-    state = replicas[0].state
+def _notes(replicas: Sequence[ReplicaState]) -> Iterator[str]:
+    state = replicas[0]
     if len(replicas) > 1:
         where = "" if state.log.where.broker_id is None else f" of broker {state.log.where.broker_id}"
         yield (
@@ -172,7 +171,7 @@ def _notes(replicas: Sequence[ReplicaWithCheckpoints]) -> Iterator[str]:
 
 def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
     gaps = [*side.gaps, *scope.cluster_gaps]
-    if any(partition.read.state.log.is_text for partition in side.partitions.values()):
+    if any(partition.replica.log.is_text for partition in side.partitions.values()):
         gaps.append(f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation")
     ids = sum(len(partition.newest) for partition in side.partitions.values())
     proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {side.count} partitions, {ids} ids"]
@@ -180,11 +179,11 @@ def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
 
 
 def _first_batches(
-    reads: Mapping[TopicPartition, ReplicaWithCheckpoints],
+    states: Mapping[TopicPartition, ReplicaState],
 ) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
     """The first batch of each open transaction, if it still exists."""
-    for tp, read in reads.items():
-        for start, (header,) in read.state.window.first_batches.items():
+    for tp, state in states.items():
+        for start, (header,) in state.window.first_batches.items():
             appended = bool(header["attributes"] & LOG_APPEND_TIME)
             # Log append time is in max_timestamp; the cleaner overwrites base_timestamp with the delete horizon.
             base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
@@ -236,24 +235,23 @@ def _excerpts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> Ite
         found = [each.txn for each in group]
         if tp not in observed.replicas:
             continue
-        read = observed.replicas[tp][0]
-        offset = max(read.state.log_start_offset or 0, min(txn.start for txn in found if txn.start is not None))
-        yield tp, _excerpt(read, offset, {txn.producer_id for txn in found})
+        state = observed.replicas[tp][0]
+        offset = max(state.log_start_offset or 0, min(txn.start for txn in found if txn.start is not None))
+        yield tp, _excerpt(state, offset, {txn.producer_id for txn in found})
 
 
-def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection[int]) -> Excerpt:
+def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) -> Excerpt:
     """From a marker of the producers before an offset up to the high watermark, within the size limits."""
-    state = read.state
     log_start, end = state.log_start_offset or 0, state.high_watermark
     stop = (state.log_end_offset or 0) if end is None else end
-    after, errors = _headers(read, offset, stop, most=FORWARD)
+    after, errors = _headers(state, offset, stop, most=FORWARD)
     if len(after) and after["last_offset"][-1] + 1 < stop:
         stop = int(after["last_offset"][-1]) + 1
     before, start = after[:0], offset
     for distance in (BACK, FAR_BACK):
         if start > log_start and not have_ended(before, producer_ids):
             start = max(log_start, offset - distance)
-            before, earlier_errors = _headers(read, start, offset)
+            before, earlier_errors = _headers(state, start, offset)
             errors = errors or earlier_errors
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
@@ -268,23 +266,21 @@ def _excerpt(read: ReplicaWithCheckpoints, offset: int, producer_ids: Collection
         log_start_offset=state.log_start_offset,
         observed_at=state.observed_at,
         held=open_range,
-        is_compacted=True if tp in read.checkpoints.cleaned or where.topic in COMPACTED else None,  # null: unknown
-        groups=_groups(read, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
+        is_compacted=True if tp in state.checkpoints.cleaned or where.topic in COMPACTED else None,  # null: unknown
+        groups=_groups(state, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
         broker_id=where.broker_id,
         error=errors[0] if errors else None,
     )
 
 
-def _headers(
-    read: ReplicaWithCheckpoints, start: int, stop: int, *, most: int | None = None
-) -> tuple[Headers, list[str]]:
+def _headers(state: ReplicaState, start: int, stop: int, *, most: int | None = None) -> tuple[Headers, list[str]]:
     """Batches with an offset in ``start <= offset < stop``, and read errors; from the window if it has them."""
-    window = read.state.window
+    window = state.window
     if (batches := window.neighbourhood.between(start, stop, most=most)) is not None:
         return batches, [each.reason for each in window.damage if each.reaches(start) and not each.is_torn]
     parts, errors, count = [], [], 0
-    for part in read.state.log.parts(start=start, stop=stop):
+    for part in state.log.parts(start=start, stop=stop):
         parts.append(part.scanned.headers)
         errors += [damage.reason for damage in part.scanned.damage if not damage.is_torn]
         count += len(part.scanned.headers)
@@ -293,13 +289,11 @@ def _headers(
     return concatenate(parts)[:most], errors
 
 
-def _groups(
-    read: ReplicaWithCheckpoints, headers: Headers, producer_ids: Collection[int]
-) -> Mapping[int, Sequence[str]]:
+def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]) -> Mapping[int, Sequence[str]]:
     """Groups with pending offset commits, by producer id."""
     found: dict[int, set[str]] = {}
     data = np.isin(headers["producer_id"], list(producer_ids)) & (headers["attributes"] & CONTROL == 0)
-    for row in read.state.log.offsets_log_in(headers[data]):
+    for row in state.log.offsets_log_in(headers[data]):
         if row.get("producer_id") is not None and row.get("group_id") is not None:
             found.setdefault(row["producer_id"], set()).add(row["group_id"])
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
@@ -311,9 +305,9 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
     orphans = {each.txn.producer_id for each in to_read if each.txn.owner is None}
     rows: list[Row] = []
     for partition in side.partitions.values():
-        ids = (owners & partition.newest.keys()) | partition.read.state.window.records.ids_of(orphans)
+        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(orphans)
         if ids:
-            rows += partition.read.state.window.records.records(ids)
+            rows += partition.replica.window.records.records(ids)
     errors = sorted({Error.of(row["error"]).code for row in rows if row.get("error")} - {TORN_TAIL})
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
     readable = [TransactionLogRecord.of(row) for row in rows if not row.get("error")]
@@ -322,7 +316,7 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
 
 MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
 
-Replicas = Mapping[TopicPartition, Sequence[ReplicaWithCheckpoints]]
+Replicas = Mapping[TopicPartition, Sequence[ReplicaState]]
 
 
 def read_replica_markers(
@@ -343,7 +337,7 @@ def read_replica_markers(
     if complete.scope(complete.logs).cluster_gaps:
         return []
     further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
-    states = {tp: found[0].state for tp, found in (*further.items(), *replicas.items())}
+    states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [Producer.of(row) for tp in further for row in producer_rows(states[tp]) if not row["error"]]
     partitions = marker_partitions(contexts, [*producers, *elsewhere])
     return [marker for tp, found in partitions.items() for marker in _replica_markers(tp, states[tp], found)]

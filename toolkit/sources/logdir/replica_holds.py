@@ -35,8 +35,7 @@ def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, mi
     for finding in map(Finding.of, current_findings):
         by_partition[finding.topic, finding.partition].append(finding)
     holds: dict[tuple[str | None, int | None], list[LsoHold]] = {
-        tp: _holds(replicas[0].state, by_partition[tp], min_held_ms=min_held_ms)
-        for tp, replicas in observed.replicas.items()
+        tp: _holds(replicas[0], by_partition[tp], min_held_ms=min_held_ms) for tp, replicas in observed.replicas.items()
     }
     producer_ids = {
         hold.producer_id for of_partition in holds.values() for hold in of_partition if hold.producer_id is not None
@@ -74,6 +73,6 @@ def _transaction_history(
     side: CoordinatorState, producer_ids: Collection[int]
 ) -> Mapping[int, Sequence[PastTransaction]]:
     """History of every id with one of these producer ids, by producer id."""
-    indexes = [partition.read.state.window.records for partition in side.partitions.values()]
+    indexes = [partition.replica.window.records for partition in side.partitions.values()]
     rows = (row for index in indexes for row in index.records(index.ids_of(producer_ids)))
     return by_producer(transaction_history(map(TransactionLogRecord.of, rows)))

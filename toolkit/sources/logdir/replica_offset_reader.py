@@ -11,10 +11,10 @@ from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.contents import Contents, ReplicaWithCheckpoints
+from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transaction_rows
 from toolkit.sources.logdir.replica_files import bytes_at
-from toolkit.sources.logdir.replica_state import offset_of, partition_row
+from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_row
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
@@ -37,10 +37,10 @@ class ReplicaOffsetReader:
     """
 
     def __init__(
-        self, contents: Contents, replicas: Sequence[ReplicaWithCheckpoints], *, txn_state_partitions: int | None
+        self, contents: Contents, replicas: Sequence[ReplicaState], *, txn_state_partitions: int | None
     ) -> None:
         self._contents, self._replicas = contents, replicas
-        self._state = replicas[0].state
+        self._state = replicas[0]
         self._txn_state_partitions = txn_state_partitions
         row = partition_row(self._state)
         if row["high_watermark"] is None:  # the LSO then assumes a log that is replicated to its end
@@ -54,7 +54,7 @@ class ReplicaOffsetReader:
     @cached_property
     def is_compacted(self) -> bool | None:
         """By the cleaner's checkpoint; null if it is not among the files."""
-        log, checkpoints = self._state.log, self._replicas[0].checkpoints
+        log, checkpoints = self._state.log, self._state.checkpoints
         if log.where.topic in COMPACTED:
             return True
         if log.root is None or not checkpoints.has_cleaned:
@@ -124,10 +124,10 @@ class ReplicaOffsetReader:
         return found
 
 
-def _truncated_end(newest: ReplicaWithCheckpoints, other: ReplicaWithCheckpoints) -> int:
+def _truncated_end(newest: ReplicaState, other: ReplicaState) -> int:
     """Log end offset of the other replica if its end was truncated by a newer leader, else 0."""
-    epoch, end = newest.state.leader_epoch, newest.state.log_end_offset
-    other_epoch, other_end = other.state.leader_epoch, other.state.log_end_offset
+    epoch, end = newest.leader_epoch, newest.log_end_offset
+    other_epoch, other_end = other.leader_epoch, other.log_end_offset
     if epoch is None or end is None or other_epoch is None or other_end is None:
         return 0
     return other_end if other_epoch < epoch and other_end > end else 0

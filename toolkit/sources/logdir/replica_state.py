@@ -42,6 +42,8 @@ class ReplicaState:
         As the broker computes it, bounded by that high watermark.
     window
         The data that was read.
+    checkpoints
+        Of its log directory; empty for a text.
     is_whole
         Whether the producer state covers the complete log, deleted segments included.
     snapshot_errors
@@ -61,6 +63,7 @@ class ReplicaState:
     last_stable_offset: int | None = None
     leader_epoch: int | None = None
     window: LogWindow = field(default_factory=LogWindow)
+    checkpoints: PartitionCheckpoints = field(default_factory=PartitionCheckpoints)
     is_whole: bool = False
     snapshot_errors: Sequence[str] = ()
     topic_id: str | None = None
@@ -84,7 +87,7 @@ def read_state(
     """
     observed_at = log.modified or dt.datetime.now(dt.UTC)
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
-        return ReplicaState(log=log, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
+        return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
     tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
@@ -111,6 +114,7 @@ def read_state(
         ),
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
+        checkpoints=checkpoints,
         is_whole=window.snapshot is not None or first == 0,
         snapshot_errors=snapshot_errors,
         topic_id=next(

@@ -58,7 +58,7 @@ class OffsetRange:
     def offsets(self, contents: Contents, log: ReplicaLog) -> tuple[int | None, int | None]:
         """`start` and `stop` as offsets of a log."""
         is_named = isinstance(self.start, str) or isinstance(self.stop, str)
-        state = contents.read(log).state if is_named else None
+        state = contents.read(log) if is_named else None
         return offset_of(log, self.start, state), offset_of(log, self.stop, state)
 
 
@@ -172,12 +172,10 @@ def history_rows(
 ) -> Iterator[Row]:
     """Rows of ``schema.TRANSACTION_HISTORY``, from the replica with most of the log of each partition."""
     if names is None or offset_range != OffsetRange():
-        best = [replicas[0].state.log for _, replicas in contents.by_partition(logs)]
+        best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
         events = event_rows(contents, best, offset_range, names=names)
     else:
-        indexes = [
-            replicas[0].state.window.records for _, replicas in contents.by_partition(logs, reach=ReadLimit.RECORDS)
-        ]
+        indexes = [replicas[0].window.records for _, replicas in contents.by_partition(logs, reach=ReadLimit.RECORDS)]
         events = (row for index in indexes for row in index.records(names))
     past = (each.row() for each in transaction_history(map(TransactionLogRecord.of, events)))
     return only(past, producer_id=producer_id, name="transactional_id")

@@ -61,7 +61,7 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     logs
         The logs to list: all replicas of a partition, or none.
     """
-    best = {id(each.state.log) for each in contents.best(STATE_TOPIC).values()} if _has_replicas(logs) else None
+    best = {id(each.log) for each in contents.best(STATE_TOPIC).values()} if _has_replicas(logs) else None
     roots: dict[LogDirRoot, str] = {}
     rows = []
     for log in logs:

@@ -128,11 +128,11 @@ def _segments(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -
 
 
 def _partitions(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return (partition_row(contents.read(log).state) for log in logs)
+    return (partition_row(contents.read(log)) for log in logs)
 
 
 def _producers(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return (row for log in logs for row in producer_rows(contents.read(log).state))
+    return (row for log in logs for row in producer_rows(contents.read(log)))
 
 
 def _statistics(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
