@@ -19,10 +19,11 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
+from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
-from toolkit.formats.log.headers import ScanResult
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS
+from toolkit.formats.log.headers import Headers, ScanResult
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 
 if TYPE_CHECKING:
     pass
@@ -79,6 +80,86 @@ def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | N
         )
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class LogFold:
+    """The fold of a log's chunks, in their order.
+
+    Parameters
+    ----------
+    partial
+        Transactions so far; at first those known before the first chunk (`log_transactions.begin`), or `EMPTY`.
+    since
+        First offset whose transactions are folded.
+    totals
+        Counts records and bytes at the first batch and at the marker of each transaction; null to count none.
+
+    Attributes
+    ----------
+    files
+        The number of each file in `partial`.
+    damage
+        Unreadable bytes: file, position and error of each.
+    damage_inside
+        Number of those before the last batch.
+    log_end_offset, end_time, leader_epoch
+        Of the last batch; 0 and -1 without any.
+    highest_epoch
+        Highest leader epoch.
+    """
+
+    partial: PartialTransactions = EMPTY
+    since: int = 0
+    totals: RunningTotals | None = None
+    files: dict[str | None, int] = field(default_factory=dict)
+    damage: list[Row] = field(default_factory=list)
+    damage_inside: int = 0
+    log_end_offset: int = 0
+    end_time: int = -1
+    leader_epoch: int = -1
+    highest_epoch: int = -1
+
+    def add(self, chunk: ScanChunk) -> None:
+        """Add the next chunk."""
+        headers, file = chunk.scanned.headers, chunk.file
+        file_id = self.files.setdefault(file, len(self.files))
+        if len(headers):
+            position = headers["position"][-1]
+            self.damage_inside = len(self.damage) + sum(each.position < position for each in chunk.scanned.damage)
+            self.log_end_offset = int(headers["last_offset"][-1]) + 1
+            self.end_time = int(headers["max_timestamp"][-1])
+            self.leader_epoch = int(headers["leader_epoch"][-1])
+            self.highest_epoch = max(self.highest_epoch, int(headers["leader_epoch"].max()))
+            found = partial_transactions(from_offset(headers, self.since), file_id=file_id)
+            if self.totals is not None:
+                parts = (*found.closed, found.edges)
+                bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
+                self.totals.add(headers, np.concatenate(bounds))
+            self.partial = merge(self.partial, found)
+        self.damage += [
+            {"file": file, "position": each.position, "error": each.reason} for each in chunk.scanned.damage
+        ]
+
+    @property
+    def file_names(self) -> tuple[str | None, ...]:
+        """The file of each number."""
+        return tuple(self.files) or (None,)
+
+    @property
+    def closed_rows(self) -> int:
+        """Number of finished transactions that were not taken."""
+        return sum(map(len, self.partial.closed))
+
+    def take_closed(self) -> LogTransactions:
+        """The finished transactions since the last call."""
+        closed, self.partial = self.partial.take_closed()
+        return closed
+
+
+def from_offset(headers: Headers, offset: int) -> Headers:
+    """The batches that begin at or after an offset; a copy only if they are not all."""
+    return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
+
+
 def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int | None = None) -> Iterator[pa.Table]:
     """Batches, and rows for damaged bytes, as tables of ``schema.BATCHES``, per chunk.
 
@@ -113,14 +194,14 @@ def log_transaction_tables(
     before
         State before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
     """
-    log_scan = _LogScan(before)
+    fold = LogFold(partial=before)
     for chunk in chunks:
-        log_scan.add(chunk)
-        if log_scan.closed_rows >= ROWS_AT_ONCE:
-            yield _log_transaction_table(log_scan.take_closed(), log_scan, log_id, producer_id)
-    yield _log_transaction_table(log_scan.finish(), log_scan, log_id, producer_id)
-    if log_scan.failures:
-        yield LOG_TRANSACTIONS.arrow([log_id.columns | failure for failure in log_scan.failures])
+        fold.add(chunk)
+        if fold.closed_rows >= ROWS_AT_ONCE:
+            yield _log_transaction_table(fold.take_closed(), fold, log_id, producer_id)
+    yield _log_transaction_table(finish(fold.partial), fold, log_id, producer_id)
+    if fold.damage:
+        yield LOG_TRANSACTIONS.arrow([{**log_id.columns, **damage} for damage in fold.damage])
 
 
 def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
@@ -131,13 +212,13 @@ def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions =
     chunks, before
         As for `log_transaction_tables`.
     """
-    log_scan = _LogScan(before)
+    fold = LogFold(partial=before)
     total = NO_TRANSACTIONS
     for chunk in chunks:
-        log_scan.add(chunk)
-        if log_scan.closed_rows >= ROWS_AT_ONCE:
-            total += statistics(log_scan.take_closed())
-    return total + statistics(log_scan.finish()), [failure["error"] for failure in log_scan.failures]
+        fold.add(chunk)
+        if fold.closed_rows >= ROWS_AT_ONCE:
+            total += statistics(fold.take_closed())
+    return total + statistics(finish(fold.partial)), [damage["error"] for damage in fold.damage]
 
 
 def lso_timeline_table(
@@ -156,49 +237,16 @@ def lso_timeline_table(
     log_end_offset
         For a log without batches; by default the offset after the last batch.
     """
-    log_scan = _LogScan(before)
+    fold = LogFold(partial=before)
     for chunk in chunks:
-        log_scan.add(chunk)
-    end = log_scan.log_end_offset if log_end_offset is None else max(log_end_offset, log_scan.log_end_offset)
-    return lso_table(lso_steps(log_scan.finish(), log_end_offset=end, end_time=log_scan.end_time), **log_id.columns)
+        fold.add(chunk)
+    end = fold.log_end_offset if log_end_offset is None else max(log_end_offset, fold.log_end_offset)
+    return lso_table(lso_steps(finish(fold.partial), log_end_offset=end, end_time=fold.end_time), **log_id.columns)
 
 
 def _log_transaction_table(
-    log_transactions: LogTransactions, log_scan: _LogScan, log_id: LogId, producer_id: int | None
+    log_transactions: LogTransactions, fold: LogFold, log_id: LogId, producer_id: int | None
 ) -> pa.Table:
     if producer_id is not None:
         log_transactions = log_transactions[log_transactions["producer_id"] == producer_id]
-    return log_transaction_table(log_transactions, **log_id.columns, files=tuple(log_scan.files) or (None,))
-
-
-@dataclass(slots=True)
-class _LogScan:
-    """Running state of a log scan: transactions, files, read errors."""
-
-    partial: PartialTransactions
-    files: dict[str | None, int] = field(default_factory=dict)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    log_end_offset: int = 0
-    end_time: int = -1
-
-    def add(self, chunk: ScanChunk) -> None:
-        headers, file = chunk.scanned.headers, chunk.file
-        file_id = self.files.setdefault(file, len(self.files))
-        self.partial = merge(self.partial, partial_transactions(headers, file_id=file_id))
-        self.failures += [
-            {"file": file, "position": item.position, "error": item.reason} for item in chunk.scanned.damage
-        ]
-        if len(headers):
-            self.log_end_offset = int(headers["last_offset"][-1]) + 1
-            self.end_time = int(headers["max_timestamp"][-1])
-
-    @property
-    def closed_rows(self) -> int:
-        return sum(map(len, self.partial.closed))
-
-    def take_closed(self) -> LogTransactions:
-        closed, self.partial = self.partial.take_closed()
-        return closed
-
-    def finish(self) -> LogTransactions:
-        return finish(self.partial)
+    return log_transaction_table(log_transactions, **log_id.columns, files=fold.file_names)

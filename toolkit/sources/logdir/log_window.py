@@ -27,7 +27,7 @@ from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, r
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
-from toolkit.sources.log_tables import ScanChunk
+from toolkit.sources.log_tables import LogFold, ScanChunk, from_offset
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
 
 Array = npt.NDArray[np.int64]
@@ -167,19 +167,12 @@ class LogWindow:
         Offset of the snapshot at which the producer state begins; null if it was replayed from the segments.
     producers
         Producer state.
-    partial
-        Transactions from `log_transactions_from` on.
-    log_transactions_from
-        First offset whose transactions are collected: the snapshot's, or 0 for the complete log.
-    totals
-        Records and bytes before each transaction, each marker, and each offset passed in advance.
+    fold
+        Transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
+        marker, and before each offset passed in advance.
 
     Attributes
     ----------
-    log_end_offset
-        Offset after the last batch.
-    leader_epoch
-        Of the last batch; -1 if unknown.
     first_batches
         Header of the first batch of every open transaction, by start offset.
     neighbourhood
@@ -194,11 +187,7 @@ class LogWindow:
 
     snapshot: int | None = None
     producers: ProducerReplay = NOTHING
-    partial: PartialTransactions = EMPTY
-    log_transactions_from: int = 0
-    totals: RunningTotals = field(default_factory=RunningTotals)
-    log_end_offset: int = 0
-    leader_epoch: int = -1
+    fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
     first_batches: dict[int, Headers] = field(default_factory=dict)
     neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
     contiguity: Contiguity = field(default_factory=Contiguity)
@@ -206,26 +195,19 @@ class LogWindow:
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)
     wrong_checksums: list[DamagedBytes] = field(default_factory=list)
-    _files: dict[str | None, int] = field(default_factory=dict)
     _control: list[Array] = field(default_factory=list)
 
     def add(self, part: ScanChunk) -> None:
         """Add the next chunk of the log."""
         headers = part.scanned.headers
+        self.fold.add(part)
         self._add_damage(part)
         if not len(headers):
             return
-        self.log_end_offset = int(headers["last_offset"][-1]) + 1
-        self.leader_epoch = int(headers["leader_epoch"][-1])
         self.contiguity.add(headers)
         control = np.flatnonzero(headers["attributes"] & CONTROL)
         self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
-        self.producers = join(self.producers, replay(_from(headers, self.snapshot or 0)))
-        file_id = self._files.setdefault(part.file, len(self._files))
-        found = partial_transactions(_from(headers, self.log_transactions_from), file_id=file_id)
-        bounds = [each[name] for each in (*found.closed, found.edges) for name in ("first_offset", "marker_offset")]
-        self.totals.add(headers, np.concatenate(bounds))
-        self.partial = merge(self.partial, found)
+        self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
         starts = self.open_starts
         self._add_first_batches(headers, starts)
         self.neighbourhood.add(headers, min(starts, default=None))
@@ -239,12 +221,11 @@ class LogWindow:
     @cached_property
     def log_transactions(self) -> LogTransactions:
         """The collected transactions."""
-        return finish(self.partial)
+        return finish(self.fold.partial)
 
-    @property
-    def files(self) -> tuple[str | None, ...]:
-        """The file of each ``file_id`` in `log_transactions`."""
-        return tuple(self._files) or (None,)
+    def counted(self, first: int, stop: int) -> tuple[int, int] | None:
+        """Records and bytes from one offset to another; null if one of them was not counted at."""
+        return None if self.fold.totals is None else self.fold.totals.between(first, stop)
 
     def control_batches(self, start: int) -> Array:
         """Base offset, producer id and time of the control batches after an offset, in log order."""
@@ -307,9 +288,11 @@ def read_window(
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
         producers=resume(snapshot.producers) if snapshot else NOTHING,
-        partial=before,
-        log_transactions_from=0 if reach is ReadLimit.WHOLE else after,
-        totals=RunningTotals((*count_at, *starts)),
+        fold=LogFold(
+            partial=before,
+            since=0 if reach is ReadLimit.WHOLE else after,
+            totals=RunningTotals((*count_at, *starts)),
+        ),
     )
     if reach is ReadLimit.RECORDS:
         window.records, parts = log.indexed()
@@ -352,11 +335,6 @@ def _from_offset(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:
 def _only(part: ScanChunk, rows: npt.NDArray[np.bool_]) -> ScanChunk:
     scanned = part.scanned
     return part if rows.all() else part._replace(scanned=replace(scanned, headers=scanned.headers[rows]))
-
-
-def _from(headers: Headers, offset: int) -> Headers:
-    """The batches that begin at or after an offset; a copy only if they are not all."""
-    return headers if headers["base_offset"][0] >= offset else headers[headers["base_offset"] >= offset]
 
 
 def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:

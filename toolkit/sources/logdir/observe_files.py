@@ -258,7 +258,7 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
     tp = where.topic or "", where.partition or 0
     open_range = None  # records and bytes from the LSO, or the log start if that is higher, to the high watermark
     if state.last_stable_offset is not None and end is not None:
-        open_range = state.window.totals.between(max(state.last_stable_offset, log_start), end)
+        open_range = state.window.counted(max(state.last_stable_offset, log_start), end)
     return Excerpt(
         headers=concatenate((before, after)) if len(before) else after,
         start=start,

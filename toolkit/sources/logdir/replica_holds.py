@@ -55,15 +55,15 @@ def _holds(state: ReplicaState, current_findings: Sequence[Finding], *, min_held
     """The holds, with the records and bytes that each held."""
     window = state.window
     log_transactions = log_transaction_table(
-        window.log_transactions, **state.log.where.columns, files=window.files
+        window.log_transactions, **state.log.where.columns, files=window.fold.file_names
     ).select(LOG_TRANSACTION_COLUMNS)
     now = next((each for each in current_findings if each.last_stable_offset is not None), None)
     lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
     holds = []
     for hold in LsoHold.of_table(lso_holds(log_transactions, min_held_ms=min_held_ms)):
-        hold = replace(hold, log_end_offset=window.log_end_offset if hold.marker_offset is None else None)
+        hold = replace(hold, log_end_offset=window.fold.log_end_offset if hold.marker_offset is None else None)
         held_range = held_offsets(hold, lso=lso, high_watermark=high_watermark)
-        counted = None if held_range is None else window.totals.between(*held_range)
+        counted = None if held_range is None else window.counted(*held_range)
         records, size = (None, None) if counted is None else counted
         holds.append(replace(hold, records_held=records, bytes_held=size))
     return holds

@@ -98,8 +98,8 @@ def read_state(
     checkpoint_rows = list(log.checkpoint_rows())
     # leader-epoch-checkpoint has a new epoch before any batch does.
     epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
-    leader_epoch = max([window.leader_epoch, *epochs])
-    log_end = max(window.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
+    leader_epoch = max([window.fold.leader_epoch, *epochs])
+    log_end = max(window.fold.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
@@ -143,7 +143,7 @@ def _read(
         if first is not None and snapshot.offset < first:
             break
         window = read_window(log, snapshot, reach=reach, count_at=count_at)
-        if first is None or max(window.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
+        if first is None or max(window.fold.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
     return read_window(log, None, reach=reach, count_at=count_at), errors

@@ -11,7 +11,6 @@ into one Arrow batch, regardless of their size (its limit in bytes is newer than
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,15 +25,13 @@ from toolkit.analysis.log.log_transactions import (
     LOG_TRANSACTION,
     LogTransactions,
     PartialTransactions,
-    merge,
-    partial_transactions,
 )
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
 from toolkit.schema import Row
-from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.log_tables import LogFold, LogId, ScanChunk
 
 ROWS_PER_PACK = 64
 """Maximum number of rows in one packed row of about 5 to 7 KB."""
@@ -179,80 +176,44 @@ def partial_transaction_batches(
     log_end_offset
         End of the log, if its newest segment may be empty.
     """
-    partial_fold = _PartialFold(now=before)
+    fold = LogFold(partial=before, totals=RunningTotals())
     log_columns = {**where.columns, "log": log, "range_order": range_order}
     for chunk in parts:
-        partial_fold.add(chunk)
-        if partial_fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
-            yield from partial_fold.take_closed(log_columns)
-    yield from partial_fold.take_closed(log_columns)
-    yield from partial_fold.rest(log_columns, log_end_offset)
+        fold.add(chunk)
+        if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
+            yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
+    closed = fold.take_closed()
+    if len(closed):
+        yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=fold.file_names)
+    others = [log_columns | columns for columns in _other_rows(fold, log_end_offset)]
+    if others:
+        yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
+    if len(fold.partial.edges):
+        yield _log_transaction_rows(fold.partial.edges, log_columns | {"kind": EDGES}, files=fold.file_names)
+    if fold.totals is not None and len(samples := fold.totals.samples):
+        counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
+        packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
+        yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-@dataclass(slots=True)
-class _PartialFold:
-    """The fold of the chunks of a range that a task has read so far."""
-
-    now: PartialTransactions
-    end: dict[str, int] = field(default_factory=dict)
-    leader_epoch: int = -1
-    totals: RunningTotals = field(default_factory=RunningTotals)
-    files: dict[str | None, int] = field(default_factory=dict)
-    damage: list[dict[str, Any]] = field(default_factory=list)
-    tail: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, chunk: ScanChunk) -> None:
-        headers, file = chunk.scanned.headers, chunk.file
-        found = partial_transactions(headers, file_id=self.files.setdefault(file, len(self.files)))
-        self.now = merge(self.now, found)
-        last = headers["position"][-1] if len(headers) else -1
-        if len(headers):
-            self.damage, self.tail = self.damage + self.tail, []
-        for each in chunk.scanned.damage:
-            errors = self.damage if each.position < last else self.tail
-            errors.append({"file": file, "position": each.position, "error": each.reason})
-        if len(headers):
-            log_transactions = (*found.closed, found.edges)
-            bounds = [each[name] for each in log_transactions for name in ("first_offset", "marker_offset")]
-            self.totals.add(headers, np.concatenate(bounds))
-            self.leader_epoch = max(self.leader_epoch, int(headers["leader_epoch"].max()))
-            self.end = {
-                "log_end_offset": int(headers["last_offset"][-1]) + 1,
-                "end_time": int(headers["max_timestamp"][-1]),
-            }
-
-    @property
-    def closed_rows(self) -> int:
-        return sum(map(len, self.now.closed))
-
-    def take_closed(self, log_columns: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-        closed, self.now = self.now.take_closed()
-        if len(closed):
-            yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=list(self.files) or [None])
-
-    def rest(self, log_columns: dict[str, Any], log_end_offset: int | None) -> Iterator[pa.RecordBatch]:
-        files = list(self.files) or [None]
-        others = [log_columns | {"kind": BEGIN}] if self.now.settled else []
-        for kind, rows in ((DAMAGE, self.damage), (TAIL, self.tail)):
-            others += [log_columns | {"kind": kind} | each for each in rows]
-        if self.end:
-            records, size = self.totals.total
-            others.append(
-                log_columns
-                | self.end
-                | {"kind": END, "records": records, "bytes": size, "leader_epoch": self.leader_epoch}
-            )
-        if log_end_offset is not None:
-            others.append(log_columns | {"kind": REACH, "log_end_offset": log_end_offset})
-        if others:
-            yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
-        if len(self.now.edges):
-            yield _log_transaction_rows(self.now.edges, log_columns | {"kind": EDGES}, files=files)
-        samples = self.totals.samples
-        if len(samples):
-            counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
-            packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
-            yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
+def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str, Any]]:
+    """Where the range begins and ends, and its damage."""
+    if fold.partial.settled:
+        yield {"kind": BEGIN}
+    for number, damage in enumerate(fold.damage):
+        yield {"kind": DAMAGE if number < fold.damage_inside else TAIL, **damage}
+    if fold.log_end_offset and fold.totals is not None:
+        records, size = fold.totals.total
+        yield {
+            "kind": END,
+            "log_end_offset": fold.log_end_offset,
+            "end_time": fold.end_time,
+            "leader_epoch": fold.highest_epoch,
+            "records": records,
+            "bytes": size,
+        }
+    if log_end_offset is not None:
+        yield {"kind": REACH, "log_end_offset": log_end_offset}
 
 
 def range_summary(rows: pa.Table) -> RangeSummary:
