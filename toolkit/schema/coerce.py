@@ -1,34 +1,46 @@
-"""Convert user input: a frame or rows of a declared table, one finding, a time with its zone."""
+"""Convert user input: a frame, rows or records of a declared table, one finding, a time with its zone."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from toolkit.errors import UsageError
 from toolkit.schema.live import FINDINGS
+from toolkit.schema.record import TableRow
 from toolkit.schema.table import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Data: TypeAlias = "pd.DataFrame | Iterable[Row] | None"
-"""A frame of a declared table, or rows of it."""
+Data: TypeAlias = "pd.DataFrame | Iterable[Row] | Iterable[TableRow] | None"
+"""A frame of a declared table, or rows or records of it."""
+
+R = TypeVar("R", bound=TableRow)
 
 Finding: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 """A row of ``schema.FINDINGS``, or a row of its frame."""
 
 
 def rows_of(data: Data, table: Table) -> list[Row]:
-    """Rows of a table from a frame or rows; a missing column is null."""
+    """Rows of a table from a frame, rows or records; a missing column is null."""
     if data is None:
         return []
     columns = getattr(data, "columns", None)
     if columns is not None:
         return table.rows(data.reindex(columns=table.names))  # type: ignore[union-attr]
     nulls: dict[str, object] = dict.fromkeys(table.names)
-    return [{**nulls, **row} for row in cast("Iterable[Row]", data)]
+    items = cast("Iterable[Row | TableRow]", data)
+    return [item.row() if isinstance(item, TableRow) else {**nulls, **item} for item in items]
+
+
+def records_of(data: Data, record: type[R]) -> list[R]:
+    """Records of a table from a frame, rows or records; a missing column is null, even one that never is in a table."""
+    if data is not None and not hasattr(data, "columns"):
+        items = cast("Iterable[Row | R]", data)
+        return [item if isinstance(item, record) else record.of(cast("Row", item), partial=True) for item in items]
+    return [record.of(row, partial=True) for row in rows_of(data, record.table)]
 
 
 def finding_row(finding: Finding) -> Row:

@@ -7,7 +7,6 @@ from typing import Annotated
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import (
     BOOL,
-    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -124,29 +123,39 @@ class LogTransaction(TableRow):
 
 LOG_TRANSACTIONS = LogTransaction.table
 
-LSO_TIMELINE = Table(
+
+@declares(
     "lso_timeline",
-    "a step of the LSO: who held it from here on",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("at", TIME, "Time of the batch that made the step; a data batch's clock is its producer's."),
-        Column("offset", INT64, "Log end offset right after that batch.", nullable=False),
-        Column("last_stable_offset", INT64, "LSO right after that batch, replication aside.", nullable=False),
-        Column(
-            "event",
-            STRING,
-            "open, commit, abort, or end (of what was read); null for a marker whose record was not read.",
-        ),
-        Column("open_count", INT64, "Open transactions right after that batch.", nullable=False),
-        Column("holder_producer_id", INT64, "Producer of the lowest open transaction; null where none is open."),
-        Column("holder_producer_epoch", INT16, "Its epoch."),
-        Column("holder_first_offset", INT64, "Its first offset."),
-        _BROKER,
-    ),
+    row="a step of the LSO: who held it from here on",
     key=("topic", "partition", "offset", "event"),
     sort=("topic", "partition", "broker_id", "offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LsoStep(TableRow):
+    """A step of the LSO: who held it from here on."""
+
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    at: Annotated[
+        dt.datetime | None, "Time of the batch that made the step; a data batch's clock is its producer's."
+    ] = None
+    offset: Annotated[Int64, "Log end offset right after that batch."]
+    last_stable_offset: Annotated[Int64, "LSO right after that batch, replication aside."]
+    event: Annotated[
+        str | None, "open, commit, abort, or end (of what was read); null for a marker whose record was not read."
+    ] = None
+    open_count: Annotated[Int64, "Open transactions right after that batch."]
+    holder_producer_id: Annotated[Int64 | None, "Producer of the lowest open transaction; null where none is open."] = (
+        None
+    )
+    holder_producer_epoch: Annotated[Int16 | None, "Its epoch."] = None
+    holder_first_offset: Annotated[Int64 | None, "Its first offset."] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+
+
+LSO_TIMELINE = LsoStep.table
 
 ABORTED = Table(
     "aborted",
@@ -380,28 +389,38 @@ class Violation(TableRow):
 
 VIOLATIONS = Violation.table
 
-STATISTICS = Table(
+
+@declares(
     "statistics",
-    "how the transactions of a partition that ended in one way spread in one measure",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column(
-            "outcome", STRING, "commit, abort, empty, open, or undecided (a marker that was not read).", nullable=False
-        ),
-        Column("transactions", INT64, "How many ended so.", nullable=False, unit="transactions"),
-        Column("measure", STRING, "records, bytes, batches or duration_ms (first batch to marker); null for a count."),
-        Column("count", INT64, "Those that could be measured: their beginning was read, their clocks are known."),
-        Column("sum", INT64, "Sum of the measure."),
-        Column("min", INT64, "Least."),
-        Column("mean", FLOAT64, "Mean."),
-        Column("p50", INT64, "Median; percentiles are values that occur."),
-        Column("p95", INT64, "95th percentile."),
-        Column("p99", INT64, "99th percentile."),
-        Column("max", INT64, "Greatest."),
-        _BROKER,
-        _ERROR,
-    ),
+    row="how the transactions of a partition that ended in one way spread in one measure",
     key=("topic", "partition", "broker_id", "outcome", "measure"),
     sort=("topic", "partition", "broker_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureStatistics(TableRow):
+    """How the transactions of a partition that ended in one way spread in one measure."""
+
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    outcome: Annotated[str, "commit, abort, empty, open, or undecided (a marker that was not read)."]
+    transactions: Annotated[Int64, "How many ended so.", Unit("transactions")]
+    measure: Annotated[
+        str | None, "records, bytes, batches or duration_ms (first batch to marker); null for a count."
+    ] = None
+    count: Annotated[
+        Int64 | None, "Those that could be measured: their beginning was read, their clocks are known."
+    ] = None
+    sum: Annotated[Int64 | None, "Sum of the measure."] = None
+    min: Annotated[Int64 | None, "Least."] = None
+    mean: Annotated[float | None, "Mean."] = None
+    p50: Annotated[Int64 | None, "Median; percentiles are values that occur."] = None
+    p95: Annotated[Int64 | None, "95th percentile."] = None
+    p99: Annotated[Int64 | None, "99th percentile."] = None
+    max: Annotated[Int64 | None, "Greatest."] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+STATISTICS = MeasureStatistics.table

@@ -95,8 +95,15 @@ class TableRow:
         return found
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Self:
+    def of(cls, row: Mapping[str, Any], *, partial: bool = False) -> Self:
         """The record of a row; columns that it lacks are null, so that rows of an older version can be read.
+
+        Parameters
+        ----------
+        row
+            The row.
+        partial
+            Whether it may also lack columns that are never null, as a frame of some columns does.
 
         Raises
         ------
@@ -106,7 +113,7 @@ class TableRow:
         is_complete = row.keys() == cls._columns  # as most are: no look-up per column, of hundreds of thousands of rows
         values: dict[str, Any] = {**row} if is_complete else {name: row.get(name) for name in cls._names}
         for name in cls._required:
-            if values[name] is None:
+            if values[name] is None and not partial:
                 raise TypeError(f"A row of {cls.table.name} needs {name}.")
         for name in cls._lists:
             if values[name] is not None:

@@ -18,17 +18,16 @@ from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY
-from toolkit.schema import FINDINGS, Column, Table
+from toolkit.schema import FINDINGS, Column, Row, Table
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
+from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING
-from toolkit.views.row_formats import printable
+from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from toolkit.schema import Row
-
 
 _NAMES = re.compile(r"\(([a-z-]+(?:, [a-z-]+)*)\)$")  # at the end of a cause
 
@@ -42,27 +41,22 @@ LINKED_FINDINGS = Table(
 """Findings with the page of the docs, for JSON and CSV."""
 
 
-def finding_page(row: Row) -> str:
+def finding_page(verdict: str, cause: str | None) -> str:
     """Address of the page about a finding's deciding cause, or about its verdict if the cause has no name."""
-    found = _NAMES.search(row.get("cause") or "")
-    names = [name for name in found[1].split(", ") if name in CAUSES] if found else []
-    return cause_page(names[0]) if names else verdict_page(row["verdict"])
+    match = _NAMES.search(cause or "")
+    names = [name for name in match[1].split(", ") if name in CAUSES] if match else []
+    return cause_page(names[0]) if names else verdict_page(verdict)
 
 
 def with_page(row: Row) -> Row:
     """A row of `LINKED_FINDINGS`."""
-    return {**row, "docs": finding_page(row)}
+    return {**row, "docs": finding_page(row["verdict"], row.get("cause"))}
 
 
 TICK = dt.timedelta(seconds=1)
 """A file's time may be a clock tick older than its last record."""
 
 _LABEL = 9
-_NULLABLE = (
-    "queue_position", "producer_id", "producer_epoch", "transactional_id", "owner", "start_offset", "outcome", "cause",
-    "opened_at", "opened_at_clock", "expires_at", "last_stable_offset", "offsets_held", "records_held", "bytes_held",
-    "groups_held", "compaction_held", "held_from", "held_to", "held_ms", "error",
-)  # fmt: skip
 _COMMAND = re.compile(r"kafka-txn (?:abort|complete) --topic \S+ --partition \d+ --start-offset \d+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
@@ -74,58 +68,57 @@ _STYLES = (
 )
 
 
-def finding_lines(findings: Iterable[Row], *, now: dt.datetime, width: int | None = None) -> list[str]:
+def finding_lines(findings: Data, *, now: dt.datetime, width: int | None = None) -> list[str]:
     """Findings as lines of text, a block per partition, healthy partitions in a line per transaction.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS`` in its order; a null column may be missing.
+        ``schema.FINDINGS`` in its order; a null column may be missing.
     now
         Time up to which ages are counted.
     width
         Columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
     """
+    by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
     partitions = [
-        ("all topics" if topic is None else f"{topic}-{partition}", [_complete(row) for row in group])
-        for (topic, partition), group in groupby(findings, key=lambda row: (row["topic"], row["partition"]))
+        ("all topics" if topic is None else f"{topic}-{partition}", list(group))
+        for (topic, partition), group in by_partition
     ]
     paragraphs: list[list[str]] = []
-    for healthy, group in groupby(
-        partitions, key=lambda each: all(_is_healthy(row) or _is_over(row) for row in each[1])
-    ):
+    for healthy, group in groupby(partitions, key=lambda pair: all(map(_is_short, pair[1]))):
         if healthy:
             paragraphs.append(_short_lines(list(group), now=now, width=width))
         else:
-            paragraphs += [list(_block(name, rows, now=now, width=width)) for name, rows in group]
+            paragraphs += [list(_block(name, findings, now=now, width=width)) for name, findings in group]
     return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
-def summary(findings: Iterable[Row]) -> str:
+def summary(findings: Data) -> str:
     """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
-    rows = list(findings)
-    hanging = len({(row["topic"], row["partition"]) for row in rows if row["verdict"] == "hanging"})
-    undelivered = [row for row in rows if row.get("action") == "complete"]  # decided, and the marker is missing
-    healthy = sum(_is_healthy(row) for row in rows if row.get("producer_id") is not None)
-    counted = (row for row in rows if row["verdict"] != "hanging" and row.get("action") != "complete")
-    others = Counter(row["verdict"] for row in counted if not _is_healthy(row))
-    parts = [_count(hanging, "partition hangs", "partitions hang")] if hanging else []
+    records = records_of(findings, Finding)
+    hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict == "hanging"})
+    undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
+    healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
+    rest = (finding for finding in records if finding.verdict != "hanging" and finding.action != "complete")
+    others = Counter(finding.verdict for finding in rest if not is_healthy(finding))
+    parts = [count(hanging, "partition hangs", "partitions hang")] if hanging else []
     parts += [_missing_markers(undelivered)] if undelivered else []
     parts = parts or ["nothing hangs"]
     parts += [f"{number:,} {verdict}" for verdict, number in sorted(others.items())]
     if healthy:
-        parts.append(_count(healthy, "open transaction is healthy", "open transactions are healthy"))
-    elif not rows:
+        parts.append(count(healthy, "open transaction is healthy", "open transactions are healthy"))
+    elif not records:
         parts.append("no transaction is open")
     return ", ".join(parts)
 
 
-def _missing_markers(findings: Sequence[Row]) -> str:
+def _missing_markers(findings: Sequence[Finding]) -> str:
     """What decided transactions hold: ``2 partitions are held because their COMMIT markers are missing``."""
-    outcomes = {str(row["outcome"]).upper() for row in findings}
+    outcomes = {str(finding.outcome).upper() for finding in findings}
     marker = f"{min(outcomes)} marker" if len(outcomes) == 1 else "marker"
-    partitions = len({(row["topic"], row["partition"]) for row in findings})
-    return _count(
+    partitions = len({(finding.topic, finding.partition) for finding in findings})
+    return count(
         partitions,
         f"partition is held because its {marker} is missing",
         f"partitions are held because their {marker}s are missing",
@@ -158,38 +151,43 @@ def paint(lines: Iterable[str]) -> Text:
     return text
 
 
-def _complete(row: Row) -> Row:
-    return {**dict.fromkeys(_NULLABLE), **row}
+def is_healthy(finding: Finding) -> bool:
+    """Whether its verdict is a healthy one, and no cause is known that says otherwise."""
+    return finding.verdict in HEALTHY and not finding.cause
 
 
-def _is_healthy(row: Row) -> bool:
-    return row["verdict"] in HEALTHY and not row.get("cause")
+def _is_over(finding: Finding) -> bool:
+    return finding.verdict == "ended"
 
 
-def _is_over(row: Row) -> bool:
-    return bool(row["verdict"] == "ended")
+def _is_short(finding: Finding) -> bool:
+    return is_healthy(finding) or _is_over(finding)
 
 
-def _short_lines(partitions: Sequence[tuple[str, Sequence[Row]]], *, now: dt.datetime, width: int | None) -> list[str]:
+def _short_lines(
+    partitions: Sequence[tuple[str, Sequence[Finding]]], *, now: dt.datetime, width: int | None
+) -> list[str]:
     longest = max(_LABEL, *(len(name) for name, _ in partitions))
-    lines = ((f"{name:<{longest}}  ", _short(row, now=now)) for name, rows in partitions for row in rows)
+    lines = (
+        (f"{name:<{longest}}  ", _short(finding, now=now)) for name, findings in partitions for finding in findings
+    )
     return [line for name, text in lines for line in wrap(text, before=name, width=width)]
 
 
-def _short(row: Row, *, now: dt.datetime) -> str:
-    line = f"{row['verdict']}  {_past(row) if _is_over(row) else _who(row) or printable(row['reason'])}"
-    if row["transactional_id"]:
-        line += f' · id "{printable(row["transactional_id"])}"'
-        if row["owner"]:
-            line += f": {printable(row['owner'])}"
-    if row["expires_at"] and row["expires_at"] > now:
-        line += f" · expires in {duration(row['expires_at'] - now)}"
+def _short(finding: Finding, *, now: dt.datetime) -> str:
+    line = f"{finding.verdict}  {_past(finding) if _is_over(finding) else _who(finding) or printable(finding.reason)}"
+    if finding.transactional_id:
+        line += f' · id "{printable(finding.transactional_id)}"'
+        if finding.owner:
+            line += f": {printable(finding.owner)}"
+    if finding.expires_at and finding.expires_at > now:
+        line += f" · expires in {duration(finding.expires_at - now)}"
     return line
 
 
-def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | None) -> Iterator[str]:
-    first, *behind = (row for row in rows if not _is_over(row))
-    over = [_short(row, now=now).removeprefix("ended  ") for row in rows if _is_over(row)]
+def _block(name: str, findings: Sequence[Finding], *, now: dt.datetime, width: int | None) -> Iterator[str]:
+    first, *behind = (finding for finding in findings if not _is_over(finding))
+    over = [_short(finding, now=now).removeprefix("ended  ") for finding in findings if _is_over(finding)]
     entries = [*_entries(first), *_next(first, behind), *_listed("ended", over)]
     label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
     yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
@@ -197,22 +195,22 @@ def _block(name: str, rows: Sequence[Row], *, now: dt.datetime, width: int | Non
         yield from wrap(text, before=f"  {title:<{label}}", width=width)
 
 
-def _headline(row: Row, *, now: dt.datetime) -> str:
+def _headline(finding: Finding, *, now: dt.datetime) -> str:
     """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
-    if row["topic"] is None:
+    if finding.topic is None:
         return ""
-    parts = ["LSO unknown" if row["last_stable_offset"] is None else f"LSO {row['last_stable_offset']}"]
-    if row["queue_position"] == 1:
+    parts = ["LSO unknown" if finding.last_stable_offset is None else f"LSO {finding.last_stable_offset}"]
+    if finding.queue_position == 1:
         parts[0] += " held"
-        since = row["held_from"] or row["opened_at"]
+        since = finding.held_from or finding.opened_at
         if since and since <= now + TICK:
             parts[0] += f" for {duration(now - since)}"
-    if row["records_held"] is not None:
-        parts.append(_count(row["records_held"], "record waiting", "records waiting"))
-    elif row["offsets_held"] is not None:
-        parts.append(_count(row["offsets_held"], "offset waiting", "offsets waiting"))
-    if row["groups_held"]:
-        parts.append(_groups([printable(group) for group in row["groups_held"]]))
+    if finding.records_held is not None:
+        parts.append(count(finding.records_held, "record waiting", "records waiting"))
+    elif finding.offsets_held is not None:
+        parts.append(count(finding.offsets_held, "offset waiting", "offsets waiting"))
+    if finding.groups_held:
+        parts.append(_groups([printable(group) for group in finding.groups_held]))
     return " · ".join(parts)
 
 
@@ -223,37 +221,37 @@ def _groups(groups: Sequence[str]) -> str:
     return f"groups {', '.join(names[:-1])} and {names[-1]} cannot move"
 
 
-def _entries(row: Row) -> Iterator[tuple[str, str]]:
+def _entries(finding: Finding) -> Iterator[tuple[str, str]]:
     """Label and sentence of each line; without a producer, only the reason."""
-    who, position = _who(row), row["queue_position"] or 1
+    who, position = _who(finding), finding.queue_position or 1
     if who:
-        turn = f", behind {_count(position - 1, 'other', 'others')}" if position > 1 else ""
-        yield row["verdict"], who + turn
-    if row["owner"]:
-        yield "owner", f'"{printable(row["transactional_id"])}": {printable(row["owner"])}'
-    yield "why" if who else row["verdict"], printable(row["reason"])
-    if row["outcome"] and not _is_healthy(row):
-        yield "outcome", f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}"
-    for label in ("cause", "error"):
-        if row[label]:
-            yield label, printable(row[label])
-    missing = [text for text in row["missing"] if text != row["error"]]
+        turn = f", behind {count(position - 1, 'other', 'others')}" if position > 1 else ""
+        yield finding.verdict, who + turn
+    if finding.owner and finding.transactional_id:
+        yield "owner", f'"{printable(finding.transactional_id)}": {printable(finding.owner)}'
+    yield "why" if who else finding.verdict, printable(finding.reason)
+    if finding.outcome and not is_healthy(finding):
+        yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
+    for label, text in (("cause", finding.cause), ("error", finding.error)):
+        if text:
+            yield label, printable(text)
+    missing = [text for text in finding.missing if text != finding.error]
     yield from _listed("missing", map(printable, missing))
-    yield "remedy", printable(row["remedy"])
-    if not _is_healthy(row):
-        yield "docs", finding_page(row)
+    yield "remedy", printable(finding.remedy)
+    if not is_healthy(finding):
+        yield "docs", finding_page(finding.verdict, finding.cause)
 
 
-def _next(first: Row, behind: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def _next(first: Finding, behind: Sequence[Finding]) -> Iterator[tuple[str, str]]:
     """The next LSO once the first transaction has ended, and what is open then."""
     texts: list[str] = []
-    then = min((row["start_offset"] for row in behind if row["start_offset"] is not None), default=None)
-    if first["queue_position"] is not None:
+    then = min((finding.start_offset for finding in behind if finding.start_offset is not None), default=None)
+    if first.queue_position is not None:
         texts.append("the LSO goes to the high watermark" if then is None else f"the LSO goes to {then}")
-    for row in behind:
-        texts.append(f"{row['verdict']}  {_who(row) or printable(row['reason'])}")
-        if not _is_healthy(row):
-            texts += [printable(row["reason"]), printable(row["remedy"])]
+    for finding in behind:
+        texts.append(f"{finding.verdict}  {_who(finding) or printable(finding.reason)}")
+        if not is_healthy(finding):
+            texts += [printable(finding.reason), printable(finding.remedy)]
     if not behind and texts:
         texts[0] += ": nothing else is open"
     return _listed("next", texts)
@@ -263,29 +261,25 @@ def _listed(label: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     return ((label if number == 0 else "", text) for number, text in enumerate(texts))
 
 
-def _who(row: Row) -> str:
+def _who(finding: Finding) -> str:
     """``producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344``."""
-    if row["producer_id"] is None:
+    if finding.producer_id is None:
         return ""
-    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
-    since = f" since {at(row['opened_at'])}" if row["opened_at"] else ""
-    clock = " by the producer's clock" if since and row["opened_at_clock"] == "producer" else ""
-    where = ", nothing written here yet" if row["start_offset"] is None else f" at offset {row['start_offset']}"
-    return f"producer {row['producer_id']} epoch {epoch}, open{since}{clock}{where}"
+    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
+    since = f" since {at(finding.opened_at)}" if finding.opened_at else ""
+    clock = " by the producer's clock" if since and finding.opened_at_clock == "producer" else ""
+    where = ", nothing written here yet" if finding.start_offset is None else f" at offset {finding.start_offset}"
+    return f"producer {finding.producer_id} epoch {epoch}, open{since}{clock}{where}"
 
 
-def _past(row: Row) -> str:
+def _past(finding: Finding) -> str:
     """``producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 09:58:11 UTC, 2,115 records behind it``."""
-    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
-    text = f"producer {row['producer_id']} epoch {epoch} held the LSO"
-    if row["held_ms"] is not None:
-        text += f" for {duration(dt.timedelta(milliseconds=row['held_ms']))}"
-    if row["held_to"]:
-        text += f" until {at(row['held_to'])}"
-    if row["records_held"]:
-        text += f", {_count(row['records_held'], 'record', 'records')} behind it"
+    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
+    text = f"producer {finding.producer_id} epoch {epoch} held the LSO"
+    if finding.held_ms is not None:
+        text += f" for {duration(dt.timedelta(milliseconds=finding.held_ms))}"
+    if finding.held_to:
+        text += f" until {at(finding.held_to)}"
+    if finding.records_held:
+        text += f", {count(finding.records_held, 'record', 'records')} behind it"
     return text
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"

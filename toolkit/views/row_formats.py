@@ -100,6 +100,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def count(value: int, one: str, many: str = "") -> str:
+    """``1 record``, ``2,115 records``."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
 def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
     """Aligned columns; a long heading over a narrow column is wrapped."""
     widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]

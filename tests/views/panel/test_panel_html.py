@@ -14,8 +14,7 @@ from plotly.offline import get_plotlyjs
 
 from toolkit.actions.abort import AbortResult
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.schema import PARTITIONS
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition
 from toolkit.views.panel.panel_html import (
     answer_html,
     choice,
@@ -137,14 +136,20 @@ def test_a_figure_is_self_contained_with_one_script() -> None:
 
 
 def test_without_scripts_a_static_chart_is_shown() -> None:
-    row = {**dict.fromkeys(PARTITIONS.names), "topic": "orders", "partition": 0, "last_stable_offset": 100}
     samples = [
-        {**row, "observed_at": NOW + dt.timedelta(seconds=each), "high_watermark": 100 + each} for each in (0, 9)
+        Partition(
+            topic="orders",
+            partition=0,
+            last_stable_offset=100,
+            observed_at=NOW + dt.timedelta(seconds=each),
+            high_watermark=100 + each,
+        )
+        for each in (0, 9)
     ]
     frame = FigureFrame()
     frame.show(
         TimelinePicture(
-            figures={}, still=gap_chart(finding().row(), steps=[], log_transactions=[], samples=samples), problems=[]
+            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=samples), problems=[]
         )
     )
     still = frame.children[1].value.partition("</script>")[2]

@@ -17,13 +17,14 @@ from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.marker_plan import RECHECK_AFTER, finding_of
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
-from toolkit.schema.live import Finding
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.table import TopicPartition
 from toolkit.views.panel.layout import WORK, PanelLayout
 from toolkit.views.panel.panel_html import FENCED, is_same, next_actionable
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
     from toolkit.schema.coerce import Finding as AnyFinding
     from toolkit.sources.live.cluster import Cluster
 
@@ -94,7 +95,7 @@ class AbortPanel(PanelLayout):
         self.topics, self.partitions = topics, partitions
         self.audit = audit or Audit()
         self.recheck_after = recheck_after
-        self._samples: dict[tuple[str, int], deque[Row]] = {}
+        self._samples: dict[TopicPartition, deque[Partition]] = {}
         self._at_work = threading.Lock()  # JupyterLab runs callbacks on another thread than cells
         self._cancel = threading.Event()
         self._last: tuple[str, float] = ("", 0.0)
@@ -198,7 +199,7 @@ class AbortPanel(PanelLayout):
         rows = self.cluster.finding_rows(
             topics=self.topics, partitions=self.partitions, recheck_after=self.recheck_after
         )
-        self.findings = [Finding.of(row) for row in rows]
+        self.findings = records_of(rows, Finding)
         self.checked_at = dt.datetime.now(dt.UTC)
         self._read_trail()
 
@@ -263,14 +264,14 @@ class AbortPanel(PanelLayout):
 
     def _refresh_partition(self, old: Finding) -> None:
         tp = _tp(old)
-        rows = self.cluster.finding_rows(topics=[tp[0]], partitions=[tp[1]], recheck_after=self.recheck_after)
-        found = [Finding.of(row) for row in rows]
-        self.findings = [*(each for each in self.findings if _tp(each) != tp), *found]
-        fresh = next((each for each in found if is_same(each, old)), None)
+        rows = self.cluster.finding_rows(topics=[tp.topic], partitions=[tp.partition], recheck_after=self.recheck_after)
+        current = records_of(rows, Finding)
+        self.findings = [*(finding for finding in self.findings if _tp(finding) != tp), *current]
+        fresh = next((finding for finding in current if is_same(finding, old)), None)
         if fresh is not None:
             self.selected = fresh
         elif self.step != "done":
-            self._reset(found[0])
+            self._reset(current[0])
 
     def _draw_timeline(self, finding: Finding) -> None:
         """Read the timeline of the partition; the panel continues without it."""
@@ -281,9 +282,9 @@ class AbortPanel(PanelLayout):
     def _read_picture(self, finding: Finding) -> None:
         tp = _tp(finding)
         samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
-        samples += self.cluster.partition_rows(topics=[tp[0]], partitions=[tp[1]])
-        here = [each.row() for each in self.findings if _tp(each) == tp] or [finding.row()]
-        self.picture = picture(self.cluster, finding.row(), findings=here, samples=list(samples))
+        samples += records_of(self.cluster.partition_rows(topics=[tp.topic], partitions=[tp.partition]), Partition)
+        here = [each for each in self.findings if _tp(each) == tp] or [finding]
+        self.picture = picture(self.cluster, finding, findings=here, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
     def _beside(self, what: str, work: Callable[[], None]) -> None:
@@ -303,5 +304,5 @@ class AbortPanel(PanelLayout):
         self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
 
 
-def _tp(finding: Finding) -> tuple[str, int]:
-    return finding.topic or "", finding.partition or 0
+def _tp(finding: Finding) -> TopicPartition:
+    return TopicPartition(finding.topic or "", finding.partition or 0)

@@ -14,6 +14,8 @@ import traitlets
 from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
 from toolkit.views.findings_text import summary
 from toolkit.views.panel.panel_html import (
@@ -38,8 +40,8 @@ from toolkit.views.panel.panel_html import (
     why_not_html,
 )
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
-from toolkit.views.report.report_parts import counted
 from toolkit.views.report.report_tables import action_grid
+from toolkit.views.row_formats import count
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
@@ -135,8 +137,8 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         if finding is not None and is_marked:
             self.buttons["execute"].description = _MARKER[_kind(finding)]
         _fold(self._evidence, evidence_html(finding) if finding else "")
-        _fold(self._audit, grid(action_grid(self.actions)) if self.actions else "")
-        self._audit.titles = (f"Audit trail: {counted(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
+        _fold(self._audit, grid(action_grid(records_of(self.actions, ActionStep))) if self.actions else "")
+        self._audit.titles = (f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
         following = next_actionable(self.findings) if self.step == "done" else None
         self.buttons["next"].description = f"Next: {choice(following)}" if following else ""
         _show(self.buttons["next"], following is not None)
@@ -187,7 +189,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         _show(widget, bool(text))
 
     def _headline(self) -> str:
-        text = summary([each.row() for each in self.findings]) if self.checked_at else "not checked yet"
+        text = summary(self.findings) if self.checked_at else "not checked yet"
         return line(text[:1].upper() + text[1:])
 
     def _checked(self) -> str:

@@ -23,9 +23,9 @@ from toolkit.errors import (
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.views.report.finding_sections import answer, urgency
-from toolkit.views.report.report_parts import counted
+from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
-from toolkit.views.row_formats import printable
+from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from toolkit.actions.abort_impact import AbortImpact
@@ -111,11 +111,6 @@ def tone(finding: Finding) -> str:
     return _TONES.get(finding.verdict, "calm")
 
 
-def partition_name(finding: Finding) -> str:
-    """``orders-0``, or "the whole cluster"."""
-    return "the whole cluster" if finding.topic is None else f"{printable(finding.topic)}-{finding.partition}"
-
-
 def choice(finding: Finding) -> str:
     """``HANGING · orders-0 at offset 12 · 23 records held · for 2 min · group billing cannot read on``."""
     verdict = finding.verdict.upper() if finding.verdict == "hanging" else finding.verdict
@@ -124,13 +119,13 @@ def choice(finding: Finding) -> str:
     if finding.outcome == "commit" and finding.action == "complete":
         parts.append("committed, its marker is missing")
     if finding.records_held:
-        parts.append(f"{counted(finding.records_held, 'record', 'records')} held")
+        parts.append(f"{count(finding.records_held, 'record', 'records')} held")
     elif finding.offsets_held:
-        parts.append(f"{counted(finding.offsets_held, 'offset', 'offsets')} held")
+        parts.append(f"{count(finding.offsets_held, 'offset', 'offsets')} held")
     if (length := _age(finding)) is not None:
         parts.append(f"for {duration(length)}")
     if (finding.queue_position or 1) > 1:
-        parts.append(f"behind {counted((finding.queue_position or 1) - 1, 'other', 'others')}")
+        parts.append(f"behind {count((finding.queue_position or 1) - 1, 'other', 'others')}")
     if finding.groups_held:
         groups = ", ".join(map(printable, finding.groups_held[:3])) + (" and more" if finding.groups_held[3:] else "")
         parts.append(f"{groups} cannot read on")
@@ -177,7 +172,7 @@ _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
 
 def answer_html(finding: Finding) -> str:
     """The finding in a few lines, verdict first."""
-    section = answer(finding.row())
+    section = answer(finding)
     first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, finding)]
     head = f'<h3><span class="badge {tone(finding)}">{line(finding.verdict)}</span> {line(section.title)}</h3>'
     remedy = f"<p><b>Remedy</b> {line(finding.remedy)}</p>" if finding.action == "complete" else ""
@@ -186,9 +181,8 @@ def answer_html(finding: Finding) -> str:
 
 def evidence_html(finding: Finding) -> str:
     """Further facts of the finding, and all evidence."""
-    row = finding.row()
-    rest = [fact for fact in answer(row).facts if fact.label not in _FIRST]
-    return facts(rest) + grid(evidence_grid(row))
+    rest = [fact for fact in answer(finding).facts if fact.label not in _FIRST]
+    return facts(rest) + grid(evidence_grid(finding))
 
 
 def why_not_html(finding: Finding) -> str:
@@ -272,11 +266,11 @@ def _visible(plan: CompletePlan) -> Iterator[str]:
     if impact.unread:
         yield f"The number of records is unknown. {impact.unread}"
     elif plan.outcome == "commit":
-        yield f"{counted(impact.records or 0, 'record', 'records')} of it: then visible to read_committed consumers."
+        yield f"{count(impact.records or 0, 'record', 'records')} of it: then visible to read_committed consumers."
     else:
-        yield f"{counted(impact.records or 0, 'record', 'records')} of it: never read by any read_committed consumer."
+        yield f"{count(impact.records or 0, 'record', 'records')} of it: never read by any read_committed consumer."
     if not impact.unread:
-        yield f"{counted(impact.records_released or 0, 'record', 'records')} behind it: can then be read."
+        yield f"{count(impact.records_released or 0, 'record', 'records')} behind it: can then be read."
     for committed in impact.offset_commits[:MAX_COMMITS]:
         yield (
             f"Group {printable(committed.group_id)} continues at {committed.offset} on {printable(committed.topic)}-"
@@ -293,8 +287,8 @@ def _changes(impact: AbortImpact) -> Iterator[str]:
         yield f"The number of records is unknown. {impact.unread}"
     else:
         dropped, released = impact.records_dropped or 0, impact.records_released or 0
-        yield f"{counted(dropped, 'record', 'records')} of it: never read by any read_committed consumer."
-        yield f"{counted(released, 'record', 'records')} behind it: can then be read."
+        yield f"{count(dropped, 'record', 'records')} of it: never read by any read_committed consumer."
+        yield f"{count(released, 'record', 'records')} behind it: can then be read."
     yield from _next(impact.last_stable_offset, impact.next_stable_offset)
     if impact.next_start_offset is not None:
         yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
@@ -312,10 +306,10 @@ def _groups(groups: Sequence[str] | None) -> str:
 
 def _rest(done: AbortResult | CompleteResult) -> Iterator[str]:
     if isinstance(done, CompleteResult) and done.records_delivered is not None:
-        received = counted(done.records_delivered, "record", "records")
+        received = count(done.records_delivered, "record", "records")
         yield f"A read_committed consumer received {received} of {done.records_checked}."
     if isinstance(done, AbortResult) and done.records_file is not None:
-        yield f"{counted(done.records_saved or 0, 'record', 'records')} saved in {done.records_file}."
+        yield f"{count(done.records_saved or 0, 'record', 'records')} saved in {done.records_file}."
     if done.next_start_offset is None:
         yield f"Nothing else is open on this partition; its high watermark is {done.high_watermark}."
     else:

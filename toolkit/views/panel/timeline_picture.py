@@ -5,20 +5,20 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ipywidgets as widgets
 
 from toolkit.errors import ToolkitError
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.log import LogTransaction, LsoStep
 from toolkit.views.panel.panel_html import line
 from toolkit.views.report.gap_chart import gap_chart
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from toolkit.schema import Table
+    from toolkit.schema.live import Finding, Partition
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.plots.plot_theme import ThemeName
 
@@ -37,7 +37,9 @@ class TimelinePicture:
     problems: Sequence[str]
 
 
-def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples: Sequence[Row]) -> TimelinePicture:
+def picture(
+    cluster: Cluster, selected: Finding, *, findings: Sequence[Finding], samples: Sequence[Partition]
+) -> TimelinePicture:
     """Read the log around the start of a transaction, and draw it.
 
     Parameters
@@ -49,12 +51,12 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
     findings
         The current findings of its partition, at least one.
     samples
-        Rows of ``schema.PARTITIONS`` of the partition at several times, at least one, the newest last.
+        The partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
 
-    topic, partition, start = selected["topic"], selected["partition"], selected["start_offset"]
-    problems: list[str] = [f"The partition could not be read: {samples[-1]['error']}"] if samples[-1]["error"] else []
+    last = samples[-1]
+    problems = [f"The partition could not be read: {last.error}"] if last.error else []
 
     def attempt(what: str, read: Callable[[], Read], otherwise: Read) -> Read:
         try:
@@ -63,24 +65,19 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
             problems.append(f"{what} could not be read: {error}")
             return otherwise
 
-    middle = samples[-1]["last_stable_offset"] or 0 if start is None else start
-    bounds = {"start": max(samples[-1]["log_start_offset"] or 0, middle - BEFORE), "stop": middle + BEHIND}
-
-    def rows(table: Table, read: Callable[..., pd.DataFrame], what: str) -> list[Row]:
-        return (
-            []
-            if samples[-1]["error"]
-            else attempt(what, lambda: table.rows(read(topics=topic, partitions=partition, **bounds)), [])
-        )
-
-    log_transactions = rows(LOG_TRANSACTIONS, cluster.log_transactions, "The log")
-    steps = rows(LSO_TIMELINE, cluster.lso_timeline, "How the LSO moved")
-    ids = sorted({row["transactional_id"] for row in (selected, *findings) if row["transactional_id"] is not None})
-    events = (
-        attempt("Records of the coordinators", lambda: cluster.transaction_log(transactional_ids=ids), None)
-        if ids
-        else None
-    )
+    middle = last.last_stable_offset or 0 if selected.start_offset is None else selected.start_offset
+    where: dict[str, Any] = {"topics": selected.topic, "partitions": selected.partition}
+    where |= {"start": max(last.log_start_offset or 0, middle - BEFORE), "stop": middle + BEHIND}
+    log_transactions: list[LogTransaction] = []
+    steps: list[LsoStep] = []
+    if not last.error:
+        read_log = partial(cluster.log_transactions, **where)
+        log_transactions = attempt("The log", lambda: records_of(read_log(), LogTransaction), [])
+        read_steps = partial(cluster.lso_timeline, **where)
+        steps = attempt("How the LSO moved", lambda: records_of(read_steps(), LsoStep), [])
+    ids = sorted({each.transactional_id for each in (selected, *findings) if each.transactional_id is not None})
+    read_records = partial(cluster.transaction_log, transactional_ids=ids)
+    events = attempt("Records of the coordinators", read_records, None) if ids else None
     themes: tuple[ThemeName, ...] = ("light", "dark")
     figures: dict[str, Any] = {
         theme: plot_timeline(
@@ -89,8 +86,8 @@ def picture(cluster: Cluster, selected: Row, *, findings: Sequence[Row], samples
             partitions=samples,
             findings=findings,
             transaction_log=events,
-            topic=topic,
-            partition=partition,
+            topic=selected.topic,
+            partition=selected.partition,
             theme=theme,
         )
         for theme in themes

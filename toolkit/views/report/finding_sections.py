@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.outcome import OUTCOMES
-from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.schema.durations import duration
-from toolkit.views.findings_text import finding_page
-from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, counted, moment, named, text
-from toolkit.views.row_formats import printable
+from toolkit.views.findings_text import finding_page, is_healthy
+from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text
+from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
-
+    from toolkit.schema.live import Finding
+    from toolkit.schema.log import LogTransaction
 
 LOG, RECORDING = "the log", "the recording"
 
@@ -44,46 +44,46 @@ class HoldEnd:
     last_seen: dt.datetime | None = None
 
 
-def hold_end(row: Row, log_transactions: Iterable[Row] = ()) -> HoldEnd | None:
+def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:
     """When a finding stopped holding the LSO; null if it still holds it, or that is not known.
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
+    finding
+        The finding.
     log_transactions
-        Rows of ``schema.LOG_TRANSACTIONS`` around it.
+        Transactions around it.
     """
-    if row["held_to"] is None:
+    if finding.held_to is None:
         return None
-    key = row["topic"], row["partition"], row["producer_id"], row["start_offset"]
-    for each in log_transactions:
-        own = each["topic"], each["partition"], each["producer_id"], each["first_offset"]
-        if own == key and each["marker_offset"] is not None and each["end"] is not None:
-            kind = f"{each['marker']} marker" if each["marker"] else "marker"
-            return HoldEnd(time=each["end"], marker=f"its {kind} at offset {each['marker_offset']} ended it")
-    names = {entry["name"] for entry in row["evidence"] or ()}
-    if "marker" in names or _BY_MARKER.match(row["reason"] or ""):
-        return HoldEnd(time=row["held_to"], marker="its marker ended it")
-    seen = [entry["observed_at"] for entry in row["evidence"] or () if entry["name"] == "verdict_before"]
-    return HoldEnd(time=row["held_to"], last_seen=next(iter(seen), None))
+    key = finding.topic, finding.partition, finding.producer_id, finding.start_offset
+    for txn in log_transactions:
+        own = txn.topic, txn.partition, txn.producer_id, txn.first_offset
+        if own == key and txn.marker_offset is not None and txn.end is not None:
+            kind = f"{txn.marker} marker" if txn.marker else "marker"
+            return HoldEnd(time=txn.end, marker=f"its {kind} at offset {txn.marker_offset} ended it")
+    names = {entry.name for entry in finding.evidence or ()}
+    if "marker" in names or _BY_MARKER.match(finding.reason or ""):
+        return HoldEnd(time=finding.held_to, marker="its marker ended it")
+    seen = [entry.observed_at for entry in finding.evidence or () if entry.name == "verdict_before"]
+    return HoldEnd(time=finding.held_to, last_seen=next(iter(seen), None))
 
 
-def held_from_source(row: Row, samples: Sequence[Row] = ()) -> str:
+def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime] = ()) -> str:
     """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold.
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
-    samples
-        Rows of the recording's partitions.
+    finding
+        The finding.
+    sampled_at
+        Times of the recording's samples.
     """
-    if row["held_from"] in {each.get("sampled_at") for each in samples}:
+    if finding.held_from in sampled_at:
         return RECORDING
-    evidence = row["evidence"] or ()
-    is_recorded = any(entry["source"] == "recording" for entry in evidence)
-    return RECORDING if is_recorded and _OF_LOG.isdisjoint(entry["name"] for entry in evidence) else LOG
+    evidence = finding.evidence or ()
+    is_recorded = any(entry.source == "recording" for entry in evidence)
+    return RECORDING if is_recorded and _OF_LOG.isdisjoint(entry.name for entry in evidence) else LOG
 
 
 MAX_FINDINGS = 20
@@ -101,14 +101,14 @@ VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "u
 """Verdicts, the most urgent first."""
 
 
-def is_answer(row: Row) -> bool:
+def is_answer(finding: Finding) -> bool:
     """Whether it held or holds an LSO, or needs action."""
-    return row["queue_position"] == 1 or row["verdict"] not in HEALTHY or bool(row["cause"])
+    return finding.queue_position == 1 or not is_healthy(finding)
 
 
-def by_weight(rows: Sequence[Row]) -> list[Row]:
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     """Sort key: the most urgent verdict first, then partition and queue position."""
-    return sorted(rows, key=lambda row: urgency(row["verdict"]))
+    return sorted(findings, key=lambda finding: urgency(finding.verdict))
 
 
 def urgency(verdict: str) -> int:
@@ -116,62 +116,64 @@ def urgency(verdict: str) -> int:
     return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
-def answer(row: Row, *, log_transactions: Sequence[Row] = ()) -> ReportSection:
+def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ()) -> ReportSection:
     """The section of one finding.
 
     Parameters
     ----------
-    row
-        A row of ``schema.FINDINGS``.
+    finding
+        The finding.
     log_transactions
-        Rows of ``schema.LOG_TRANSACTIONS``: they date its marker, which samples alone do not.
+        Transactions of the log: they date its marker, which samples alone do not.
     """
-    end = hold_end(row, log_transactions)
-    return ReportSection(title=_title(row), verdict=row["verdict"], lead=_lead(row, end), facts=tuple(_facts(row, end)))
+    end = hold_end(finding, log_transactions)
+    return ReportSection(
+        title=_title(finding), verdict=finding.verdict, lead=_lead(finding, end), facts=tuple(_facts(finding, end))
+    )
 
 
-def others(rows: Sequence[Row]) -> Grid:
+def others(findings: Sequence[Finding]) -> Grid:
     """Findings, one per line."""
     columns = ("partition", "verdict", "producer", "transactional id", "from offset", "open since", "why")
     lines = tuple(
         (
-            named(row),
-            row["verdict"],
-            _producer(row),
-            text(row["transactional_id"]),
-            text(row["start_offset"]),
-            moment(row["opened_at"], otherwise="-"),
-            printable(row["reason"]),
+            partition_name(finding),
+            finding.verdict,
+            _producer(finding),
+            text(finding.transactional_id),
+            text(finding.start_offset),
+            moment(finding.opened_at, otherwise="-"),
+            printable(finding.reason),
         )
-        for row in rows
+        for finding in findings
     )
     return Grid(title="In a line each", columns=columns, rows=lines, numbers=frozenset({"from offset"}))
 
 
-def _title(row: Row) -> str:
-    offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
-    return f"{named(row)}{offset}"
+def _title(finding: Finding) -> str:
+    offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
+    return f"{partition_name(finding)}{offset}"
 
 
-def _lead(row: Row, end: HoldEnd | None) -> str:
+def _lead(finding: Finding, end: HoldEnd | None) -> str:
     """The finding in one or two sentences."""
-    where = named(row)
-    who = f"producer {_producer(row)}" + (
-        f' of "{printable(row["transactional_id"])}"' if row["transactional_id"] else ""
+    where = partition_name(finding)
+    who = f"producer {_producer(finding)}" + (
+        f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
     )
-    if row["verdict"] == "ended":
-        return f"{where} was held{_how_long(row, end)} by {who}. It is over.{_waited(row, 'waited')}"
-    if row["queue_position"] == 1 and row["producer_id"] is not None:
-        return f"{where} has been held{_how_long(row, end)} by {who}.{_waited(row, 'wait')}"
-    if row["producer_id"] is not None and row["queue_position"] is not None:
-        before = counted(row["queue_position"] - 1, "other", "others")
+    if finding.verdict == "ended":
+        return f"{where} was held{_how_long(finding, end)} by {who}. It is over.{_waited(finding, 'waited')}"
+    if finding.queue_position == 1 and finding.producer_id is not None:
+        return f"{where} has been held{_how_long(finding, end)} by {who}.{_waited(finding, 'wait')}"
+    if finding.producer_id is not None and finding.queue_position is not None:
+        before = count(finding.queue_position - 1, "other", "others")
         return f"Opened by {who}, behind {before}: it holds {where} once they have ended."
-    return printable(row["reason"])
+    return printable(finding.reason)
 
 
-def _how_long(row: Row, end: HoldEnd | None) -> str:
-    since, length = row["held_from"] or row["opened_at"], _length(row, end)
-    text_ = f" since {moment(since)}" if row["verdict"] != "ended" and since else ""
+def _how_long(finding: Finding, end: HoldEnd | None) -> str:
+    since, length = finding.held_from or finding.opened_at, _length(finding, end)
+    text_ = f" since {moment(since)}" if finding.verdict != "ended" and since else ""
     return text_ + (f" for {_up_to(end)}{duration(length)}" if length is not None else "")
 
 
@@ -180,73 +182,72 @@ def _up_to(end: HoldEnd | None) -> str:
     return "at most " if end is not None and end.marker is None else ""
 
 
-def _waited(row: Row, verb: str) -> str:
-    if row["records_held"] is None:
+def _waited(finding: Finding, verb: str) -> str:
+    if finding.records_held is None:
         return ""
-    verb = "waits" if verb == "wait" and row["records_held"] == 1 else verb
-    return f" {counted(row['records_held'], 'record', 'records')} {verb} behind it."
+    verb = "waits" if verb == "wait" and finding.records_held == 1 else verb
+    return f" {count(finding.records_held, 'record', 'records')} {verb} behind it."
 
 
-def _length(row: Row, end: HoldEnd | None) -> dt.timedelta | None:
-    if end is not None and row["held_from"] is not None:
-        held_from: dt.datetime = row["held_from"]
-        return max(end.time - held_from, dt.timedelta())
-    if row["held_ms"] is not None:
-        return dt.timedelta(milliseconds=row["held_ms"])
-    since = row["held_from"] or (row["opened_at"] if row["queue_position"] == 1 else None)
-    return row["observed_at"] - since if since and since <= row["observed_at"] else None
+def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
+    if end is not None and finding.held_from is not None:
+        return max(end.time - finding.held_from, dt.timedelta())
+    if finding.held_ms is not None:
+        return dt.timedelta(milliseconds=finding.held_ms)
+    since = finding.held_from or (finding.opened_at if finding.queue_position == 1 else None)
+    return finding.observed_at - since if since and since <= finding.observed_at else None
 
 
-def _producer(row: Row) -> str:
-    if row["producer_id"] is None:
+def _producer(finding: Finding) -> str:
+    if finding.producer_id is None:
         return "-"
-    return f"{row['producer_id']} epoch {UNKNOWN if row['producer_epoch'] is None else row['producer_epoch']}"
+    return f"{finding.producer_id} epoch {UNKNOWN if finding.producer_epoch is None else finding.producer_epoch}"
 
 
-def _facts(row: Row, end: HoldEnd | None) -> Iterator[Fact]:
-    yield Fact("What was held", tuple(_what(row)))
-    yield Fact("Since", (_since(row),))
-    yield Fact("Until", (_until(row, end),))
-    yield Fact("By whom", tuple(_who(row)))
-    yield Fact("Verdict", (f"{row['verdict']}: {VERDICTS.get(row['verdict'], '')}",))
-    if row.get("outcome"):
-        yield Fact("Outcome", (f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}",))
-    yield Fact("Why", (printable(row["reason"]),))
-    yield Fact("Cause", (printable(row["cause"]) if row["cause"] else UNKNOWN,))
-    yield Fact("Who was affected", tuple(_affected(row)))
-    yield Fact("Remedy", (printable(row["remedy"]),), command=row["remedy"].startswith("kafka-txn "))
-    yield Fact("Docs", (finding_page(row),), link=True)
-    yield Fact("Missing", tuple(map(printable, row["missing"])) or ("nothing: the evidence is complete",))
-    if row["error"] and row["error"] not in row["missing"]:
-        yield Fact("Error", (printable(row["error"]),))
+def _facts(finding: Finding, end: HoldEnd | None) -> Iterator[Fact]:
+    yield Fact("What was held", tuple(_what(finding)))
+    yield Fact("Since", (_since(finding),))
+    yield Fact("Until", (_until(finding, end),))
+    yield Fact("By whom", tuple(_who(finding)))
+    yield Fact("Verdict", (f"{finding.verdict}: {VERDICTS.get(finding.verdict, '')}",))
+    if finding.outcome:
+        yield Fact("Outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
+    yield Fact("Why", (printable(finding.reason),))
+    yield Fact("Cause", (printable(finding.cause) if finding.cause else UNKNOWN,))
+    yield Fact("Who was affected", tuple(_affected(finding)))
+    yield Fact("Remedy", (printable(finding.remedy),), command=finding.remedy.startswith("kafka-txn "))
+    yield Fact("Docs", (finding_page(finding.verdict, finding.cause),), link=True)
+    yield Fact("Missing", tuple(map(printable, finding.missing)) or ("nothing: the evidence is complete",))
+    if finding.error and finding.error not in finding.missing:
+        yield Fact("Error", (printable(finding.error),))
 
 
-def _what(row: Row) -> Iterator[str]:
-    stable, high = row["last_stable_offset"], row["high_watermark"]
-    if row["verdict"] == "ended":
-        yield f"the last stable offset (LSO) of {named(row)}, at offset {text(row['start_offset'])}"
-    elif stable is not None:
-        yield f"the last stable offset (LSO) of {named(row)}, at {stable}; the high watermark is {text(high)}"
+def _what(finding: Finding) -> Iterator[str]:
+    lso = f"the last stable offset (LSO) of {partition_name(finding)}"
+    if finding.verdict == "ended":
+        yield f"{lso}, at offset {text(finding.start_offset)}"
+    elif finding.last_stable_offset is not None:
+        yield f"{lso}, at {finding.last_stable_offset}; the high watermark is {text(finding.high_watermark)}"
     else:
-        yield f"the last stable offset (LSO) of {named(row)}, which is {UNKNOWN}"
-    if row["offsets_held"]:
-        could = "could" if row["verdict"] == "ended" else "can"
-        yield f"{counted(row['offsets_held'], 'offset', 'offsets')} that no read_committed consumer {could} read"
+        yield f"{lso}, which is {UNKNOWN}"
+    if finding.offsets_held:
+        could = "could" if finding.verdict == "ended" else "can"
+        yield f"{count(finding.offsets_held, 'offset', 'offsets')} that no read_committed consumer {could} read"
 
 
-def _since(row: Row) -> str:
-    since = row["held_from"] or row["opened_at"]
+def _since(finding: Finding) -> str:
+    since = finding.held_from or finding.opened_at
     if since is None:
         return UNKNOWN
-    opened = row["opened_at"] if row["held_from"] not in (None, row["opened_at"]) else None
-    clock = f", by {_CLOCKS[row['opened_at_clock']]}" if row["opened_at_clock"] in _CLOCKS and opened is None else ""
+    opened = finding.opened_at if finding.held_from not in (None, finding.opened_at) else None
+    clock = f", by {_CLOCKS[finding.opened_at_clock]}" if finding.opened_at_clock in _CLOCKS and opened is None else ""
     also = f"; it opened at {moment(opened)}" if opened else ""
     return f"{moment(since)}{clock}{also}"
 
 
-def _until(row: Row, end: HoldEnd | None) -> str:
+def _until(finding: Finding, end: HoldEnd | None) -> str:
     if end is not None:
-        length = _length(row, end)
+        length = _length(finding, end)
         after = f", after {_up_to(end)}{duration(length)}" if length is not None else ""
         if end.marker:
             return f"{moment(end.time)}{after}"
@@ -254,32 +255,32 @@ def _until(row: Row, end: HoldEnd | None) -> str:
         if end.last_seen is None:
             return f"before {first_without}"
         return f"between {moment(end.last_seen)}, when it was last seen open, and {first_without}"
-    if row["producer_id"] is None and row["verdict"] not in NOTHING_OPEN:
+    if finding.producer_id is None and finding.verdict not in NOTHING_OPEN:
         return UNKNOWN
-    if row["queue_position"] is None:
+    if finding.queue_position is None:
         return "it does not hold the LSO"
-    expires = f"; it expires at {moment(row['expires_at'])}" if row["expires_at"] else ""
-    return f"open at the time of observation, {moment(row['observed_at'])}{expires}"
+    expires = f"; it expires at {moment(finding.expires_at)}" if finding.expires_at else ""
+    return f"open at the time of observation, {moment(finding.observed_at)}{expires}"
 
 
-def _who(row: Row) -> Iterator[str]:
-    if row["producer_id"] is None:
-        yield "no producer: nothing is open" if row["verdict"] in NOTHING_OPEN else f"{UNKNOWN}: it could not be read"
+def _who(finding: Finding) -> Iterator[str]:
+    if finding.producer_id is None:
+        yield "no producer: nothing is open" if finding.verdict in NOTHING_OPEN else f"{UNKNOWN}: it could not be read"
         return
-    yield f"producer id {row['producer_id']}, epoch {text(row['producer_epoch'])}"
-    name = row["transactional_id"]
+    yield f"producer id {finding.producer_id}, epoch {text(finding.producer_epoch)}"
+    name = finding.transactional_id
     yield f'transactional id "{printable(name)}"' if name else f"transactional id {UNKNOWN}"
 
 
-def _affected(row: Row) -> Iterator[str]:
-    groups = row["groups_held"]
+def _affected(finding: Finding) -> Iterator[str]:
+    groups = finding.groups_held
     if groups is None:
         yield f"consumer groups: {UNKNOWN}, not queried"
     else:
         names = ", ".join(map(printable, groups)) if groups else "none"
         yield f"consumer groups that could not move: {names}"
-    records, size = row["records_held"], row["bytes_held"]
+    records, size = finding.records_held, finding.bytes_held
     yield f"records behind it: {UNKNOWN if records is None else f'{records:,}'}"
     yield f"bytes behind it: {UNKNOWN if size is None else f'{size:,}'}"
-    if row["compaction_held"] is not None:
-        yield f"log compaction waits: {'yes' if row['compaction_held'] else 'no'}"
+    if finding.compaction_held is not None:
+        yield f"log compaction waits: {'yes' if finding.compaction_held else 'no'}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolkit.views.report.report_parts import moment, named, text
+from toolkit.views.report.report_parts import moment, partition_name, text
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
+    from toolkit.schema.live import Finding, Partition
+    from toolkit.schema.log import LogTransaction, LsoStep
 
 WIDTH, HEIGHT = 900, 260
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 34, 40
@@ -18,31 +19,36 @@ MAX_POINTS = 900  # no more than one per pixel
 
 
 def gap_chart(
-    finding: Row, *, steps: Sequence[Row], log_transactions: Sequence[Row], samples: Sequence[Row]
+    finding: Finding,
+    *,
+    steps: Iterable[LsoStep],
+    log_transactions: Iterable[LogTransaction],
+    samples: Iterable[Partition],
 ) -> Mapping[str, Any] | None:
     """The chart of a finding: two lines, the time for which it held the LSO, and labels; null without points.
 
     Parameters
     ----------
     finding
-        A row of ``schema.FINDINGS``.
+        The finding.
     steps, log_transactions
-        Rows of ``schema.LSO_TIMELINE`` in their order and of ``schema.LOG_TRANSACTIONS``, from the log.
+        Steps of the LSO in their order, and transactions, from the log.
     samples
-        Rows of ``schema.PARTITIONS`` at several times, used without a log.
+        The partition at several times, used without a log.
     """
-    here = [
-        [row for row in rows if (row["topic"], row["partition"]) == (finding["topic"], finding["partition"])]
-        for rows in (steps, log_transactions, samples)
-    ]
-    points = _steady(_of_log(*here[:2]), finding) or _of_samples(here[2])
+
+    def is_here(record: LsoStep | LogTransaction | Partition) -> bool:
+        return (record.topic, record.partition) == (finding.topic, finding.partition)
+
+    of_log = _of_log(list(filter(is_here, steps)), filter(is_here, log_transactions))
+    points = _steady(of_log, finding) or _of_samples(filter(is_here, samples))
     if len(points) < 2:
         return None
     scale = _Scale(points)
     ends, stable = ([(at, point[index]) for at, *point in points] for index in (0, 1))
     held = _held(finding)
     return {
-        "title": f"LSO and end of the log of {named(finding)}",
+        "title": f"LSO and end of the log of {partition_name(finding)}",
         "width": WIDTH,
         "height": HEIGHT,
         "frame": {"x": LEFT, "y": TOP, "width": WIDTH - LEFT - RIGHT, "height": HEIGHT - TOP - BOTTOM},
@@ -65,42 +71,39 @@ def gap_chart(
 Point = tuple[dt.datetime, int, int]
 
 
-def _of_log(steps: Sequence[Row], log_transactions: Sequence[Row]) -> list[Point]:
+def _of_log(steps: Sequence[LsoStep], log_transactions: Iterable[LogTransaction]) -> list[Point]:
     """Time, end of the log and LSO at each step, and at each marker between them; in the order of offsets."""
     if not steps:
         return []
-    offsets = [row["offset"] for row in steps]
-    ends = {row["offset"]: row["at"] for row in steps if row["at"]}
-    ends |= {
-        row["marker_offset"] + 1: row["end"]
-        for row in log_transactions
-        if row["end"] and row["marker_offset"] is not None
-    }
-    found = []
+    offsets = [step.offset for step in steps]
+    ends = {step.offset: step.at for step in steps if step.at}
+    ends |= {txn.marker_offset + 1: txn.end for txn in log_transactions if txn.end and txn.marker_offset is not None}
+    points = []
     for offset, at in sorted(ends.items()):
         step = steps[max(0, bisect_right(offsets, offset) - 1)]
-        found.append((at, offset, step["last_stable_offset"] if step["open_count"] else offset))
-    return found
+        points.append((at, offset, step.last_stable_offset if step.open_count else offset))
+    return points
 
 
-def _of_samples(samples: Sequence[Row]) -> list[Point]:
-    known_points = ((row["observed_at"], row["high_watermark"], row["last_stable_offset"]) for row in samples)
-    return sorted(point for point in known_points if None not in point)
+def _of_samples(samples: Iterable[Partition]) -> list[Point]:
+    return sorted(
+        (sample.observed_at, sample.high_watermark, sample.last_stable_offset)
+        for sample in samples
+        if sample.high_watermark is not None and sample.last_stable_offset is not None
+    )
 
 
-def _steady(points: Sequence[Point], finding: Row) -> list[Point]:
+def _steady(points: Sequence[Point], finding: Finding) -> list[Point]:
     """Points with rising times, even if a producer's clock went back; redundant points are left out."""
-    latest: dt.datetime = finding["observed_at"]
+    latest = finding.observed_at
     steady: list[Point] = []
     before = dt.datetime.min.replace(tzinfo=dt.UTC)
     for at, end, stable in points:
         before = max(before, min(at, latest))
         steady.append((before, end, stable))
-    is_held = (
-        finding["queue_position"] == 1 and finding["held_to"] is None and finding["last_stable_offset"] is not None
-    )
-    if steady and is_held and finding["high_watermark"] is not None:
-        steady.append((max(before, latest), finding["high_watermark"], finding["last_stable_offset"]))
+    high, lso = finding.high_watermark, finding.last_stable_offset
+    if steady and finding.queue_position == 1 and finding.held_to is None and high is not None and lso is not None:
+        steady.append((max(before, latest), high, lso))
     stride = max(1, len(steady) // MAX_POINTS)
     kept = [point for number, point in enumerate(steady) if number % stride == 0 or _stops_or_starts(steady, number)]
     return [*kept, *steady[-1:]]
@@ -112,9 +115,9 @@ def _stops_or_starts(points: Sequence[Point], number: int) -> bool:
     return len(around) == 3 and (around[0][2] == around[1][2]) != (around[1][2] == around[2][2])
 
 
-def _held(finding: Row) -> tuple[dt.datetime, dt.datetime] | None:
-    since = finding["held_from"] or (finding["opened_at"] if finding["queue_position"] == 1 else None)
-    return (since, finding["held_to"] or finding["observed_at"]) if since else None
+def _held(finding: Finding) -> tuple[dt.datetime, dt.datetime] | None:
+    since = finding.held_from or (finding.opened_at if finding.queue_position == 1 else None)
+    return (since, finding.held_to or finding.observed_at) if since else None
 
 
 class _Scale:

@@ -18,6 +18,7 @@ from toolkit.analysis.history.closing import (
 from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.table import TransactionKey
@@ -95,18 +96,20 @@ def _collect(
     min_held_ms: int,
     remark: ProblemListener,
 ) -> IncidentFindings:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     keys: list[set[TransactionKey]] = []
     for source in sources:
         own = _own_findings(source, topics, partitions, min_held_ms=min_held_ms)
-        found = merge_findings(found, own) if isinstance(source, Recording) else merge_findings(own, found)
+        pair = (findings, own) if isinstance(source, Recording) else (own, findings)
+        findings = merge_findings(*pair)
         keys.append(set(map(transaction_key, own)))
     for source, known in zip(sources, keys, strict=True):
-        found = _closed_by(source, found, known)
-    rows = FINDINGS.ordered(each.row() for each in without_short(found, min_held_ms=min_held_ms))
+        findings = _closed_by(source, findings, known)
+    rows = FINDINGS.ordered(finding.row() for finding in without_short(findings, min_held_ms=min_held_ms))
+    shown = records_of(rows, Finding)
     tables: IncidentFindings = {"findings": rows}
     for source in sources:
-        tables = {**tables, **tables_around(rows, source, remark=remark)}
+        tables = {**tables, **tables_around(shown, source, remark=remark)}
     return tables
 
 
@@ -117,39 +120,40 @@ def _own_findings(
     *,
     min_held_ms: int,
 ) -> list[Finding]:
-    if isinstance(source, LogDir):
-        return [
-            Finding.of(row)
-            for row in source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
-        ]
     if isinstance(source, Recording):
-        over_time = [Finding.of(row) for row in source.lso_hold_rows(topics=topics, partitions=partitions)]
+        over_time = records_of(source.lso_hold_rows(topics=topics, partitions=partitions), Finding)
         return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
-    return [Finding.of(row) for row in source.finding_rows(topics=topics, partitions=partitions)]
+    if isinstance(source, LogDir):
+        rows = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
+    else:
+        rows = source.finding_rows(topics=topics, partitions=partitions)
+    return records_of(rows, Finding)
 
 
 def tables_around(
-    findings: Sequence[Row], source: Cluster | LogDir | Recording, *, remark: ProblemListener = print
+    findings: Data, source: Cluster | LogDir | Recording, *, remark: ProblemListener = print
 ) -> IncidentTables:
     """Rows of a source around findings, by table: of the log and its coordinators, or of a recording.
 
     Parameters
     ----------
     findings
-        Rows of ``schema.FINDINGS``; those with a section are used.
+        ``schema.FINDINGS``; those with a section are used.
     source
         The source.
     remark
         As for `collect_incident`.
     """
+    records = records_of(findings, Finding)
     if isinstance(source, Recording):
-        return _recorded(findings, source)
-    shown = [row for row in complete(findings) if row["start_offset"] is not None]
-    topic_partitions: dict[tuple[str, int], list[int]] = {}
-    for row in shown:
-        topic_partitions.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+        return _recorded(records, source)
+    shown = [finding for finding in complete(records) if finding.start_offset is not None]
+    start_offsets: dict[tuple[str, int], list[int]] = {}
+    for finding in shown:
+        if finding.topic is not None and finding.partition is not None and finding.start_offset is not None:
+            start_offsets.setdefault((finding.topic, finding.partition), []).append(finding.start_offset)
     tables: IncidentTables = {"log_transactions": [], "lso_timeline": [], "transaction_history": []}
-    for (topic, partition), starts in topic_partitions.items():
+    for (topic, partition), starts in start_offsets.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
         with _left_out(f"the log of {topic}-{partition}", remark):
             tables["log_transactions"] += LOG_TRANSACTIONS.rows(
@@ -158,7 +162,7 @@ def tables_around(
             tables["lso_timeline"] += LSO_TIMELINE.rows(
                 source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
             )
-    names = sorted({row["transactional_id"] for row in shown if row["transactional_id"] is not None})
+    names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
     if names:
         with _left_out("the records of the coordinators", remark):
             tables["transaction_history"] = TRANSACTION_HISTORY.rows(
@@ -182,21 +186,21 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
     """
     from toolkit.views.plots import plot_timeline
 
-    rows = tables["findings"]
-    first = next(iter(complete(rows)), None)
-    if first is None or first["topic"] is None:
+    findings = records_of(tables["findings"], Finding)
+    first = next(iter(complete(findings)), None)
+    if first is None or first.topic is None:
         return None
     own = tables.get("partitions")
-    if own is not None and first["held_to"] is None:  # later data would be drawn under an older verdict
-        own = [row for row in own if row["observed_at"] <= first["observed_at"]]
+    if own is not None and first.held_to is None:  # later data would be drawn under an older verdict
+        own = [row for row in own if row["observed_at"] <= first.observed_at]
     return lambda theme: plot_timeline(
         tables.get("log_transactions", []),
         lso_timeline=tables.get("lso_timeline"),
         partitions=own,
         transaction_history=tables.get("transaction_history"),
-        findings=rows,
-        topic=first["topic"],
-        partition=first["partition"],
+        findings=findings,
+        topic=first.topic,
+        partition=first.partition,
         theme="dark" if theme == "dark" else "light",
     )
 
@@ -216,7 +220,7 @@ def _closed_by(
                 tables = source.log_transaction_tables(
                     partitions=partitions, start=finding.start_offset, producer_id=finding.producer_id
                 )
-                log_transactions = [LogTransaction.of(row) for table in tables for row in table.to_pylist()]
+                log_transactions = [txn for table in tables for txn in LogTransaction.of_table(table)]
                 findings = close_by_log(findings, log_transactions)
             else:
                 later = source.finding_rows(partitions=partitions, recheck_after=0, log_evidence=False)
@@ -224,13 +228,13 @@ def _closed_by(
     return findings
 
 
-def _recorded(findings: Sequence[Row], recording: Recording) -> IncidentTables:
+def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTables:
     """The partitions of a report in the recording, around the time of the findings."""
-    topic_partitions = {(row["topic"], row["partition"]) for row in complete(findings)}
-    times = [row["held_from"] or row["opened_at"] or row["observed_at"] for row in findings]
-    if not times:
+    if not findings:
         return {}
-    start, stop = min(times) - AROUND, max(row["observed_at"] for row in findings) + AROUND
+    topic_partitions = {(finding.topic, finding.partition) for finding in complete(findings)}
+    start = min(finding.held_from or finding.opened_at or finding.observed_at for finding in findings) - AROUND
+    stop = max(finding.observed_at for finding in findings) + AROUND
     own = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
     return {"partitions": [row for row in own if (row["topic"], row["partition"]) in topic_partitions]}
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import cast
 
-from toolkit import schema
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.errors import UsageError
+from toolkit.schema import Row
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.coerce import Data, records_of
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
 from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
-from toolkit.views.report.report_parts import Figure, Grid, ReportSection, html, markdown, named
+from toolkit.views.report.report_parts import Figure, Grid, ReportSection, ReportTables, html, markdown, partition_name
 from toolkit.views.report.report_tables import (
     action_grid,
     event_grid,
@@ -25,11 +29,6 @@ from toolkit.views.report.report_tables import (
     log_transaction_grid,
 )
 from toolkit.views.row_formats import printable
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from toolkit.schema import Row
 
 SUFFIXES = (".html", ".md")
 
@@ -101,13 +100,13 @@ class Report:
 
 
 def report(
-    findings: pd.DataFrame | Iterable[Row],
+    findings: Data,
     *,
-    log_transactions: pd.DataFrame | Iterable[Row] | None = None,
-    lso_timeline: pd.DataFrame | Iterable[Row] | None = None,
-    transaction_history: pd.DataFrame | Iterable[Row] | None = None,
-    partitions: pd.DataFrame | Iterable[Row] | None = None,
-    actions: pd.DataFrame | Iterable[Row] | None = None,
+    log_transactions: Data = None,
+    lso_timeline: Data = None,
+    transaction_history: Data = None,
+    partitions: Data = None,
+    actions: Data = None,
     figure: Figure | None = None,
     title: str | None = None,
     generated_at: dt.datetime | None = None,
@@ -135,166 +134,146 @@ def report(
     generated_at
         Now, if null.
     """
-    found = [{**dict.fromkeys(schema.FINDINGS.names), **row} for row in _rows(findings, schema.FINDINGS)]
-    main_findings = complete(found)
-    held = ReportTables(
-        log_transactions=_known(log_transactions, schema.LOG_TRANSACTIONS),
-        lso_timeline=_known(lso_timeline, schema.LSO_TIMELINE),
-        transaction_history=_known(transaction_history, schema.TRANSACTION_HISTORY),
-        partitions=_known(partitions, schema.PARTITIONS),
-        actions=_about(_known(actions, schema.ACTIONS), found),
+    records = records_of(findings, Finding)
+    main_findings = complete(records)
+    given = {
+        "log_transactions": log_transactions,
+        "lso_timeline": lso_timeline,
+        "transaction_history": transaction_history,
+        "partitions": partitions,
+        "actions": actions,
+    }
+    samples, sampled_at = _samples(partitions)
+    tables = ReportTables(
+        log_transactions=records_of(log_transactions, LogTransaction),
+        lso_timeline=records_of(lso_timeline, LsoStep),
+        transaction_history=records_of(transaction_history, PastTransaction),
+        partitions=samples,
+        sampled_at=sampled_at,
+        actions=_about(records_of(actions, ActionStep), records),
+        absent=[name for name, table in given.items() if table is None],
     )
     return Report(
-        title=printable(title) if title else _title(main_findings or found),
-        summary=tuple(_summary(found, generated_at or dt.datetime.now(dt.UTC))),
-        sections=tuple(_sections(found, main_findings, held, has_figure=figure is not None)),
+        title=printable(title) if title else _title(main_findings or records),
+        summary=tuple(_summary(records, generated_at or dt.datetime.now(dt.UTC))),
+        sections=tuple(_sections(records, main_findings, tables, has_figure=figure is not None)),
         figure=figure,
     )
 
 
-def complete(findings: Iterable[Row]) -> list[Row]:
+def complete(findings: Iterable[Finding]) -> list[Finding]:
     """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
-    return [row for row in by_weight(list(findings)) if is_answer(row)][:MAX_FINDINGS]
+    return [finding for finding in by_weight(findings) if is_answer(finding)][:MAX_FINDINGS]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportTables:
-    """The tables beside the findings; null if missing."""
-
-    log_transactions: Sequence[Row] | None
-    lso_timeline: Sequence[Row] | None
-    transaction_history: Sequence[Row] | None
-    partitions: Sequence[Row] | None
-    actions: Sequence[Row] | None
+def _samples(partitions: Data) -> tuple[list[Partition], frozenset[dt.datetime]]:
+    """The partition at several times, and when the samples of a recording were due, whose rows say it."""
+    if partitions is None or hasattr(partitions, "columns"):
+        return records_of(partitions, Partition), frozenset()
+    rows = list(cast("Iterable[Row]", partitions))
+    due = frozenset(row["sampled_at"] for row in rows if isinstance(row, Mapping) and row.get("sampled_at"))
+    return records_of(rows, Partition), due
 
 
-def _rows(table: pd.DataFrame | Iterable[Row], declared: schema.Table) -> list[Row]:
-    import pandas as pd
+def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[ActionStep]:
+    """Steps of the audit trail about these partitions or ids, and unreadable lines."""
+    topic_partitions = {(finding.topic, finding.partition) for finding in findings}
+    names = {finding.transactional_id for finding in findings if finding.transactional_id is not None}
 
-    return declared.rows(table) if isinstance(table, pd.DataFrame) else list(table)
+    def is_about(action: ActionStep) -> bool:
+        if action.topic is not None:
+            return (action.topic, action.partition) in topic_partitions
+        return action.transactional_id in names or not action.target
 
-
-def _known(table: pd.DataFrame | Iterable[Row] | None, declared: schema.Table) -> list[Row] | None:
-    empty = dict.fromkeys(declared.names)
-    return None if table is None else [{**empty, **row} for row in _rows(table, declared)]
-
-
-def _about(actions: Sequence[Row] | None, findings: Sequence[Row]) -> list[Row] | None:
-    """Rows of the audit trail about these partitions or ids, and unreadable lines."""
-    topic_partitions = {(row["topic"], row["partition"]) for row in findings}
-    names = {row["transactional_id"] for row in findings if row["transactional_id"] is not None}
-
-    def is_about(row: Row) -> bool:
-        if row["topic"] is not None:
-            return (row["topic"], row["partition"]) in topic_partitions
-        return row["transactional_id"] in names or not row["target"]
-
-    return None if actions is None else [row for row in actions if is_about(row)]
+    return list(filter(is_about, actions))
 
 
-def _title(rows: Sequence[Row]) -> str:
-    topic_partitions = list(dict.fromkeys(named(row) for row in rows))
-    shown = ", ".join(topic_partitions[:3]) + (
-        f" and {len(topic_partitions) - 3} more" if len(topic_partitions) > 3 else ""
-    )
-    return f"Postmortem: {shown}" if topic_partitions else "Postmortem: nothing is open"
+def _title(findings: Iterable[Finding]) -> str:
+    names = list(dict.fromkeys(map(partition_name, findings)))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"Postmortem: {', '.join(names[:3])}{more}" if names else "Postmortem: nothing is open"
 
 
-def _summary(rows: Sequence[Row], generated_at: dt.datetime) -> Iterator[str]:
-    yield f"In short: {summary(rows)}."
-    seen = [row["observed_at"] for row in rows if row["observed_at"]]
-    as_of = f"; as of {at(max(seen))}" if seen else ""
+def _summary(findings: Sequence[Finding], generated_at: dt.datetime) -> Iterator[str]:
+    yield f"In short: {summary(findings)}."
+    times = [finding.observed_at for finding in findings if finding.observed_at]
+    as_of = f"; as of {at(max(times))}" if times else ""
     yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
 
 
 def _sections(
-    found: Sequence[Row], shown: Sequence[Row], held: ReportTables, *, has_figure: bool
+    findings: Sequence[Finding], shown: Sequence[Finding], tables: ReportTables, *, has_figure: bool
 ) -> Iterator[ReportSection]:
-    yield from (answer(row, log_transactions=held.log_transactions or []) for row in shown)
-    rest = [row for row in found if not any(row is each for each in shown)]
+    yield from (answer(finding, log_transactions=tables.log_transactions) for finding in shown)
+    rest = [finding for finding in findings if not any(finding is one for one in shown)]
     if rest:
         yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
     elif not shown:
         yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
-    yield _done(held.actions)
-    yield _timeline(shown, held, has_figure=has_figure)
-    around = _around(shown, held)
+    yield _done(tables)
+    yield _timeline(shown, tables, has_figure=has_figure)
+    around = _around(shown, tables)
     if around:
         yield ReportSection(title="Transactions and coordinators", grids=around)
     if shown:
         yield ReportSection(
             title="Evidence", lead="Observed values, with source and time.", grids=tuple(map(evidence_grid, shown))
         )
-    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, held))))
+    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, tables))))
 
 
-def _done(actions: Sequence[Row] | None) -> ReportSection:
+def _done(tables: ReportTables) -> ReportSection:
     title = "What was done"
-    if actions is None:
+    if "actions" in tables.absent:
         return ReportSection(title=title, lead="There is no audit trail.")
-    if not actions:
+    if not tables.actions:
         return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
-    return ReportSection(title=title, grids=(action_grid(actions),))
+    return ReportSection(title=title, grids=(action_grid(tables.actions),))
 
 
-def _timeline(shown: Sequence[Row], held: ReportTables, *, has_figure: bool) -> ReportSection:
-    steps = held.lso_timeline or []
-    topic_partitions = {(row["topic"], row["partition"]): row for row in reversed(shown)}
+def _timeline(shown: Sequence[Finding], tables: ReportTables, *, has_figure: bool) -> ReportSection:
+    first_of_partition = {(finding.topic, finding.partition): finding for finding in reversed(shown)}
     charts = [
-        gap_chart(row, steps=steps, log_transactions=held.log_transactions or [], samples=held.partitions or [])
-        for row in reversed(topic_partitions.values())
-    ]
-    grids = [
-        event_grid(
-            row,
-            lso_timeline=steps,
-            transaction_history=held.transaction_history or [],
-            actions=held.actions or [],
-            log_transactions=held.log_transactions or [],
-            samples=held.partitions or [],
+        gap_chart(
+            finding,
+            steps=tables.lso_timeline,
+            log_transactions=tables.log_transactions,
+            samples=tables.partitions,
         )
-        for row in shown
-        if row["producer_id"] is not None
+        for finding in reversed(first_of_partition.values())
     ]
-    unknown = any(row["verdict"] not in NOTHING_OPEN for row in shown)
-    lead = (
-        ""
-        if grids or has_figure
-        else "It could not be read whether anything was open."
-        if unknown
-        else "Nothing was open."
-    )
-    return ReportSection(
-        title="Timeline",
-        lead=lead,
-        grids=tuple(grids),
-        charts=tuple(chart for chart in charts if chart),
-        figure=has_figure,
-    )
+    grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
+    lead = ""
+    if not grids and not has_figure:
+        unknown = any(finding.verdict not in NOTHING_OPEN for finding in shown)
+        lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
+    drawn = tuple(chart for chart in charts if chart)
+    return ReportSection(title="Timeline", lead=lead, grids=grids, charts=drawn, figure=has_figure)
 
 
-def _around(shown: Sequence[Row], held: ReportTables) -> tuple[Grid, ...]:
+def _around(shown: Iterable[Finding], tables: ReportTables) -> tuple[Grid, ...]:
     grids: list[Grid] = []
-    for row in shown:
-        grids += [log_transaction_grid(held.log_transactions, row)] if held.log_transactions else []
-        grids += (
-            [history_grid(held.transaction_history, row)]
-            if held.transaction_history and row["producer_id"] is not None
-            else []
-        )
+    for finding in shown:
+        grids.append(log_transaction_grid(tables.log_transactions, finding))
+        if finding.producer_id is not None:
+            grids.append(history_grid(tables.transaction_history, finding))
     return tuple({grid.title: grid for grid in grids if grid.rows}.values())
 
 
-def _missing(shown: Sequence[Row], held: ReportTables) -> Iterator[str]:
-    optional = {"partitions"} if held.lso_timeline is not None else set()
-    not_given = [name for name in ReportTables.__slots__ if getattr(held, name) is None and name not in optional]
-    if not_given:
-        yield f"Not included: {', '.join(not_given)}."
-    missing = [f"{named(row)}: {text}" for row in shown for text in row["missing"]]
-    missing += [f"{named(row)}: {row['error']}" for row in shown if row["error"] and row["error"] not in row["missing"]]
-    for name in ReportTables.__slots__:
-        errors = dict.fromkeys(
-            row["error"] for row in getattr(held, name) or () if name != "actions" and row.get("error")
-        )
-        missing += [f"{name}: {error}" for error in errors]
+def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
+    absent = [name for name in tables.absent if name != "partitions" or "lso_timeline" in tables.absent]
+    if absent:
+        yield f"Not included: {', '.join(absent)}."
+    missing = [f"{partition_name(finding)}: {text}" for finding in shown for text in finding.missing]
+    missing += [
+        f"{partition_name(finding)}: {finding.error}"
+        for finding in shown
+        if finding.error and finding.error not in finding.missing
+    ]
+    errors = {
+        "log_transactions": [txn.error for txn in tables.log_transactions],
+        "transaction_history": [past.error for past in tables.transaction_history],
+        "partitions": [sample.error for sample in tables.partitions],
+    }
+    missing += [f"{name}: {error}" for name, texts in errors.items() for error in dict.fromkeys(texts) if error]
     yield f"Not read: {'; '.join(missing)}." if missing else "No evidence is missing."

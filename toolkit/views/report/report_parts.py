@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from toolkit.views.html_page import page
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
-
+    from toolkit.schema.actions import ActionStep
+    from toolkit.schema.live import Finding, Partition
+    from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
 
 UNKNOWN = "not known"
 
@@ -53,31 +54,31 @@ class ReportSection:
     figure: bool = False
 
 
-def text(value: object) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTables:
+    """The tables beside the findings; of a recording with the times of its samples."""
+
+    log_transactions: Sequence[LogTransaction] = ()
+    lso_timeline: Sequence[LsoStep] = ()
+    transaction_history: Sequence[PastTransaction] = ()
+    partitions: Sequence[Partition] = ()
+    sampled_at: Collection[dt.datetime] = ()
+    actions: Sequence[ActionStep] = ()
+    absent: Collection[str] = ()  # names of tables that were not given
+
+
+def text(value: dt.datetime | int | str | None) -> str:
     """A value as text, without control characters."""
     if value is None:
         return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, dt.datetime):
         return f"{value.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S}.{value.microsecond // 1000:03}"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(text, value)) or "-"
-    if isinstance(value, Mapping):
-        return f"{value.get('topic')}-{value.get('partition')}" if "topic" in value else text(list(value.values()))
     return printable(str(value))
 
 
-def named(row: Row) -> str:
+def partition_name(finding: Finding) -> str:
     """``orders-0``, or "the whole cluster"."""
-    return "the whole cluster" if row["topic"] is None else f"{printable(row['topic'])}-{row['partition']}"
-
-
-def counted(number: int, one: str, many: str) -> str:
-    """``1 record``, ``2,115 records``."""
-    return f"{number:,} {one if number == 1 else many}"
+    return "the whole cluster" if finding.topic is None else f"{printable(finding.topic)}-{finding.partition}"
 
 
 def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:

@@ -3,142 +3,136 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.views.report.finding_sections import RECORDING, held_from_source, hold_end
-from toolkit.views.report.report_parts import Grid, named, text
+from toolkit.views.report.report_parts import Grid, ReportTables, partition_name, text
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
-
+    from toolkit.schema.actions import ActionStep
+    from toolkit.schema.live import Finding
+    from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
 
 MAX_ROWS = 30
 """Maximum rows of transactions and histories on a page: those nearest to the incident."""
 
-_LOG_TRANSACTIONS = {
-    "from": "first_offset",
-    "to": "last_offset",
-    "marker": "marker_offset",
-    "outcome": "outcome",
-    "producer": "producer_id",
-    "epoch": "producer_epoch",
-    "start (UTC)": "start",
-    "end (UTC)": "end",
-    "records": "records",
-    "bytes": "bytes",
-}
-_NUMBERS = frozenset({"from", "to", "marker", "producer", "epoch", "records", "bytes"})
+AROUND = dt.timedelta(minutes=10)  # events of the coordinator for so long before and after are part of the incident
+MAX_EVENTS = 60
+AFTER_MARKER = {"commit": " after the COMMIT marker", "abort": " after the ABORT marker"}
+
+T = TypeVar("T")
 
 
-def action_grid(actions: Sequence[Row]) -> Grid:
+def action_grid(actions: Iterable[ActionStep]) -> Grid:
     """The audit trail, a line for each step."""
     columns = ("time (UTC)", "who", "step", "target", "sent, or answered", "LSO before", "LSO after")
-    rows = sorted(actions, key=lambda row: row["at"])
     lines = tuple(
         (
-            text(row["at"]),
-            text(row["who"]),
-            step_of(row),
-            text(row["target"]),
-            text(row["error"] or (row["request"] if row["step"] == "intent" else row["response"])),
-            text(row["last_stable_offset_before"]),
-            text(row["last_stable_offset_after"]),
+            text(action.at),
+            text(action.who),
+            _step(action),
+            text(action.target),
+            text(action.error or (action.request if action.step == "intent" else action.response)),
+            text(action.last_stable_offset_before),
+            text(action.last_stable_offset_after),
         )
-        for row in rows
+        for action in sorted(actions, key=lambda action: action.at)
     )
     return Grid(title="Audit trail", columns=columns, rows=lines, numbers=frozenset({"LSO before", "LSO after"}))
 
 
-def step_of(row: Row) -> str:
+def _step(action: ActionStep) -> str:
     """``abort, intent``, and the overridden verdict."""
-    override = f", override {text(row['override'])}" if row["override"] else ""
-    return f"{text(row['action'])}, {text(row['step'])}{override}"
+    override = f", override {text(action.override)}" if action.override else ""
+    return f"{text(action.action)}, {text(action.step)}{override}"
 
 
-def evidence_grid(row: Row) -> Grid:
+def evidence_grid(finding: Finding) -> Grid:
     """Evidence of a finding: values, sources and times."""
     columns = ("source", "broker", "time (UTC)", "name", "value")
     lines = tuple(
-        tuple(text(entry.get(name)) for name in ("source", "broker_id", "observed_at", "name", "value"))
-        for entry in row["evidence"]
+        (text(entry.source), text(entry.broker_id), text(entry.observed_at), text(entry.name), text(entry.value))
+        for entry in finding.evidence
     )
-    title = f"{named(row)}, producer {text(row['producer_id'])}"
-    return Grid(title=title, columns=columns, rows=lines, numbers=frozenset({"broker"}))
+    return Grid(title=_subject(finding), columns=columns, rows=lines, numbers=frozenset({"broker"}))
 
 
-def log_transaction_grid(log_transactions: Sequence[Row], finding: Row) -> Grid:
+def log_transaction_grid(log_transactions: Iterable[LogTransaction], finding: Finding) -> Grid:
     """Transactions of the partition: that of the finding, and those nearest to it in the log."""
-    here = [row for row in log_transactions if _same_place(row, finding)]
-    near = _nearest(here, key=_offset, to=finding["start_offset"])
-    lines = tuple(tuple(text(row[name]) for name in _LOG_TRANSACTIONS.values()) for row in near)
-    title, note = f"Transactions on {named(finding)}", _note(len(lines), len(here))
-    return Grid(title=title, columns=tuple(_LOG_TRANSACTIONS), rows=lines, numbers=_NUMBERS, note=note)
+    here = [txn for txn in log_transactions if (txn.topic, txn.partition) == (finding.topic, finding.partition)]
+    near = _nearest(here, key=_offset, to=finding.start_offset)
+    columns = ("from", "to", "marker", "outcome", "producer", "epoch", "start (UTC)", "end (UTC)", "records", "bytes")
+    lines = tuple(
+        (
+            *(text(txn.first_offset), text(txn.last_offset), text(txn.marker_offset), text(txn.outcome)),
+            *(text(txn.producer_id), text(txn.producer_epoch), text(txn.start), text(txn.end)),
+            *(text(txn.records), text(txn.bytes)),
+        )
+        for txn in near
+    )
+    return Grid(
+        title=f"Transactions on {partition_name(finding)}",
+        columns=columns,
+        rows=lines,
+        numbers=frozenset({"from", "to", "marker", "producer", "epoch", "records", "bytes"}),
+        note=_note(len(lines), len(here)),
+    )
 
 
-def history_grid(transaction_history: Sequence[Row], finding: Row) -> Grid:
+def history_grid(transaction_history: Iterable[PastTransaction], finding: Finding) -> Grid:
     """History of the finding's transactional id and producer id around the incident."""
-    here = [row for row in transaction_history if is_owner(row, finding)]
-    since = finding["opened_at"] or finding["held_from"]
+    here = [past for past in transaction_history if _is_owner(past, finding)]
+    since = finding.opened_at or finding.held_from
     near = _nearest(here, key=_ended_at, to=since.timestamp() if since else None)
     lines = tuple(
         (
-            text(row["transactional_id"]),
-            text(row["kind"]) + (f", {text(row['ended'])}" if row["ended"] else ""),
-            f"{text(row['producer_id'])} epoch {text(row['producer_epoch'])}",
-            text(row["start_time"]),
-            text(row["end_time"]),
-            text(row["reason"]),
+            text(past.transactional_id),
+            text(past.kind) + (f", {text(past.ended)}" if past.ended else ""),
+            f"{text(past.producer_id)} epoch {text(past.producer_epoch)}",
+            text(past.start_time),
+            text(past.end_time),
+            text(past.reason),
         )
-        for row in near
+        for past in near
     )
     columns = ("transactional id", "what", "producer", "start (UTC)", "end (UTC)", "what shows it")
-    title = f"The coordinator about {_whom(finding)}"
-    return Grid(title=title, columns=columns, rows=lines, note=_note(len(lines), len(here)))
+    name = finding.transactional_id
+    owner = f'"{text(name)}"' if name else f"producer {text(finding.producer_id)}"
+    return Grid(title=f"The coordinator about {owner}", columns=columns, rows=lines, note=_note(len(lines), len(here)))
 
 
-def is_owner(row: Row, finding: Row) -> bool:
+def _subject(finding: Finding) -> str:
+    return f"{partition_name(finding)}, producer {text(finding.producer_id)}"
+
+
+def _is_owner(past: PastTransaction, finding: Finding) -> bool:
     """Whether a history is of the same transactional id, or of the same producer id."""
-    name, producer_id = finding["transactional_id"], finding["producer_id"]
-    return (name is not None and row["transactional_id"] == name) or (
-        producer_id is not None and row["producer_id"] == producer_id
+    return (finding.transactional_id is not None and past.transactional_id == finding.transactional_id) or (
+        finding.producer_id is not None and past.producer_id == finding.producer_id
     )
 
 
-def _whom(finding: Row) -> str:
-    name = finding["transactional_id"]
-    return f'"{text(name)}"' if name else f"producer {text(finding['producer_id'])}"
+def _offset(txn: LogTransaction) -> float | None:
+    return txn.marker_offset if txn.first_offset is None else txn.first_offset
 
 
-def _same_place(row: Row, finding: Row) -> bool:
-    return (row["topic"], row["partition"]) == (finding["topic"], finding["partition"])
+def _ended_at(past: PastTransaction) -> float | None:
+    time = past.end_time or past.decided_at or past.start_time
+    return None if time is None else time.timestamp()
 
 
-def _offset(row: Row) -> float | None:
-    offset = row["first_offset"] if row["first_offset"] is not None else row["marker_offset"]
-    return None if offset is None else float(offset)
+def _nearest(records: Sequence[T], *, key: Callable[[T], float | None], to: float | None) -> Sequence[T]:
+    """At most `MAX_ROWS` of ordered records: those around a value, or the last ones if it is unknown."""
+    if to is None or len(records) <= MAX_ROWS:
+        return records[-MAX_ROWS:]
+    middle = sum(1 for record in records if (value := key(record)) is not None and value < to)
+    first = max(0, min(middle - MAX_ROWS // 2, len(records) - MAX_ROWS))
+    return records[first : first + MAX_ROWS]
 
 
-def _ended_at(row: Row) -> float | None:
-    times: list[dt.datetime | None] = [row["end_time"], row["decided_at"], row["start_time"]]
-    return next((time.timestamp() for time in times if time is not None), None)
-
-
-def _nearest(rows: Sequence[Row], *, key: Callable[[Row], float | None], to: float | None) -> list[Row]:
-    """At most `MAX_ROWS` of ordered rows: those around an index, or the last ones if it is unknown."""
-    if to is None or len(rows) <= MAX_ROWS:
-        return list(rows[-MAX_ROWS:])
-    middle = sum(1 for row in rows if (place := key(row)) is not None and place < to)
-    first = max(0, min(middle - MAX_ROWS // 2, len(rows) - MAX_ROWS))
-    return list(rows[first : first + MAX_ROWS])
-
-
-def _note(count: int, of: int) -> str:
-    return "" if of <= count else f"{count} of {of:,} rows: those nearest to the incident."
-
-
-AROUND = dt.timedelta(minutes=10)  # events of the coordinator for so long before and after are part of the incident
-MAX_EVENTS = 60
+def _note(shown: int, of: int) -> str:
+    return "" if of <= shown else f"{shown} of {of:,} rows: those nearest to the incident."
 
 
 class _TimelineEntry(NamedTuple):
@@ -147,106 +141,93 @@ class _TimelineEntry(NamedTuple):
     source: str
 
 
-def event_grid(
-    finding: Row,
-    *,
-    lso_timeline: Sequence[Row],
-    transaction_history: Sequence[Row],
-    actions: Sequence[Row],
-    log_transactions: Sequence[Row] = (),
-    samples: Sequence[Row] = (),
-) -> Grid:
-    """Events on a finding's partition, in order.
-
-    Parameters
-    ----------
-    finding, lso_timeline, transaction_history, actions, log_transactions
-        Rows of ``schema.FINDINGS`` and so on.
-    samples
-        Rows of the partitions at several times, as a recording has them.
-    """
-    found = [*_of_finding(finding, log_transactions, samples), *_of_steps(finding, lso_timeline)]
-    found += _of_transaction_history(finding, transaction_history)
-    found += _of_actions(finding, actions)
-    events = sorted(dict.fromkeys(found), key=lambda event: event.time)
-    kept = events[:MAX_EVENTS]
+def event_grid(finding: Finding, tables: ReportTables) -> Grid:
+    """Events on a finding's partition, in order."""
+    entries = [
+        *_of_finding(finding, tables),
+        *_of_steps(finding, tables.lso_timeline),
+        *_of_transaction_history(finding, tables.transaction_history),
+        *_of_actions(finding, tables.actions),
+    ]
+    events = sorted(dict.fromkeys(entries), key=lambda event: event.time)
     return Grid(
-        title=f"{named(finding)}, producer {text(finding['producer_id'])}",
+        title=_subject(finding),
         columns=("time (UTC)", "what happened", "source"),
-        rows=tuple((text(event.time), event.what, event.source) for event in kept),
+        rows=tuple((text(event.time), event.what, event.source) for event in events[:MAX_EVENTS]),
         note=f"The first {MAX_EVENTS} of {len(events)}." if len(events) > MAX_EVENTS else "",
     )
 
 
-def _of_finding(row: Row, log_transactions: Sequence[Row], samples: Sequence[Row]) -> Iterator[_TimelineEntry]:
-    who = f"producer {text(row['producer_id'])}"
-    clock = f"the log ({row['opened_at_clock']})" if row["opened_at_clock"] else "the log"
-    if row["opened_at_clock"] == "coordinator":
-        clock = "the coordinator"
-    if row["opened_at"]:
-        offset = "" if row["start_offset"] is None else f" at offset {row['start_offset']}"
-        yield _TimelineEntry(row["opened_at"], f"{who} opened the transaction{offset}", clock)
-    if row["held_from"] and row["held_from"] != row["opened_at"]:
-        source = held_from_source(row, samples)
+def _of_finding(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
+    if finding.opened_at:
+        clock = f"the log ({finding.opened_at_clock})" if finding.opened_at_clock else "the log"
+        clock = "the coordinator" if finding.opened_at_clock == "coordinator" else clock
+        offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
+        what = f"producer {text(finding.producer_id)} opened the transaction{offset}"
+        yield _TimelineEntry(finding.opened_at, what, clock)
+    if finding.held_from and finding.held_from != finding.opened_at:
+        source = held_from_source(finding, tables.sampled_at)
         what = "is first seen to hold" if source == RECORDING else "began to hold"
-        yield _TimelineEntry(row["held_from"], f"it {what} the LSO of {named(row)}", source)
-    if row["expires_at"]:
-        yield _TimelineEntry(row["expires_at"], "its own timeout is over", "the coordinator")
-    end = hold_end(row, log_transactions)
+        yield _TimelineEntry(finding.held_from, f"it {what} the LSO of {partition_name(finding)}", source)
+    if finding.expires_at:
+        yield _TimelineEntry(finding.expires_at, "its own timeout is over", "the coordinator")
+    end = hold_end(finding, tables.log_transactions)
     if end is not None and end.marker:
         yield _TimelineEntry(end.time, end.marker, "the log")
     elif end is not None:
         since = f"; it was last seen open at {text(end.last_seen)}" if end.last_seen else ""
         yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDING)
     else:
-        yield _TimelineEntry(row["observed_at"], f"observed and diagnosed as {row['verdict']}", "this report's source")
+        what = f"observed and diagnosed as {finding.verdict}"
+        yield _TimelineEntry(finding.observed_at, what, "this report's source")
 
 
-def _of_steps(row: Row, steps: Sequence[Row]) -> Iterator[_TimelineEntry]:
+def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineEntry]:
     """Where the LSO stopped for it, and its next position."""
     was_held = False
     for step in steps:
-        if (step["topic"], step["partition"]) != (row["topic"], row["partition"]):
+        if (step.topic, step.partition) != (finding.topic, finding.partition):
             continue
-        is_held = (step["holder_producer_id"], step["holder_first_offset"]) == (row["producer_id"], row["start_offset"])
-        if is_held and not was_held and step["at"]:
-            yield _TimelineEntry(step["at"], f"the LSO stops at {step['last_stable_offset']}", "the log")
-        elif was_held and not is_held and step["at"]:
-            done = f" after the {step['event'].upper()} marker" if step["event"] in {"commit", "abort"} else ""
-            yield _TimelineEntry(step["at"], f"the LSO moves on to {step['last_stable_offset']}{done}", "the log")
+        holder = step.holder_producer_id, step.holder_first_offset
+        is_held = holder == (finding.producer_id, finding.start_offset)
+        if is_held and not was_held and step.at:
+            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", "the log")
+        elif was_held and not is_held and step.at:
+            after = AFTER_MARKER.get(step.event or "", "")
+            yield _TimelineEntry(step.at, f"the LSO moves on to {step.last_stable_offset}{after}", "the log")
         was_held = is_held
 
 
-def _of_transaction_history(row: Row, transaction_history: Sequence[Row]) -> Iterator[_TimelineEntry]:
-    opened = row["opened_at"] or row["held_from"] or row["observed_at"]
-    until = row["held_to"] or row["observed_at"]
-    for history in transaction_history:
-        if not is_owner(history, row):
-            continue
-        for time, what in _moments(history):
+def _of_transaction_history(
+    finding: Finding, transaction_history: Iterable[PastTransaction]
+) -> Iterator[_TimelineEntry]:
+    opened = finding.opened_at or finding.held_from or finding.observed_at
+    until = finding.held_to or finding.observed_at
+    for past in transaction_history:
+        for time, what in _moments(past) if _is_owner(past, finding) else ():
             if time is not None and opened - AROUND <= time <= until + AROUND:
-                yield _TimelineEntry(time, f'"{text(history["transactional_id"])}": {what}', "the coordinator's log")
+                yield _TimelineEntry(time, f'"{text(past.transactional_id)}": {what}', "the coordinator's log")
 
 
-def _moments(history: Row) -> Iterator[tuple[dt.datetime | None, str]]:
-    if history["kind"] != "transaction":
-        yield history["end_time"], text(history["reason"])
+def _moments(past: PastTransaction) -> Iterator[tuple[dt.datetime | None, str]]:
+    if past.kind != "transaction":
+        yield past.end_time, text(past.reason)
         return
-    yield history["start_time"], f"a transaction of epoch {text(history['producer_epoch'])} began"
-    yield history["decided_at"], f"decided: {text(history['ended'])}"
-    yield history["end_time"], f"its markers are written ({text(history['state'])})"
+    yield past.start_time, f"a transaction of epoch {text(past.producer_epoch)} began"
+    yield past.decided_at, f"decided: {text(past.ended)}"
+    yield past.end_time, f"its markers are written ({text(past.state)})"
 
 
-def _of_actions(row: Row, actions: Sequence[Row]) -> Iterator[_TimelineEntry]:
+def _of_actions(finding: Finding, actions: Iterable[ActionStep]) -> Iterator[_TimelineEntry]:
     for action in actions:
-        if _is_about(action, row):
-            failed = f": {text(action['error'])}" if action["error"] else ""
-            what = f"{text(action['target'])}: {step_of(action)}, by {text(action['who'])}{failed}"
-            yield _TimelineEntry(action["at"], what, "the audit trail")
+        if _is_about(action, finding):
+            failed = f": {text(action.error)}" if action.error else ""
+            what = f"{text(action.target)}: {_step(action)}, by {text(action.who)}{failed}"
+            yield _TimelineEntry(action.at, what, "the audit trail")
 
 
-def _is_about(action: Row, row: Row) -> bool:
-    if action["topic"] is not None:
-        same = (action["topic"], action["partition"]) == (row["topic"], row["partition"])
-        return same and action["start_offset"] in (None, row["start_offset"])
-    return action["transactional_id"] is not None and action["transactional_id"] == row["transactional_id"]
+def _is_about(action: ActionStep, finding: Finding) -> bool:
+    if action.topic is not None:
+        same = (action.topic, action.partition) == (finding.topic, finding.partition)
+        return same and action.start_offset in (None, finding.start_offset)
+    return action.transactional_id is not None and action.transactional_id == finding.transactional_id

@@ -5,19 +5,21 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.outcome import OUTCOMES
 from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES, Row, Table
-from toolkit.schema.coerce import rows_of
+from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.durations import duration
+from toolkit.schema.live import Finding
+from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME
-from toolkit.views.findings_text import finding_lines, finding_page, summary
+from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
-from toolkit.views.report.finding_sections import by_weight
+from toolkit.views.report.finding_sections import urgency
 from toolkit.views.row_formats import cell_text, printable, row_lines
 
 if TYPE_CHECKING:
@@ -108,7 +110,9 @@ def _key(value: Any, text: str) -> int | str | None:
     return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else text
 
 
-def answer_cells(rows: Sequence[Row], *, now: dt.datetime | None) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
+def answer_cells(
+    findings: Sequence[Finding], *, now: dt.datetime | None
+) -> tuple[list[ColumnHeading], list[list[TableCell]]]:
     """Summary of findings: who, where, for how long, why, and what is safe."""
     counted = {"held for", "waiting"}
     headings = [
@@ -117,7 +121,7 @@ def answer_cells(rows: Sequence[Row], *, now: dt.datetime | None) -> tuple[list[
         )
         for name, doc in ANSWERS
     ]
-    return headings, [[make(row, now or row["observed_at"]) for make in MADE.values()] for row in rows]
+    return headings, [[make(finding, now or finding.observed_at) for make in MADE.values()] for finding in findings]
 
 
 ANSWERS = (
@@ -129,64 +133,67 @@ ANSWERS = (
 )
 
 
-def _verdict(row: Row, now: dt.datetime) -> TableCell:
-    return TableCell(lines=[("", row["verdict"])], key=row["verdict"], verdict=row["verdict"])
+def _verdict(finding: Finding, now: dt.datetime) -> TableCell:
+    return TableCell(lines=[("", finding.verdict)], key=finding.verdict, verdict=finding.verdict)
 
 
-def _partition(row: Row, now: dt.datetime) -> TableCell:
-    if row["topic"] is None:
+def _partition(finding: Finding, now: dt.datetime) -> TableCell:
+    if finding.topic is None:
         return TableCell(lines=[("", "all topics")])
-    name = f"{printable(row['topic'])}-{row['partition']}"
-    held = "held at" if row["queue_position"] == 1 else "LSO"
-    lso = [(held, str(row["last_stable_offset"]))] if row["last_stable_offset"] is not None else []
+    name = f"{printable(finding.topic)}-{finding.partition}"
+    held = "held at" if finding.queue_position == 1 else "LSO"
+    lso = [(held, str(finding.last_stable_offset))] if finding.last_stable_offset is not None else []
     return TableCell(lines=[("", name), *lso], key=name)
 
 
-def _held(row: Row, now: dt.datetime) -> TableCell:
-    since = row["held_from"] or row["opened_at"]
-    if row["held_ms"] is None and since is None:
+def _held(finding: Finding, now: dt.datetime) -> TableCell:
+    since = finding.held_from or finding.opened_at
+    if finding.held_ms is not None:
+        length = dt.timedelta(milliseconds=finding.held_ms)
+    elif since is not None:
+        length = now - since
+    else:
         return TableCell(lines=[])
-    log_transaction = now - since if row["held_ms"] is None else dt.timedelta(milliseconds=row["held_ms"])
-    lines = [("", duration(log_transaction)), *([("since", at(since).removesuffix(" UTC"))] if since else [])]
-    return TableCell(lines=lines, key=max(0, round(log_transaction.total_seconds() * 1000)))
+    lines = [("", duration(length)), *([("since", at(since).removesuffix(" UTC"))] if since else [])]
+    return TableCell(lines=lines, key=max(0, round(length.total_seconds() * 1000)))
 
 
-def _waiting(row: Row, now: dt.datetime) -> TableCell:
-    count = row["offsets_held"] if row["records_held"] is None else row["records_held"]
+def _waiting(finding: Finding, now: dt.datetime) -> TableCell:
+    count = finding.offsets_held if finding.records_held is None else finding.records_held
     if count is None:
         return TableCell(lines=[])
-    unit = "offset" if row["records_held"] is None else "record"
-    groups = [("group", printable(group)) for group in row["groups_held"] or ()]
+    unit = "offset" if finding.records_held is None else "record"
+    groups = [("group", printable(group)) for group in finding.groups_held or ()]
     return TableCell(lines=[("", f"{count:,} {unit}{'' if count == 1 else 's'}"), *groups], key=count)
 
 
-def _transaction(row: Row, now: dt.datetime) -> TableCell:
-    epoch = "unknown" if row["producer_epoch"] is None else row["producer_epoch"]
+def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
+    epoch = "unknown" if finding.producer_epoch is None else finding.producer_epoch
     facts = (
-        ("id", None if row["transactional_id"] is None else printable(row["transactional_id"])),
-        ("producer", None if row["producer_id"] is None else f"{row['producer_id']}, epoch {epoch}"),
-        ("from offset", row["start_offset"]),
+        ("id", None if finding.transactional_id is None else printable(finding.transactional_id)),
+        ("producer", None if finding.producer_id is None else f"{finding.producer_id}, epoch {epoch}"),
+        ("from offset", finding.start_offset),
     )
-    return TableCell(lines=[(label, str(value)) for label, value in facts if value is not None], key=row["producer_id"])
+    return TableCell(
+        lines=[(label, str(value)) for label, value in facts if value is not None], key=finding.producer_id
+    )
 
 
-def reason_lines(row: Row) -> Iterator[tuple[str, str]]:
+def reason_lines(finding: Finding) -> Iterator[tuple[str, str]]:
     """Lines below a finding: reason, outcome, cause, missing evidence, and remedy."""
-    yield "", printable(row["reason"])
-    if row.get("outcome") and row["verdict"] not in HEALTHY:
-        yield "outcome", f"{row['outcome']}: {OUTCOMES.get(row['outcome'], '')}"
-    for label in ("cause", "error"):
-        if row[label]:
-            yield label, printable(row[label])
-    for text in row["missing"]:
-        if text != row["error"]:
-            yield "missing", printable(text)
-    yield "remedy", printable(row["remedy"])
-    if row["verdict"] not in HEALTHY or row["cause"]:
-        yield "docs", finding_page(row)
+    yield "", printable(finding.reason)
+    if finding.outcome and finding.verdict not in HEALTHY:
+        yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
+    for label, text in (("cause", finding.cause), ("error", finding.error)):
+        if text:
+            yield label, printable(text)
+    yield from (("missing", printable(text)) for text in finding.missing if text != finding.error)
+    yield "remedy", printable(finding.remedy)
+    if not is_healthy(finding):
+        yield "docs", finding_page(finding.verdict, finding.cause)
 
 
-MADE: Mapping[str, Callable[[Row, dt.datetime], TableCell]] = {
+MADE: Mapping[str, Callable[[Finding, dt.datetime], TableCell]] = {
     "verdict": _verdict,
     "partition": _partition,
     "held for": _held,
@@ -222,8 +229,8 @@ class TableView:
     def __repr__(self) -> str:
         if self._is_answer:
             now = self.now or max((row["observed_at"] for row in self.rows), default=dt.datetime.now(dt.UTC))
-            ordered = FINDINGS.arrow(self.rows).to_pylist()  # by partition: each has a block
-            return "\n".join([*finding_lines(ordered, now=now, width=TEXT_WIDTH), "", summary(self.rows)])
+            findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
+            return "\n".join([*finding_lines(findings, now=now, width=TEXT_WIDTH), "", summary(findings)])
         return "\n".join(row_lines(self.table, self.rows, columns=self._names()))
 
     def _repr_html_(self) -> str:
@@ -235,9 +242,13 @@ class TableView:
             If jinja2 is not installed.
         """
         rows = self.rows[:MAX_ROWS]
-        headings, cells = (
-            answer_cells(rows, now=self.now) if self._is_answer else column_cells(self.table, rows, self._names())
-        )
+        reasons: list[list[tuple[str, str]]] = [[] for _ in rows]
+        if self._is_answer:
+            findings = records_of(rows, Finding)
+            headings, cells = answer_cells(findings, now=self.now)
+            reasons = [list(reason_lines(finding)) for finding in findings]
+        else:
+            headings, cells = column_cells(self.table, rows, self._names())
         verdicts_here = {row.get("verdict") for row in rows}
         return page(
             __name__.rpartition(".")[0],
@@ -246,10 +257,7 @@ class TableView:
             table=self.table,
             is_answer=self._is_answer,
             headings=headings,
-            lines=[
-                (line, list(reason_lines(row)) if self._is_answer else [], row.get("error"))
-                for line, row in zip(cells, rows, strict=True)
-            ],
+            lines=list(zip(cells, reasons, [row.get("error") for row in rows], strict=True)),
             left_out=len(self.rows) - len(rows),
             verdicts={name: text for name, text in VERDICTS.items() if name in verdicts_here},
         )
@@ -267,7 +275,7 @@ class TableView:
 
 
 def show(
-    data: pd.DataFrame | Iterable[Row],
+    data: Data,
     table: Table | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -300,8 +308,9 @@ def show(
     --------
     >>> show(cluster.findings())  # doctest: +SKIP
     """
-    source = data if hasattr(data, "columns") else list(data)  # an iterator is read once
-    names = _names_in(source)
+    if not hasattr(data, "columns"):  # an iterator is read once
+        data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
+    names = _names_in(data)
     known = table or table_of(names)
     if known is None:
         raise UsageError(
@@ -311,10 +320,15 @@ def show(
     unknown = [name for name in columns or () if name not in known.names]
     if unknown:
         raise UsageError(f"{known.name} has no column {', '.join(unknown)}.", do=f"It has {', '.join(known.names)}.")
-    rows = rows_of(source, known)
+    rows = rows_of(data, known)
     is_whole = set(known.names) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
-    return TableView(table=known, rows=by_weight(rows) if known is FINDINGS else rows, columns=selected, now=now)
+    return TableView(
+        table=known,
+        rows=sorted(rows, key=lambda row: urgency(row["verdict"])) if known is FINDINGS else rows,
+        columns=selected,
+        now=now,
+    )
 
 
 def table_of(names: Sequence[str], *, tables: Mapping[str, Table] = TABLES) -> Table | None:
@@ -327,8 +341,7 @@ def _names_in(data: object) -> list[str]:
     columns = getattr(data, "columns", None)
     if columns is not None:
         return [str(name) for name in columns]
-    rows: list[Row] = list(data)  # type: ignore[call-overload]
-    return list(dict.fromkeys(name for row in rows for name in row))
+    return list(dict.fromkeys(name for row in cast("Iterable[Row]", data) for name in row))
 
 
 def load(ipython: Any) -> None:
@@ -346,12 +359,8 @@ def unload(ipython: Any) -> None:
 
 
 def _html(frame: pd.DataFrame) -> str | None:
-    table = _whole_table(frame)
+    names = list(frame.columns)
+    table = next((table for table in TABLES.values() if table.names == names), None)
     if table is None:
         return frame._repr_html_()  # type: ignore[operator, no-any-return]
     return show(frame, table)._repr_html_()
-
-
-def _whole_table(frame: pd.DataFrame) -> Table | None:
-    names = list(frame.columns)
-    return next((table for table in TABLES.values() if table.names == names), None)
