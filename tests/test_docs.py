@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer
 
-from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.analysis.diagnosis.verdicts import CAUSES, VERDICTS
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
 from toolkit.schema.docs_links import DOCS_URL, cause_page, symptom_page, verdict_page

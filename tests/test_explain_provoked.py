@@ -15,7 +15,7 @@ from tests.process import on, run
 from tests.provoked import PROPERTIES, Provoked, create_topics, impostor, printed, provoked
 from toolkit import Cluster
 from toolkit.actions import plan_abort
-from toolkit.analysis.symptoms.named_resources import NamedResources
+from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.queries import until

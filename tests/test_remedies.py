@@ -12,7 +12,7 @@ from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
-from toolkit.analysis.diagnosis.outcome import OUTCOMES
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.views.monitoring import AlertSettings, grafana_dashboard
 from toolkit.views.monitoring.alerts import alerts

@@ -15,7 +15,7 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.abort_impact import AbortImpact
 from toolkit.actions.audit import Audit
 from toolkit.actions.refusals import check_abort
-from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
+from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
 from toolkit.errors import ActionRefused, BrokerError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident

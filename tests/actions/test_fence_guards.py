@@ -16,7 +16,7 @@ from toolkit.actions import fence
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import FENCED, FLINK, LOST, MEANINGS, FencePlan, plan_fence
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.schema import Row
 

@@ -36,7 +36,7 @@ from toolkit.actions.delivery import Delivery
 from toolkit.actions.marker import Marker
 from toolkit.actions.marker_plan import partition_view
 from toolkit.actions.refusals import abort_refusal, check_abort, check_complete, check_saving
-from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
+from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record
 from toolkit.schema.live import EvidenceEntry, Partition

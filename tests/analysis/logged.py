@@ -13,8 +13,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisConte
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.observation import IndexedObservation, Observation, OpenTransaction
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import HEADER, NO_MARKER, Headers

@@ -16,8 +16,8 @@ from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, ex
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 

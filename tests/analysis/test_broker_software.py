@@ -5,15 +5,19 @@ import re
 import pytest
 
 from tests.sources.recorded_apis import RECORDED_APIS
-from toolkit.analysis.broker_software.compatible_systems import SYSTEMS, UNKNOWN_SYSTEM
-from toolkit.analysis.broker_software.released_apis import (
+from toolkit.analysis.broker_software import (
     RELEASES,
+    SYSTEMS,
     TABLE,
+    UNKNOWN_SYSTEM,
     Apis,
+    BrokerIdentity,
+    Software,
     matching_releases,
     nearest_release,
+    software_gaps,
+    software_of,
 )
-from toolkit.analysis.broker_software.software import BrokerIdentity, Software, software_gaps, software_of
 
 KAFKA = RECORDED_APIS["4.3.1"]
 NAMES = {line.split()[1]: int(line.split()[0]) for line in TABLE.read_text().splitlines()}

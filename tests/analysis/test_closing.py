@@ -11,12 +11,12 @@ from tests.analysis.test_findings_over_time import due, entries, finding, log_fi
 from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
+    merge_findings,
     verdict_before,
     without_short,
     without_stale,
 )
 from toolkit.analysis.history.findings_over_time import observation_times, over_time
-from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction

@@ -13,10 +13,8 @@ from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.decision.partition_rules import PARTITION_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
-from toolkit.analysis.diagnosis.outcome import OUTCOMES, Outcome
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition

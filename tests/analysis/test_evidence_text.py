@@ -16,8 +16,7 @@ from toolkit.analysis.diagnosis.evidence_text import (
     record_entry,
     transaction_evidence,
 )
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 

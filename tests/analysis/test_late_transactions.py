@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import NOW, ago, observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.diagnose import findings
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
-from toolkit.analysis.history.late_transactions import first_seen, late_transactions
+from toolkit.analysis.history.sample_findings import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey

@@ -7,10 +7,15 @@ import pytest
 
 from tests.analysis.build import producer
 from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.marker_partitions import marker_partitions, named_topics, opened_after
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    DiagnosisContext,
+    LogEvidence,
+    marker_partitions,
+    named_topics,
+    opened_after,
+)
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema.table import TopicPartition
 

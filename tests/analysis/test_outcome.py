@@ -39,9 +39,8 @@ from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
-from toolkit.analysis.diagnosis.observation import FirstBatch
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation, OpenTransaction
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.observation import FirstBatch, IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 

@@ -11,7 +11,7 @@ from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.schema.live import Transaction
 
 ELSEWHERE = (("payments", 2),)

@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 
 from tests.analysis.symptom_texts import CITED, UNRELATED
-from toolkit.analysis.symptoms import named_resources as named_resources_module
 from toolkit.analysis.symptoms import recognition
-from toolkit.analysis.symptoms.named_resources import MAX_NAMED, NamedResources, named_resources
-from toolkit.analysis.symptoms.recognition import MAX_CHARACTERS, SYMPTOMS, recognize, searchable
+from toolkit.analysis.symptoms.recognition import (
+    MAX_CHARACTERS,
+    MAX_NAMED,
+    SYMPTOMS,
+    NamedResources,
+    named_resources,
+    recognize,
+    searchable,
+)
 
 WORDINGS = [each for symptom in SYMPTOMS.values() for each in symptom.wordings]
 
@@ -207,11 +213,10 @@ def test_the_ends_of_a_huge_log_are_read() -> None:
 
 def patterns() -> Iterator[re.Pattern[str]]:
     yield from (each.pattern for each in WORDINGS)
-    for module in (named_resources_module, recognition):
-        for value in vars(module).values():
-            for each in value if isinstance(value, tuple) else (value,):
-                if isinstance(each, re.Pattern):
-                    yield each
+    for value in vars(recognition).values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, re.Pattern):
+                yield each
 
 
 PATTERNS = list(dict.fromkeys(patterns()))

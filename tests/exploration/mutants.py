@@ -14,8 +14,8 @@ from tests.exploration.worlds import world_of
 from toolkit.actions import abort
 from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
 from toolkit.analysis.diagnosis.evidence import diagnosis_context, outcome_proof
-from toolkit.analysis.diagnosis.open_transactions import IndexedObservation
-from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
+from toolkit.analysis.diagnosis.observation import IndexedObservation
+from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.sources.live import observe
 from toolkit.sources.live.state.authorization import Visibility
 

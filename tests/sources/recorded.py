@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tests.analysis.build import observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
-from toolkit.analysis.diagnosis.outcome import UNDECIDED, Outcome
+from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.schema import RECORDED
 from toolkit.schema.table import TransactionKey

@@ -21,8 +21,8 @@ from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.outcome import COMMIT
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import Error

@@ -6,7 +6,7 @@ Column names are Kafka's field names in snake case. An unknown value is null, ne
 
 from collections.abc import Mapping
 
-from toolkit.schema.actions import ACTIONS
+from toolkit.schema.actions import ACTIONS, SAVED_RECORDS
 from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES, RECONCILIATION
 from toolkit.schema.live import (
     COORDINATORS,
@@ -33,7 +33,6 @@ from toolkit.schema.log import (
 )
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
-from toolkit.schema.saved import SAVED_RECORDS
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
 
 __all__ = [

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF
-from toolkit.analysis.symptoms.named_resources import MAX_NAMED, NamedResources
+from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import GROUP_LAG, Row

@@ -14,10 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.evidence.cause_table import CAUSES
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.outcome import OUTCOMES
-from toolkit.analysis.diagnosis.verdicts import HEALTHY
+from toolkit.analysis.diagnosis.verdicts import CAUSES, HEALTHY, OUTCOMES
 from toolkit.schema import FINDINGS, Column, Row, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page

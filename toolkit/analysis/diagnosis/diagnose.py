@@ -17,10 +17,10 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
     PartitionEvidence,
 )
 from toolkit.analysis.diagnosis.evidence_text import coverage_evidence, partition_evidence, transaction_evidence
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import (
+from toolkit.analysis.diagnosis.observation import (
     MAX_TRANSACTION_TIMEOUT_MS,
     IndexedObservation,
+    Observation,
     OpenTransaction,
     is_held,
 )

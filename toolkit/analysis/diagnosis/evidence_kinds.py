@@ -6,9 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS, OpenTransaction
-from toolkit.analysis.diagnosis.outcome import UNKNOWN, Outcome
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation, OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TransactionKey
 

@@ -6,8 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Transaction

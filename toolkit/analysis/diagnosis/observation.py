@@ -1,12 +1,17 @@
-"""One observation of a cluster or of its files: the input of the verdicts."""
+"""One observation of a cluster or of its files, the input of the verdicts; and its open transactions.
+
+There is one per producer and partition, with everything known about it.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeVar
 
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
@@ -104,3 +109,225 @@ class Observation:
             partitions_after=selected(self.partitions_after),
             producers_after=selected(self.producers_after),
         )
+
+
+MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.timeout.ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """One open transaction on one partition in one observation.
+
+    Parameters
+    ----------
+    observation
+        The observation.
+    tp
+        The partition.
+    producer
+        The leader's producer row, read after the coordinators answered; for a transaction that has written nothing
+        to the partition yet, a row without start offset.
+    start
+        First offset; null if nothing was written yet.
+    epoch, first_epoch
+        Epoch of the producer's newest batch, -1 if unknown; and of the batch that opened the transaction, null if that
+        batch was not read.
+    owners
+        Coordinator rows with this producer id: none, one, or several that contradict each other.
+    owner, state, owner_epoch
+        The first of them, its state and its epoch; null, ``""`` and -1 if no id has this producer id.
+    listed
+        Whether the coordinator still expects to write a marker to this partition.
+    two_phase
+        Whether its timeout marks two-phase commit (KIP-939).
+    now
+        This machine's time; for files, the time up to which they prove the coordinator's state.
+    age
+        Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict.
+    expires_at
+        Start time plus timeout; null if one is unknown or the transaction does not expire.
+    leader
+        The partition, read after the coordinators answered.
+    leader_moved
+        Whether the partition's leader or its epoch changed during the observation, or another replica answered.
+    seen_for
+        For how long earlier observations have shown the coordinator in this state.
+    first_batch
+        Its first batch; null if that was not read.
+    """
+
+    tp: TopicPartition
+    producer: Producer
+    start: int | None
+    epoch: int
+    first_epoch: int | None
+    owners: Sequence[Transaction]
+    owner: Transaction | None
+    state: str
+    owner_epoch: int
+    listed: bool
+    two_phase: bool
+    now: dt.datetime
+    age: dt.timedelta | None
+    expires_at: dt.datetime | None
+    leader: Partition
+    leader_moved: bool
+    observation: Observation
+    first_batch: FirstBatch | None = None
+    seen_for: dt.timedelta = dt.timedelta(0)
+
+    @property
+    def producer_id(self) -> int:
+        """Id of its producer."""
+        assert self.producer.producer_id is not None
+        return self.producer.producer_id
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id that owns its producer id; null if none does."""
+        return None if self.owner is None else self.owner.transactional_id
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the batch that opened it has an older epoch than its newest one."""
+        return self.first_epoch is not None and self.first_epoch < self.epoch
+
+
+class IndexedObservation:
+    """An observation by partition: rows before and after the coordinators answered, and the open transactions.
+
+    Parameters
+    ----------
+    observation
+        The observation.
+    """
+
+    def __init__(self, observation: Observation) -> None:
+        self.observation = observation
+        self.before = _by_partition(observation.partitions)
+        self.after = {**self.before, **_by_partition(observation.partitions_after)}
+        self._open_before, self._open_after = _open(observation.producers), _open(observation.producers_after)
+        self._owners: dict[int, list[Transaction]] = {}
+        for each in observation.transactions:
+            if each.producer_id is not None and each.transactional_id is not None:
+                self._owners.setdefault(each.producer_id, []).append(each)
+        self._errors_before = _errors(chain(observation.partitions, observation.producers))
+        self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
+        self._read_again = {TopicPartition(each.topic, each.partition) for each in observation.partitions_after}
+        self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
+        for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
+            self.cases.setdefault(txn.tp, []).append(txn)
+
+    def same(self, txn: OpenTransaction) -> OpenTransaction | None:
+        """The open transaction of the same partition, producer and start offset, if this observation has it."""
+        key = txn.producer_id, txn.start
+        return next((each for each in self.cases.get(txn.tp, ()) if (each.producer_id, each.start) == key), None)
+
+    def errors(self, tp: TopicPartition) -> list[str]:
+        """The partition's distinct errors; none if it recovered, and nothing is open or held on it."""
+        before, after = self._errors_before.get(tp, []), self._errors_after.get(tp, [])
+        if not after and tp in self._read_again and tp not in self._open_after and not is_held(self.after[tp]):
+            return []
+        return list(dict.fromkeys(before + after))
+
+    def notable(self) -> set[TopicPartition]:
+        """Partitions with an open transaction, an error, or an LSO below the high watermark; others have no finding."""
+        held = {tp for tp, partition in self.after.items() if is_held(partition)}
+        return held.union(self.cases, self._errors_before, self._errors_after)
+
+    def open_at_any_time(self, tp: TopicPartition) -> bool:
+        """Whether a transaction was open before or after the coordinators answered."""
+        return tp in self._open_before or tp in self._open_after
+
+    def _open_on_leaders(self) -> Iterator[OpenTransaction]:
+        """Open at the same start offset before and after: open when the coordinators answered.
+
+        The next observation covers a transaction that ended or began in between.
+        """
+        for tp, producers in self._open_after.items():
+            for producer_id, producer in producers.items():
+                earlier = self._open_before.get(tp, {}).get(producer_id)
+                if earlier and earlier.current_txn_start_offset == producer.current_txn_start_offset:
+                    yield self._txn(producer)
+
+    def _open_on_coordinators(self) -> Iterator[OpenTransaction]:
+        """Open for the coordinator, but not on the partition before the coordinator answered."""
+        for producer_id, (owner, *_) in self._owners.items():
+            if owner.state not in OPEN_STATES:
+                continue
+            for tp in owner.topic_partitions or ():
+                if tp in self.before and not self.errors(tp) and producer_id not in self._open_before.get(tp, {}):
+                    written = self._open_after.get(tp, {}).get(producer_id)
+                    without_data = Producer(
+                        topic=tp[0],
+                        partition=tp[1],
+                        producer_id=producer_id,
+                        producer_epoch=owner.producer_epoch,
+                        broker_id=self.after[tp].leader,
+                        observed_at=owner.observed_at,
+                    )
+                    yield self._txn(written or without_data)
+
+    def _txn(self, producer: Producer) -> OpenTransaction:
+        tp = TopicPartition(producer.topic, producer.partition)
+        before, after = self.before[tp], self.after[tp]
+        same_leader = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
+        assert producer.producer_id is not None
+        producer_id, start = producer.producer_id, producer.current_txn_start_offset
+        first = None if start is None else self.observation.first_batches.get((*tp, start))
+        first_epoch = None
+        if first is not None and start is not None and first.producer_id == producer_id:
+            first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None
+        owners = self._owners.get(producer_id, [])
+        owner = owners[0] if owners else None
+        started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
+        now = owner.observed_at if owner and self.observation.from_files else self.observation.observed_at
+        expires_at = None
+        if started is not None and timeout_ms is not None and timeout_ms != TWO_PHASE_COMMIT:
+            expires_at = started + dt.timedelta(milliseconds=timeout_ms)
+        return OpenTransaction(
+            tp=tp,
+            producer=producer,
+            start=start,
+            epoch=-1 if producer.producer_epoch is None else producer.producer_epoch,
+            first_epoch=first_epoch,
+            owners=owners,
+            owner=owner,
+            state=(owner and owner.state) or "",
+            owner_epoch=-1 if owner is None or owner.producer_epoch is None else owner.producer_epoch,
+            listed=owner is not None and tp in (owner.topic_partitions or ()),
+            two_phase=timeout_ms == TWO_PHASE_COMMIT,
+            now=now,
+            age=None if started is None or started > now else now - started,
+            expires_at=expires_at,
+            leader=after,
+            leader_moved=not same_leader or producer.broker_id != before.leader,
+            observation=self.observation,
+            first_batch=first,
+        )
+
+
+def is_held(partition: Partition) -> bool:
+    """Whether a partition's LSO is known to be below its high watermark."""
+    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
+    return lso is not None and high_watermark is not None and lso < high_watermark
+
+
+def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
+    return {TopicPartition(each.topic, each.partition): each for each in partitions}
+
+
+def _errors(answers: Iterable[Partition | Producer]) -> dict[TopicPartition, list[str]]:
+    found: dict[TopicPartition, list[str]] = {}
+    for each in answers:
+        if each.error:
+            found.setdefault(TopicPartition(each.topic, each.partition), []).append(each.error)
+    return found
+
+
+def _open(producers: Iterable[Producer]) -> dict[TopicPartition, dict[int, Producer]]:
+    found: dict[TopicPartition, dict[int, Producer]] = {}
+    for each in producers:
+        if each.current_txn_start_offset is not None and each.producer_id is not None:
+            found.setdefault(TopicPartition(each.topic, each.partition), {})[each.producer_id] = each
+    return found

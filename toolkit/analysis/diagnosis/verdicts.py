@@ -1,8 +1,12 @@
-"""Verdicts by name, and what follows from each; `toolkit.analysis.diagnosis.decision` has the rules."""
+"""Verdicts, outcomes and causes by name; `toolkit.analysis.diagnosis.decision` has the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+
+from toolkit.schema.live import EvidenceEntry
+from toolkit.schema.log import PastTransaction
 
 VERDICTS: Mapping[str, str] = {
     "ongoing": "A live transaction within its own timeout.",
@@ -25,3 +29,61 @@ BRIEF = HEALTHY - {"long"}
 
 OWNED = HEALTHY - {"clear"} | {"overdue", "stuck_ending", "prepared"}
 """Verdicts of a transaction that its coordinator will end or has ended, or that another system has to decide."""
+
+
+UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
+
+OUTCOMES: Mapping[str, str] = {
+    UNDECIDED: "No commit or abort includes these records.",
+    ABORT: "The coordinator decided to abort them.",
+    COMMIT: "The coordinator decided to commit them.",
+    UNKNOWN: "The coordinator's log was not read, or no longer reaches back to before these records.",
+}
+"""Outcome by name, and what it means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was decided about the open records of a transaction.
+
+    Parameters
+    ----------
+    name
+        One of `OUTCOMES`.
+    reason
+        What shows that, as a sentence without its dot.
+    missing
+        For `UNKNOWN`: what is missing, a phrase each.
+    transaction
+        The decided transaction whose marker is missing; null for `UNDECIDED` and `UNKNOWN`.
+    evidence
+        The coordinator's records that prove it.
+    """
+
+    name: str
+    reason: str
+    missing: tuple[str, ...] = ()
+    transaction: PastTransaction | None = None
+    evidence: tuple[EvidenceEntry, ...] = ()
+
+
+CAUSES: Mapping[str, str] = {
+    "late-after-commit": "A batch, or a retry of it, arrived after the COMMIT marker.",
+    "late-after-abort": "A batch, or a retry of it, arrived after the ABORT marker.",
+    "torn-transaction": "An EndTxn request that was delayed may have committed the first half of it.",
+    "never-added": "The producer wrote to a partition without AddPartitionsToTxn.",
+    "no-owner": "The transactional id has expired, or now has another producer id.",
+    "marker-refused": "The partition refuses the marker: it knows a higher coordinator epoch.",
+    "marker-compacted": "The log cleaner removed the marker.",
+    "marker-lost": "The marker was lost when another replica became leader.",
+    "marker-skipped": "The coordinator completed the transaction without the marker of a partition that had no leader.",
+    "marker-not-written": "The coordinator has decided but has not written the marker.",
+    "marker-not-sent": "The coordinator cannot reach the partition's leader.",
+    "flink-timeout": "The id and the timeout are those of Flink's KafkaSink, which aborts only after a restart.",
+    "random-id": "The transactional id is random, so no restart fences it.",
+    "group-offsets": "It holds offsets of a consumer group.",
+    "head-deleted": "Its first records are deleted.",
+    "client-too-slow": "The client did not end it within its timeout, and the coordinator aborted it.",
+    "two-phase-commit": "It is prepared, and an external coordinator decides (KIP-939).",
+}
+"""Causes by name."""

@@ -1,16 +1,23 @@
-"""Diagnose the samples of a recording: two successive samples serve as two observations."""
+"""Diagnose the samples of a recording: two successive samples serve as two observations.
+
+Late transactions (KIP-664) are open for longer than their own timeout plus a padding. Kafka's
+PartitionsWithLateTransactionsCount uses the brokers' maximum timeout and the producer's newest timestamp. Here each
+transaction is measured by its own timeout, from its opening time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.schema import FINDINGS
-from toolkit.schema.live import Finding
+from toolkit.schema.live import Finding, Partition, Producer
+from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 
@@ -147,3 +154,113 @@ def _order(finding: Finding) -> list[tuple[bool, object]]:
     """The declared order, unknown values last."""
     values = (getattr(finding, name) for name in FINDINGS.sort)
     return [(value is None, 0 if value is None else value) for value in values]
+
+
+LATE_PADDING_MS = 300_000  # Kafka's own padding
+
+FirstSeen = Mapping[TransactionKey, dt.datetime]
+
+
+def late_transactions(
+    findings: Iterable[Finding],
+    observation: Observation,
+    *,
+    sampled_at: dt.datetime,
+    first_seen: FirstSeen,
+    padding_ms: int = LATE_PADDING_MS,
+    longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+) -> list[LateTransaction]:
+    """The open transactions that are late.
+
+    Parameters
+    ----------
+    findings
+        The findings of a sample.
+    observation
+        The newest observation behind the findings.
+    sampled_at
+        When the sample was due.
+    first_seen
+        When each transaction was first seen open; used if neither a coordinator nor the log has an opening time, or if
+        that time is in the future.
+    padding_ms
+        How long past its timeout a transaction may stay open.
+    longest_timeout_ms
+        The timeout of a transaction without a known transactional id: the brokers' maximum.
+
+    Returns
+    -------
+    list of LateTransaction
+        Two-phase commit has no timeout, so it is never late.
+    """
+    timeouts = {
+        (each.transactional_id, each.producer_id): each.timeout_ms
+        for each in observation.transactions
+        if each.timeout_ms is not None
+    }
+    late: list[LateTransaction] = []
+    for finding in findings:
+        key = topic, partition, producer_id, start_offset = transaction_key(finding)
+        if topic is None or partition is None or producer_id is None or start_offset is None:
+            continue
+        timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)
+        opened_at, opened_at_clock = _opened(finding, observation.observed_at, first_seen.get(key))
+        late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
+        if timeout_ms == TWO_PHASE_COMMIT or observation.observed_at <= late_since:
+            continue
+        late.append(
+            LateTransaction(
+                sampled_at=sampled_at,
+                topic=topic,
+                partition=partition,
+                producer_id=producer_id,
+                producer_epoch=finding.producer_epoch,
+                transactional_id=finding.transactional_id,
+                start_offset=start_offset,
+                opened_at=opened_at,
+                opened_at_clock=opened_at_clock,
+                timeout_ms=timeout_ms,
+                late_since=late_since,
+                late_ms=(observation.observed_at - late_since) // dt.timedelta(milliseconds=1),
+                broker_id=finding.broker_id,
+                observed_at=observation.observed_at,
+            )
+        )
+    return late
+
+
+def _opened(
+    finding: Finding, observed_at: dt.datetime, first_seen_at: dt.datetime | None
+) -> tuple[dt.datetime, str | None]:
+    """When a transaction opened, and by whose clock; a time in the future is not used."""
+    if finding.opened_at is not None and finding.opened_at <= observed_at:
+        return finding.opened_at, finding.opened_at_clock
+    return first_seen_at or observed_at, "recorder"
+
+
+def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:
+    """When each open transaction was first seen open.
+
+    Parameters
+    ----------
+    observation
+        The newest observation.
+    before
+        The result for the previous observation. A transaction on a partition that cannot be read now stays in it.
+    """
+    producers = (*observation.producers, *observation.producers_after)
+    unread = _unread((*observation.partitions, *observation.partitions_after, *producers))
+    carried = {key: at for key, at in before.items() if key[:2] in unread}
+    return carried | {key: before.get(key, observation.observed_at) for key in _open(producers)}
+
+
+def _open(producers: Sequence[Producer]) -> set[TransactionKey]:
+    return {
+        TransactionKey(each.topic, each.partition, each.producer_id, each.current_txn_start_offset)
+        for each in producers
+        if each.current_txn_start_offset is not None and each.producer_id is not None
+    }
+
+
+def _unread(answers: Iterable[Partition | Producer]) -> Collection[TopicPartition]:
+    return {TopicPartition(each.topic, each.partition) for each in answers if each.error}

@@ -1,17 +1,148 @@
-"""Recognize symptoms in pasted text."""
+"""Recognize symptoms in pasted text, and the resources that it names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from toolkit.analysis.symptoms.fencing_symptoms import FENCING_SYMPTOMS
-from toolkit.analysis.symptoms.marker_symptoms import MARKER_SYMPTOMS
-from toolkit.analysis.symptoms.named_resources import NamedResources, named_resources
 from toolkit.analysis.symptoms.reading_symptoms import READING_SYMPTOMS
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom
-from toolkit.analysis.symptoms.transaction_symptoms import TRANSACTION_SYMPTOMS
+from toolkit.analysis.symptoms.transaction_symptoms import MARKER_SYMPTOMS, TRANSACTION_SYMPTOMS
+from toolkit.schema.table import TopicPartition
+
+MAX_NAMED = 10
+"""The first ones of each kind that are returned: each costs a request to the cluster."""
+
+T = TypeVar("T")
+
+
+def _compiled(*patterns: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(each, re.IGNORECASE) for each in patterns)
+
+
+_ID = r"(?P<name>[^\s\"',;\[\](){}<>]{1,249})"
+_TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})"
+_PARTITION = r"(?P<partition>\d{1,9})(?!\w)"
+_TOPIC_PARTITION = rf"{_TOPIC}-{_PARTITION}"
+
+_TRANSACTIONAL_ID = _compiled(
+    rf"\btransactional[._]?id[\"']?\s?[=:]\s?[\"'\[]?{_ID}",
+    rf"\btransactional ?id '{_ID}'",
+    rf"\bto send transaction markers for {_ID},",
+    rf"\btransactional ?id {_ID} (?:with (?:producerId|state)|due to timeout)",
+)
+_GROUP = _compiled(
+    rf"\bgroup[._]?id[\"']?\s?[=:]\s?[\"'\[]?{_ID}",
+    rf"\bgroup \"{_ID}\"",
+    rf"get records for (?:compacted )?{_ID} ",
+    rf"Got wrong record for {_ID} \S{{1,260}}(?: \d{{1,9}})? even after",
+    rf"\bwith consumer group {_ID}",
+    rf"GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG (?:CONSUMER-ID HOST CLIENT-ID )?{_ID} ",
+)
+_PRODUCER_ID = _compiled(
+    r"\bproducer[._]?id[\"']?\s?[=: ]\s?(?P<name>\d{1,19})\b",
+    r"\b(?:of|for) producer (?P<name>\d{1,19})\b",
+    r"\bPID\{Id:(?P<name>\d{1,19}),",
+)
+_PARTITIONS = _compiled(
+    rf"\btopic[- ]?partition:? {_TOPIC_PARTITION}",
+    rf"\bits partition \({_TOPIC_PARTITION}\) as uncleanable",
+    rf"\bposition for partition {_TOPIC_PARTITION}",
+    rf"\b(?:in|for|on|operation on) partition {_TOPIC_PARTITION}",
+    rf"at offset \d{{1,19}} in {_TOPIC_PARTITION}",
+    rf"record\(s\) for {_TOPIC_PARTITION}:",
+    rf"get records for compacted \S{{1,249}} {_TOPIC_PARTITION} after",
+    rf"get records for \S{{1,249}} {_TOPIC} {_PARTITION} \d{{1,19}} after",
+    rf"get records for \S{{1,249}} {_TOPIC_PARTITION} \d{{1,19}} after",
+    rf"Got wrong record for (?:\S{{1,249}} )?{_TOPIC_PARTITION} even after",
+    rf"Got wrong record for \S{{1,249}} {_TOPIC} {_PARTITION} even after",
+    rf"\"{_TOPIC}\" \[{_PARTITION}\]",
+    rf"\[thrd:[^\]]{{1,300}}\]: {_TOPIC} \[{_PARTITION}\]: ",
+    rf"(?:OffsetFetchResponse:|ProduceRequest for) {_TOPIC} \[{_PARTITION}\]",
+    rf"TopicPartition\{{topic=\"?{_TOPIC}\"?,\s?partition=\"?{_PARTITION}",
+    rf" {_TOPIC} {_PARTITION} (?:\d{{1,19}}|-) \d{{1,19}} (?:\d{{1,19}}|-) ",  # a row of kafka-consumer-groups.sh
+)
+_PARTITION_LIST = re.compile(
+    r"(?:(?:offset for partitions|cleared on the broker side:|reset policy for partitions:) [\[{]"
+    r"|successfully committing offsets \{|endpoint for partitions (?:Hash)?Set\()"
+    r"(?P<list>[^\])}]{1,4000})[\])}]"
+)
+_NO_NAMES = {"null", "none", "nil"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedResources:
+    """Resources to look up on the cluster, each kind in the order of the text."""
+
+    transactional_ids: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
+    producer_ids: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.transactional_ids, self.groups, self.topics, self.partitions, self.producer_ids))
+
+    def with_more(
+        self,
+        *,
+        transactional_ids: Iterable[str] = (),
+        groups: Iterable[str] = (),
+        topics: Iterable[str] = (),
+        partitions: Iterable[int] = (),
+    ) -> NamedResources:
+        """Add the caller's resources, which come first; without `partitions` a topic means all of its own."""
+        numbers, names = list(partitions), list(topics)
+        pairs = [TopicPartition(topic, number) for topic in names for number in numbers]
+        return replace(
+            self,
+            transactional_ids=_once([*transactional_ids, *self.transactional_ids]),
+            groups=_once([*groups, *self.groups]),
+            topics=_once([*([] if numbers else names), *self.topics]),
+            partitions=_once([*pairs, *self.partitions]),
+        )
+
+
+def named_resources(text: str) -> NamedResources:
+    """The resources that a text names.
+
+    Parameters
+    ----------
+    text
+        Text from `searchable`.
+    """
+    return NamedResources(
+        transactional_ids=_first(_TRANSACTIONAL_ID, text),
+        groups=_first(_GROUP, text),
+        partitions=_once([*_listed(text), *_pairs(text)])[:MAX_NAMED],
+        producer_ids=tuple(int(each) for each in _first(_PRODUCER_ID, text)),
+    )
+
+
+def _first(patterns: Iterable[re.Pattern[str]], text: str) -> tuple[str, ...]:
+    found = [match for pattern in patterns for match in pattern.finditer(text)]
+    names = [match["name"].rstrip(".:") for match in sorted(found, key=lambda match: match.start())]
+    return _once([name for name in names if name and name.lower() not in _NO_NAMES and "***" not in name])[:MAX_NAMED]
+
+
+def _pairs(text: str) -> Iterator[TopicPartition]:
+    for pattern in _PARTITIONS:
+        for match in pattern.finditer(text):
+            yield TopicPartition(match["topic"], int(match["partition"]))
+
+
+def _listed(text: str) -> Iterator[TopicPartition]:
+    for found in _PARTITION_LIST.finditer(text):
+        for match in re.finditer(_TOPIC_PARTITION, found["list"]):
+            yield TopicPartition(match["topic"], int(match["partition"]))
+
+
+def _once(values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))
+
 
 SYMPTOMS: Mapping[str, Symptom] = {
     each.name: each for each in (*FENCING_SYMPTOMS, *TRANSACTION_SYMPTOMS, *MARKER_SYMPTOMS, *READING_SYMPTOMS)

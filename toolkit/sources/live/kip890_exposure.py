@@ -6,9 +6,9 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.analysis.broker_software.software import Software, software_of
+from toolkit.analysis.broker_software import Software, software_of
 from toolkit.analysis.diagnosis.known_bugs import Release
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
-from toolkit.analysis.broker_software.software import software_of
+from toolkit.analysis.broker_software import software_of
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row

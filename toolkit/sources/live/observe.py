@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.diagnosis.open_transactions import is_held
+from toolkit.analysis.diagnosis.observation import Coverage, Observation, is_held
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.live import Partition, Producer, Transaction

@@ -41,7 +41,7 @@ from pathlib import Path
 import numpy as np
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
+from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batch_records import read_records

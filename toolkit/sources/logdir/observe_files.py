@@ -14,15 +14,16 @@ from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.decision.decide import needs_outcome
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.marker_partitions import (
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     MAX_OFFSETS,
+    DiagnosisContext,
+    LogEvidence,
     marker_partitions,
     named_topics,
     opened_after,
 )
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit.analysis.log.offset_status import BEYOND_LSO, COMMITTED_RECORDS, RECORDS, StatusRange
-from toolkit.analysis.log.offset_text import missing_reason
+from toolkit.analysis.log.offset_status import BEYOND_LSO, COMMITTED_RECORDS, RECORDS, StatusRange, missing_reason
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.sources.offset_queries.offset_reader import OffsetReader

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.analysis.log.offset_status import COMMITTED_RECORDS, RECORDS, LogSlice, status_ranges
-from toolkit.analysis.log.offset_text import visibility_reason
-from toolkit.analysis.log.open_at_offset import TransactionAtOffset, transactions_at
+from toolkit.analysis.log.offset_status import (
+    COMMITTED_RECORDS,
+    RECORDS,
+    LogSlice,
+    TransactionAtOffset,
+    status_ranges,
+    transactions_at,
+    visibility_reason,
+)
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Array
 from toolkit.schema import OFFSET_VISIBILITY, Row, utc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.log.offset_text import visibility_reason
+from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.schema import OFFSET_VISIBILITY, Row
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS

@@ -21,8 +21,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import close_by_log, without_short
-from toolkit.analysis.history.merged_findings import merge_findings
+from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.outcome import OUTCOMES
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS
 from toolkit.schema.durations import duration
 from toolkit.views.findings_text import finding_page, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text

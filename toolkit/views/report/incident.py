@@ -12,10 +12,10 @@ from toolkit.analysis.history.closing import (
     close_by_log,
     close_by_observation,
     is_open,
+    merge_findings,
     without_short,
     without_stale,
 )
-from toolkit.analysis.history.merged_findings import merge_findings
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
 from toolkit.schema.coerce import Data, records_of

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
-from toolkit.analysis.symptoms.named_resources import NamedResources
-from toolkit.analysis.symptoms.recognition import RecognizedSymptom, recognize
+from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, recognize
 from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
 from toolkit.schema.docs_links import symptom_page

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.outcome import OUTCOMES
-from toolkit.analysis.diagnosis.verdicts import HEALTHY, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import HEALTHY, OUTCOMES, VERDICTS
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, records_of, rows_of

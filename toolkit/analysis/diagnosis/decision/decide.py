@@ -14,7 +14,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
     PartitionEvidence,
     TwoSourceEvidence,
 )
-from toolkit.analysis.diagnosis.outcome import UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 
 
 def decide(evidence: Evidence) -> Decision:

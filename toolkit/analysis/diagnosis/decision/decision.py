@@ -18,7 +18,7 @@ class Decision:
     verdict
         One of `verdicts.VERDICTS`.
     outcome
-        One of `outcome.OUTCOMES`; null if nothing is open.
+        One of `verdicts.OUTCOMES`; null if nothing is open.
     reason, remedy
         Sentences for the operator.
     action

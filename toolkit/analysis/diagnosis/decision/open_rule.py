@@ -24,7 +24,7 @@ class OpenRule:
     verdict
         One of `verdicts.VERDICTS`.
     outcome
-        One of `outcome.OUTCOMES`; null if it has ended.
+        One of `verdicts.OUTCOMES`; null if it has ended.
     why, remedy
         Sentences for the operator.
     action

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
 
 TwoSourceText = Callable[[TwoSourceEvidence], str]

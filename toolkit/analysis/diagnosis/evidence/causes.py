@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import record_entry
-from toolkit.analysis.diagnosis.outcome import ABORT as ABORTED
-from toolkit.analysis.diagnosis.outcome import COMMIT as COMMITTED
+from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
+from toolkit.analysis.diagnosis.verdicts import COMMIT as COMMITTED
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT

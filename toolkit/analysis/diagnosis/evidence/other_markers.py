@@ -18,8 +18,8 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import (
     ProducerBatches,
     producer_batches,
 )
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
-from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, Outcome
+from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema import utc

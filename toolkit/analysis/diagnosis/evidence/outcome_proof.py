@@ -29,8 +29,8 @@ from toolkit.analysis.diagnosis.evidence.closed_transactions import (
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, ProducerBatches
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
-from toolkit.analysis.diagnosis.open_transactions import OpenTransaction
-from toolkit.analysis.diagnosis.outcome import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
+from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.schema.live import EvidenceEntry

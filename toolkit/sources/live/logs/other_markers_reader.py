@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
-from toolkit.analysis.diagnosis.evidence.marker_partitions import (
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     MAX_OFFSETS,
+    DiagnosisContext,
     marker_partitions,
     named_topics,
     opened_after,
 )
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.errors import ToolkitError
 from toolkit.formats.log.headers import Headers, concatenate

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.diagnose import diagnose
-from toolkit.analysis.diagnosis.outcome import Outcome
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.logs.log_evidence import read_contexts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolkit.analysis.broker_software.software import BrokerIdentity, software_gaps
+from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from toolkit.analysis.diagnosis.outcome import COMMIT, OUTCOMES
-from toolkit.analysis.diagnosis.verdicts import BRIEF, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.recording.sampling.sample import Sample

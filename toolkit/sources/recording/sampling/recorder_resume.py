@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Collection
 from pathlib import Path
 
-from toolkit.analysis.history.late_transactions import first_seen
+from toolkit.analysis.history.sample_findings import first_seen
 from toolkit.errors import NotFound
 from toolkit.schema import Row
 from toolkit.schema.table import TransactionKey

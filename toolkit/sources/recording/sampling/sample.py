@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.analysis.diagnosis.open_transactions import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.history.late_transactions import LATE_PADDING_MS, first_seen, late_transactions
-from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.history.sample_findings import (
+    LATE_PADDING_MS,
+    first_seen,
+    late_transactions,
+    sample_diagnoses,
+    sample_findings,
+)
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import TransactionKey
@@ -90,7 +94,7 @@ def take_sample(
     max_transaction_timeout_ms
         Older live transactions are ``long``.
     late_padding_ms, longest_timeout_ms
-        As for `analysis.history.late_transactions.late_transactions`.
+        As for `analysis.history.sample_findings.late_transactions`.
     log_evidence
         Read the log around held LSOs; at most once a minute for the same transaction and verdict.
     with_held_groups

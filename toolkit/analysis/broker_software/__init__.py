@@ -1,1 +1,0 @@
-"""Which software a broker runs, by what it answers."""
