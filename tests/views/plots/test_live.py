@@ -2,7 +2,6 @@
 
 import datetime as dt
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.producer import write_committed
-from toolkit.schema import PRODUCERS
+from toolkit.schema.live import Producer
 from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
 from toolkit.views.plots import LiveTimeline
 from toolkit.views.plots.live_timeline import sampled_log_transactions
@@ -51,22 +50,27 @@ def test_a_recording_is_drawn_from_its_samples(tmp_path: Path) -> None:
         LiveTimeline(Recording(tmp_path), "nowhere", 0).figure()
 
 
-def producer(seconds: int, producer_id: int, start: int | None) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(PRODUCERS.names)
-    row |= {"topic": "orders", "partition": 0, "producer_id": producer_id, "producer_epoch": 1}
-    return row | {"current_txn_start_offset": start, "observed_at": NOW + seconds * SECOND}
+def producer(seconds: int, producer_id: int, start: int | None) -> Producer:
+    return Producer(
+        topic="orders",
+        partition=0,
+        producer_id=producer_id,
+        producer_epoch=1,
+        current_txn_start_offset=start,
+        observed_at=NOW + seconds * SECOND,
+    )
 
 
 def test_an_open_transaction_ends_at_the_first_sample_without_it() -> None:
     rows = [producer(0, 1, 5), producer(10, 1, 5), producer(20, 1, None), producer(20, 2, 9), producer(30, 1, 12)]
     log_transactions = sampled_log_transactions(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
-    found = [(row["producer_id"], row["first_offset"], row["outcome"], row["end"]) for row in log_transactions]
+    found = [(txn.producer_id, txn.first_offset, txn.outcome, txn.end) for txn in log_transactions]
     assert found == [
         (1, 5, None, NOW + 20 * SECOND),
         (2, 9, None, NOW + 30 * SECOND),
         (1, 12, "open", None),
     ]
-    assert log_transactions[0]["error"].startswith("SAMPLED")
+    assert (log_transactions[0].error or "").startswith("SAMPLED")
 
 
 def test_another_object_is_rejected_as_source() -> None:

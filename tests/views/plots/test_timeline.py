@@ -8,7 +8,9 @@ import pytest
 from tests.views.plots.busy import FIRST, NOW, busy, finding, history
 from tests.views.plots.drawn import bars, hovers, traces, words
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
+from toolkit.schema.coerce import records_of
 from toolkit.schema.durations import duration
+from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.lso_curve import LsoCurve
 from toolkit.views.plots.plot_text import when
@@ -77,7 +79,7 @@ def test_the_figure_is_readable_in_grey() -> None:
 def test_a_producer_clock_ahead_does_not_distort_the_lines() -> None:
     log_transactions, _ = busy(20, hanging=0)
     wrong = [{**row, "start": row["start"] + HOUR} if row["first_offset"] > FIRST else row for row in log_transactions]
-    curve = LsoCurve.of(log_transactions=wrong, steps=[], partitions=[], now=NOW)
+    curve = LsoCurve.of(log_transactions=records_of(wrong, LogTransaction), steps=[], partitions=[], now=NOW)
     assert [point.offset for point in curve.points] == sorted(point.offset for point in curve.points)
     assert [point.time for point in curve.points] == sorted(point.time for point in curve.points)
     assert curve.points[-1].time == max(row["end"] for row in wrong if row["end"])
@@ -159,7 +161,7 @@ def test_short_states_are_aggregated_and_counted() -> None:
                 end_time=start + (n + 0.5) * second, first_offset=3 * n)
         for n in range(100)
     ]  # fmt: skip
-    found = intervals(events=[], transaction_history=rows, now=NOW)
+    found = intervals(events=[], transaction_history=records_of(rows, PastTransaction), now=NOW)
     few = merged(found, dt.timedelta(seconds=30))
     assert len(few) == 2
     assert [(each.state, each.transactions) for each in few] == [(MANY, 100), ("CompleteCommit", 0)]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime as dt
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, PARTITIONS, PRODUCERS, TRANSACTION_LOG, TRANSACTIONS, Row
-from toolkit.schema.coerce import rows_of
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.log import LogTransaction, TransactionLogRecord
+from toolkit.schema.record import TableRow
 from toolkit.views.plots.plot_theme import ThemeName, theme_named
 from toolkit.views.plots.timeline_plot import plot_timeline
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
 
     from toolkit.sources.live.cluster import Cluster
@@ -27,6 +30,7 @@ MAX_SAMPLES = 5_000
 MAX_OFFSETS = 200_000  # of the log before the LSO that a live timeline reads
 
 Tables = dict[str, Any]
+SHARED = set(TransactionLogRecord.table.names) & set(Transaction.table.names) - {"error", "last_update_time"}
 
 
 class LiveTimeline:
@@ -78,7 +82,7 @@ class LiveTimeline:
         self.max_offsets = max_offsets
         self.problems: Sequence[str] = ()
         """Sentences about data that could not be read for the last figure."""
-        self._samples: deque[Row] = deque(maxlen=MAX_SAMPLES)
+        self._samples: deque[Partition] = deque(maxlen=MAX_SAMPLES)
 
     def figure(self) -> go.Figure:
         """Sample the partition, and draw it.
@@ -110,60 +114,64 @@ class LiveTimeline:
 
     def _of_cluster(self, cluster: Cluster) -> tuple[Tables, list[str]]:
         partitions = [(self.topic, self.partition)]
-        findings = cluster.finding_rows(partitions=partitions, recheck_after=self.recheck_after)
-        (sample,) = cluster.partition_rows(partitions=partitions)
+        rows = cluster.finding_rows(partitions=partitions, recheck_after=self.recheck_after)
+        findings = records_of(rows, Finding)
+        (sample,) = records_of(cluster.partition_rows(partitions=partitions), Partition)
         self._samples.append(sample)
         tables: Tables = {"findings": findings, "partitions": list(self._samples), "log_transactions": []}
-        if sample["error"] is None:
-            lso, first = sample["last_stable_offset"] or 0, sample["log_start_offset"] or 0
+        if sample.error is None:
+            lso, first = sample.last_stable_offset or 0, sample.log_start_offset or 0
             start = max(first, lso - self.max_offsets)
             tables["log_transactions"] = cluster.log_transactions(
                 topics=self.topic, partitions=self.partition, start=start
             )
             tables["lso_timeline"] = cluster.lso_timeline(topics=self.topic, partitions=self.partition, start=start)
-        ids = sorted({row["transactional_id"] for row in findings if row["transactional_id"]})
+        ids = sorted({finding.transactional_id for finding in findings if finding.transactional_id})
         events, problems = _coordinators(lambda: cluster.transaction_log(transactional_ids=ids)) if ids else (None, [])
-        return tables | {"transaction_log": events}, [*([sample["error"]] if sample["error"] else []), *problems]
+        return tables | {"transaction_log": events}, [*([sample.error] if sample.error else []), *problems]
 
 
-def sampled_log_transactions(producers: Iterable[Row], sample_times: Iterable[dt.datetime]) -> list[Row]:
+def sampled_log_transactions(
+    producers: Iterable[Producer], sample_times: Iterable[dt.datetime]
+) -> list[LogTransaction]:
     """Transactions of a recording: from the first sample in which each was open to the first without it.
 
     Parameters
     ----------
     producers
-        Rows of ``schema.PRODUCERS`` of one partition, of all samples.
+        Those of one partition, of all samples.
     sample_times
         Times of the partition's samples.
 
     Returns
     -------
-    list of Row
-        Rows of ``schema.LOG_TRANSACTIONS``; one that ended between two samples has no outcome, but an `error`.
+    list of LogTransaction
+        One that ended between two samples has no outcome, but an `error`.
     """
-    by_transaction: dict[tuple[int, int | None, int], list[Row]] = {}
-    for row in producers:
-        if row["current_txn_start_offset"] is not None and row["producer_id"] is not None:
-            key = row["producer_id"], row["producer_epoch"], row["current_txn_start_offset"]
-            by_transaction.setdefault(key, []).append(row)
+    by_transaction: dict[tuple[int, int | None, int], list[Producer]] = {}
+    for producer in producers:
+        if producer.current_txn_start_offset is not None and producer.producer_id is not None:
+            key = producer.producer_id, producer.producer_epoch, producer.current_txn_start_offset
+            by_transaction.setdefault(key, []).append(producer)
     times = sorted(sample_times)
-    log_transactions: list[Row] = []
-    for (producer_id, epoch, start), rows in by_transaction.items():
-        first, last = (bound(row["observed_at"] for row in rows) for bound in (min, max))
+    log_transactions = []
+    for (producer_id, epoch, start), states in by_transaction.items():
+        last = max(state.observed_at for state in states)
         end = next((time for time in times if time > last), None)
         log_transactions.append(
-            {
-                **dict.fromkeys(LOG_TRANSACTIONS.names),
-                **{name: rows[0][name] for name in ("topic", "partition", "broker_id")},
-                "producer_id": producer_id,
-                "producer_epoch": epoch,
-                "first_offset": start,
-                "start": first,
-                "start_clock": "broker",
-                "end": end,
-                "outcome": "open" if end is None else None,
-                "error": None if end is None else "SAMPLED: it ended between two samples",
-            }
+            LogTransaction(
+                topic=states[0].topic,
+                partition=states[0].partition,
+                broker_id=states[0].broker_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                first_offset=start,
+                start=min(state.observed_at for state in states),
+                start_clock="broker",
+                end=end,
+                outcome="open" if end is None else None,
+                error=None if end is None else "SAMPLED: it ended between two samples",
+            )
         )
     return log_transactions
 
@@ -179,50 +187,44 @@ def _of_files(files: LogDir, topic: str, partition: int) -> tuple[Tables, list[s
 
 
 def _of_recording(recording: Recording, topic: str, partition: int) -> Tables:
-    findings = rows_of(recording.findings(topics=[topic], partitions=[partition]), FINDINGS)
-    partitions = _of_place(recording.history("partitions"), PARTITIONS, topic, partition)
-    producers = _of_place(recording.history("producers"), PRODUCERS, topic, partition)
-    owners = {row["producer_id"] for row in (*producers, *findings) if row["producer_id"] is not None}
-    transactions = [
-        row for row in rows_of(recording.history("transactions"), TRANSACTIONS) if row["producer_id"] in owners
-    ]
+    findings = records_of(recording.findings(topics=[topic], partitions=[partition]), Finding)
+    partitions = _of_place(recording.history("partitions"), Partition, topic, partition)
+    producers = _of_place(recording.history("producers"), Producer, topic, partition)
     if not partitions and not findings:
         raise NotFound(f"The recording has no sample of {topic}-{partition}.")
+    owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
+    known = records_of(recording.history("transactions"), Transaction)
+    transactions = [each for each in known if each.producer_id is not None and each.producer_id in owners]
     return {
-        "log_transactions": sampled_log_transactions(producers, [row["observed_at"] for row in partitions]),
+        "log_transactions": sampled_log_transactions(producers, [sample.observed_at for sample in partitions]),
         "partitions": partitions,
         "findings": findings,
-        "transaction_log": _as_events(transactions),
+        "transaction_log": _as_records(transactions),
     }
 
 
-def _of_place(frame: Any, table: Any, topic: str, partition: int) -> list[Row]:
-    return rows_of(frame[(frame["topic"] == topic) & (frame["partition"] == partition)], table)
+R = TypeVar("R", bound=TableRow)
 
 
-def _as_events(transactions: Iterable[Row]) -> list[Row]:
-    """States in samples, as records of a coordinator; their offset is their index in time."""
-    known = [row for row in transactions if row["state"] is not None and row["error"] is None]
-    names = set(TRANSACTION_LOG.names) & set(TRANSACTIONS.names) - {"error"}
-    events: list[Row] = []
-    for number, row in enumerate(sorted(known, key=lambda row: row["observed_at"])):
-        begun = row["start_time"] if row["state"] == "Ongoing" else None
-        event: dict[str, Any] = dict.fromkeys(TRANSACTION_LOG.names)
-        event |= {name: row[name] for name in names} | {"offset": number, "timestamp": begun or row["observed_at"]}
-        events.append(event | {"last_update_time": event["timestamp"], "tombstone": False})
-    return _changes(events)
+def _of_place(frame: pd.DataFrame, record: type[R], topic: str, partition: int) -> list[R]:
+    return records_of(frame[(frame["topic"] == topic) & (frame["partition"] == partition)], record)
 
 
-def _changes(events: Sequence[Row]) -> list[Row]:
-    """Events without repetitions of the state of the same id."""
-    last: dict[str, object] = {}
-    changed = []
-    for row in events:
-        state = row["state"], row["producer_epoch"], row["start_time"]
-        if last.get(row["transactional_id"]) != state:
-            changed.append(row)
-        last[row["transactional_id"]] = state
-    return changed
+def _as_records(transactions: Iterable[Transaction]) -> list[TransactionLogRecord]:
+    """States in samples as records of a coordinator, without repetitions; their offset is their index in time."""
+    states = [each for each in transactions if each.state is not None and each.error is None]
+    last: dict[str | None, object] = {}
+    records = []
+    for number, sampled in enumerate(sorted(states, key=lambda each: each.observed_at)):
+        state = sampled.state, sampled.producer_epoch, sampled.start_time
+        if last.get(sampled.transactional_id) != state:
+            time = (sampled.start_time if sampled.state == "Ongoing" else None) or sampled.observed_at
+            shared = {name: getattr(sampled, name) for name in SHARED}
+            records.append(
+                TransactionLogRecord(**shared, offset=number, timestamp=time, last_update_time=time, tombstone=False)
+            )
+        last[sampled.transactional_id] = state
+    return records
 
 
 def _coordinators(read: Callable[[], Any]) -> tuple[Any, list[str]]:

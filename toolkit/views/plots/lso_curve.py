@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from toolkit.schema import Row
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep
 
 EARLIEST = dt.datetime.min.replace(tzinfo=dt.UTC)
 
@@ -45,24 +46,24 @@ class LsoCurve:
     @staticmethod
     def of(
         *,
-        log_transactions: Iterable[Row],
-        steps: Iterable[Row],
-        partitions: Iterable[Row],
+        log_transactions: Iterable[LogTransaction],
+        steps: Iterable[LsoStep],
+        partitions: Iterable[Partition | Finding],
         now: dt.datetime | None = None,
     ) -> LsoCurve:
-        """From rows of ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``PARTITIONS`` of one partition.
+        """From what the log, samples and findings of one partition say.
 
         Parameters
         ----------
         log_transactions, steps, partitions
-            The rows; each kind may be empty.
+            Transactions and steps of the log, and the partition as observed; each may be empty.
         now
             Time of the read: no time is after it.
         """
-        steps = sorted(steps, key=lambda row: (row["offset"], row["event"] == "end"))
+        steps = sorted(steps, key=lambda step: (step.offset, step.event == "end"))
         points = [*_of_log_transactions(log_transactions), *_of_steps(steps), *_of_partitions(partitions)]
         points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
-        offsets = [row["offset"] for row in steps]
+        offsets = [step.offset for step in steps]
         return LsoCurve(points=points, lso=[_lso(point, steps, offsets) for point in points])
 
     def held(self, lso: int, *, since: dt.datetime) -> LsoCurve:
@@ -88,30 +89,26 @@ class LsoCurve:
         return LsoCurve(points=[self.points[index] for index in kept], lso=[self.lso[index] for index in kept])
 
 
-def _of_log_transactions(log_transactions: Iterable[Row]) -> Iterator[CurvePoint]:
-    for row in log_transactions:
-        if row["start"] is not None and row["first_offset"] is not None:
-            first_batch = row["first_batch_last_offset"]
-            offset = (row["first_offset"] if first_batch is None else first_batch) + 1
-            yield CurvePoint(row["start"], offset, by_broker=row["start_clock"] == "broker")
-        if row["end"] is not None and row["marker_offset"] is not None:
-            yield CurvePoint(row["end"], row["marker_offset"] + 1, by_broker=True)
+def _of_log_transactions(log_transactions: Iterable[LogTransaction]) -> Iterator[CurvePoint]:
+    for txn in log_transactions:
+        if txn.start is not None and txn.first_offset is not None:
+            first_batch = txn.first_batch_last_offset
+            offset = (txn.first_offset if first_batch is None else first_batch) + 1
+            yield CurvePoint(txn.start, offset, by_broker=txn.start_clock == "broker")
+        if txn.end is not None and txn.marker_offset is not None:
+            yield CurvePoint(txn.end, txn.marker_offset + 1, by_broker=True)
 
 
-def _of_steps(steps: Iterable[Row]) -> Iterator[CurvePoint]:
-    return (
-        CurvePoint(row["at"], row["offset"], by_broker=row["event"] in {"commit", "abort"})
-        for row in steps
-        if row["at"] is not None
-    )
+def _of_steps(steps: Iterable[LsoStep]) -> Iterator[CurvePoint]:
+    for step in steps:
+        if step.at is not None:
+            yield CurvePoint(step.at, step.offset, by_broker=step.event in {"commit", "abort"})
 
 
-def _of_partitions(partitions: Iterable[Row]) -> Iterator[CurvePoint]:
-    return (
-        CurvePoint(row["observed_at"], row["high_watermark"], by_broker=True, lso=row["last_stable_offset"])
-        for row in partitions
-        if row["high_watermark"] is not None and row["observed_at"] is not None
-    )
+def _of_partitions(partitions: Iterable[Partition | Finding]) -> Iterator[CurvePoint]:
+    for each in partitions:
+        if each.high_watermark is not None and each.observed_at is not None:
+            yield CurvePoint(each.observed_at, each.high_watermark, by_broker=True, lso=each.last_stable_offset)
 
 
 def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[CurvePoint]:
@@ -131,7 +128,7 @@ def _bound(soonest: dt.datetime, point: CurvePoint, latest: dt.datetime) -> dt.d
     return min(soonest, point.time, latest) if point.by_broker else soonest
 
 
-def _lso(point: CurvePoint, steps: Sequence[Row], offsets: Sequence[int]) -> int | None:
+def _lso(point: CurvePoint, steps: Sequence[LsoStep], offsets: Sequence[int]) -> int | None:
     """The LSO at a log end; without an open transaction, it is the log end."""
     if point.lso is not None:
         return point.lso
@@ -139,4 +136,4 @@ def _lso(point: CurvePoint, steps: Sequence[Row], offsets: Sequence[int]) -> int
     if not steps or index < 0:
         return point.offset if steps else None
     step = steps[index]
-    return int(step["last_stable_offset"]) if step["open_count"] else point.offset
+    return step.last_stable_offset if step.open_count else point.offset

@@ -12,12 +12,13 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from toolkit.schema import FINDINGS, PARTITIONS, Row
-from toolkit.schema.coerce import Data, rows_of
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
-from toolkit.views.plots.plot_text import count, finding_facts, hover, plain, row_axis
+from toolkit.schema.live import Finding, Partition
+from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
 from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.row_formats import count
 
 WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
@@ -58,11 +59,13 @@ def plot_overview(
         If there is no such theme.
     """
     colours = theme_named(theme)
-    rows, read = rows_of(findings, FINDINGS), rows_of(partitions, PARTITIONS)
-    until = now or max((row["observed_at"] for row in rows if row["observed_at"]), default=dt.datetime.now(dt.UTC))
-    lines = sorted(_lines(rows, until), key=_order)
+    records, read = records_of(findings, Finding), records_of(partitions, Partition)
+    until = now or max(
+        (finding.observed_at for finding in records if finding.observed_at), default=dt.datetime.now(dt.UTC)
+    )
+    lines = sorted(_lines(records, until), key=_order)
     if not lines:
-        return empty_figure(colours, title=_nothing_held(rows, read), missing=_checked_text(rows, read))
+        return empty_figure(colours, title=_nothing_held(records, read), missing=_checked_text(records, read))
     hanging = sum(line.verdict == "hanging" for line in lines)
     visible = lines[: max(most, hanging)]
     figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
@@ -90,7 +93,7 @@ class _PartitionLine:
 
     name: str
     verdict: str
-    finding: Row
+    finding: Finding
     others: int
     age: dt.timedelta | None
     waiting: int | None
@@ -116,26 +119,26 @@ class _PartitionLine:
         )
 
 
-def _lines(rows: Iterable[Row], now: dt.datetime) -> list[_PartitionLine]:
-    by_partition: dict[tuple[str | None, int | None], list[Row]] = {}
-    for row in rows:
-        if row["verdict"] not in {"clear", "ended"}:
-            by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
+def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine]:
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for finding in findings:
+        if finding.verdict not in {"clear", "ended"}:
+            by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
     lines = []
-    for (topic, partition), found in by_partition.items():
-        row = min(found, key=lambda each: (_severity(each["verdict"]), each["queue_position"] or 1))
-        since = row["held_from"] or row["opened_at"]
-        counted = [each["records_held"] for each in found if each["records_held"] is not None]
-        offsets = [each["offsets_held"] for each in found if each["offsets_held"] is not None]
+    for (topic, partition), here in by_partition.items():
+        worst = min(here, key=lambda finding: (_severity(finding.verdict), finding.queue_position or 1))
+        since = worst.held_from or worst.opened_at
+        records = [finding.records_held for finding in here if finding.records_held is not None]
+        offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
             _PartitionLine(
                 name="all topics" if topic is None else f"{topic}-{partition}",
-                verdict=row["verdict"],
-                finding=row,
-                others=len(found) - 1,
+                verdict=worst.verdict,
+                finding=worst,
+                others=len(here) - 1,
                 age=None if since is None or since > now else now - since,
-                waiting=max(counted or offsets, default=None),
-                unit="" if counted else "offset",
+                waiting=max(records or offsets, default=None),
+                unit="" if records else "offset",
             )
         )
     return lines
@@ -223,16 +226,16 @@ def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]
     return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
 
 
-def _nothing_held(rows: Sequence[Row], read: Sequence[Row]) -> str:
-    return "Nothing is held" if rows or read else "Nothing to draw"
+def _nothing_held(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
+    return "Nothing is held" if findings or read else "Nothing to draw"
 
 
-def _checked_text(rows: Sequence[Row], read: Sequence[Row]) -> str:
-    failed = sum(row["error"] is not None for row in read)
-    if not rows and not read:
+def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
+    failed = sum(partition.error is not None for partition in read)
+    if not findings and not read:
         return "There are no findings and no partitions: whether all is well is unknown."
     if failed:
         return f"{count(failed, 'partition')} of {len(read):,} could not be read."
     if read:
         return f"{count(len(read), 'partition')} read: no LSO is held."
-    return f"{count(len(rows), 'finding')}: none holds an LSO."
+    return f"{count(len(findings), 'finding')}: none holds an LSO."

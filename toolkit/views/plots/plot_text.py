@@ -12,7 +12,7 @@ from toolkit.schema.durations import duration
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
-    from toolkit.schema import Row
+    from toolkit.schema.live import Finding
 
 LONGEST = 60  # characters of a name in a title
 
@@ -50,11 +50,6 @@ def number(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
-def count(value: int, one: str, many: str = "") -> str:
-    """``1 record``, ``2,115 records``."""
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
-
-
 def lines(text: str, *, width: int = 100, most: int = 2) -> str:
     """A text wrapped to at most `most` lines, with an ellipsis if it is cut."""
     wrapped = textwrap.wrap(printable(text), width, break_on_hyphens=False)
@@ -90,25 +85,25 @@ def _value_text(value: object) -> str:
     return "<br>   ".join(map(plain, textwrap.wrap(printable(str(value)), 70, break_on_hyphens=False)))
 
 
-def finding_facts(row: Row) -> list[tuple[str, object]]:
+def finding_facts(finding: Finding) -> list[tuple[str, object]]:
     """The text of a finding for a hover; ids are without separators."""
     return [
-        ("verdict", row["verdict"]),
-        ("producer", id_text(row["producer_id"])),
-        ("epoch", id_text(row["producer_epoch"])),
-        ("transactional id", row["transactional_id"]),
-        ("start offset", row["start_offset"]),
-        ("opened", row["opened_at"]),
-        ("by the clock of", row["opened_at_clock"]),
-        ("expires", row["expires_at"]),
-        ("LSO", row["last_stable_offset"]),
-        ("high watermark", row["high_watermark"]),
-        ("records held", row["records_held"]),
-        ("groups held", row["groups_held"] or None),
-        ("why", row["reason"]),
-        ("cause", row["cause"]),
-        ("missing", row["missing"] or None),
-        ("remedy", row["remedy"]),
+        ("verdict", finding.verdict),
+        ("producer", id_text(finding.producer_id)),
+        ("epoch", id_text(finding.producer_epoch)),
+        ("transactional id", finding.transactional_id),
+        ("start offset", finding.start_offset),
+        ("opened", finding.opened_at),
+        ("by the clock of", finding.opened_at_clock),
+        ("expires", finding.expires_at),
+        ("LSO", finding.last_stable_offset),
+        ("high watermark", finding.high_watermark),
+        ("records held", finding.records_held),
+        ("groups held", finding.groups_held or None),
+        ("why", finding.reason),
+        ("cause", finding.cause),
+        ("missing", finding.missing or None),
+        ("remedy", finding.remedy),
     ]
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, zip_longest
+from typing import NamedTuple, TypeVar
 
 import plotly.graph_objects as go
 
 from toolkit.analysis.coordinator.transaction_states import EXPIRED, state_of
-from toolkit.schema import Row
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.views.plots.plot_text import hover, id_text, plain, row_axis, when
 from toolkit.views.plots.plot_theme import STATES, Appearance, Theme
 
@@ -28,8 +28,8 @@ class StateInterval:
         The id and the state; `MANY` for several that are too short to draw.
     start, end
         From when to when, by the coordinator's clock.
-    row
-        The row of ``schema.TRANSACTION_LOG`` or ``TRANSACTION_HISTORY`` of the state; the first one for `MANY`.
+    record
+        The record of the coordinator, or the past transaction, of the state; the first one for `MANY`.
     goes_on
         Whether it is the last known state.
     transactions
@@ -40,7 +40,7 @@ class StateInterval:
     state: str
     start: dt.datetime
     end: dt.datetime
-    row: Row
+    record: TransactionLogRecord | PastTransaction
     goes_on: bool = False
     transactions: int = 0
 
@@ -49,85 +49,98 @@ class StateInterval:
         return self.end - self.start
 
 
-def intervals(*, events: Iterable[Row], transaction_history: Iterable[Row], now: dt.datetime) -> list[StateInterval]:
+def intervals(
+    *, events: Iterable[TransactionLogRecord], transaction_history: Iterable[PastTransaction], now: dt.datetime
+) -> list[StateInterval]:
     """Every state that every id was in, in the order of ids and times.
 
     Parameters
     ----------
     events
-        Rows of ``schema.TRANSACTION_LOG``. For ids with records, their history is not used.
+        Records of coordinators. For ids with records, their history is not used.
     transaction_history
-        Rows of ``schema.TRANSACTION_HISTORY``.
+        Past transactions.
     now
         End of the last state of an id.
     """
-    logged = _steps_of(events, _of_event, key="offset")
-    from_history = _steps_of(transaction_history, _of_history, key="first_offset")
-    return [each for name, steps in sorted({**from_history, **logged}.items()) for each in _between(name, steps, now)]
+    steps = {
+        **_steps_by_id(transaction_history, _of_past_transaction, position=lambda past: past.first_offset),
+        **_steps_by_id(events, _of_record, position=lambda record: record.offset),
+    }
+    return [interval for name in sorted(steps) for interval in _between(name, steps[name], now)]
 
 
-def merged(found: Sequence[StateInterval], shortest: dt.timedelta) -> list[StateInterval]:
+def merged(states: Sequence[StateInterval], shortest: dt.timedelta) -> list[StateInterval]:
     """Merge consecutive short intervals of an id into one of `MANY`."""
     result: list[StateInterval] = []
-    for is_short, group in groupby(found, key=lambda each: each.length < shortest and not each.goes_on):
+    for is_short, group in groupby(states, key=lambda state: state.length < shortest and not state.goes_on):
         run: list[StateInterval] = []
-        for each in group:
-            if run and (not is_short or each.end - run[0].start > 4 * shortest):
+        for state in group:
+            if run and (not is_short or state.end - run[0].start > 4 * shortest):
                 result.append(_one_of(run))
                 run = []
-            run.append(each)
+            run.append(state)
         result.append(_one_of(run))
     return result
 
 
-Step = tuple[dt.datetime, str, Row, int]  # since when, in which state, by which row, how many transactions it begins
+Record = TypeVar("Record", TransactionLogRecord, PastTransaction)
 
 
-def _steps_of(rows: Iterable[Row], of: object, *, key: str) -> dict[str, list[Step]]:
-    assert callable(of)
-    once = {(row["transactional_id"], row[key]): row for row in rows if row["transactional_id"] is not None}
-    found: dict[str, list[Step]] = {}
-    for (name, _), row in sorted(once.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1])):
-        found.setdefault(name, []).extend(of(row))
-    return found
+class _Step(NamedTuple):
+    since: dt.datetime
+    state: str
+    record: TransactionLogRecord | PastTransaction
+    transactions: int  # that begin with it
 
 
-def _of_event(row: Row) -> Iterator[Step]:
-    time, state = row["last_update_time"] or row["timestamp"], state_of(TransactionLogRecord.of(row))
-    if time is not None and state is not None and row["error"] is None:
-        yield time, state, row, int(state == "Ongoing")
+def _steps_by_id(
+    records: Iterable[Record],
+    steps_of: Callable[[Record], Iterator[_Step]],
+    *,
+    position: Callable[[Record], int | None],
+) -> dict[str, list[_Step]]:
+    once = {(record.transactional_id, position(record)): record for record in records}
+    steps: dict[str, list[_Step]] = {}
+    for (name, _), record in sorted(once.items(), key=lambda item: (item[0][1] is None, item[0][1])):
+        if name is not None:
+            steps.setdefault(name, []).extend(steps_of(record))
+    return steps
 
 
-def _of_history(row: Row) -> Iterator[Step]:
+def _of_record(record: TransactionLogRecord) -> Iterator[_Step]:
+    time, state = record.last_update_time or record.timestamp, state_of(record)
+    if time is not None and state is not None and record.error is None:
+        yield _Step(time, state, record, int(state == "Ongoing"))
+
+
+def _of_past_transaction(past: PastTransaction) -> Iterator[_Step]:
     """The states of a transaction: Ongoing, Prepare*, Complete*; its end is the last known state."""
-    if row["kind"] != "transaction":
-        if row["end_time"] is not None:
-            yield row["end_time"], EXPIRED if row["kind"] == "expired" else "Empty", row, 0
+    if past.kind != "transaction":
+        if past.end_time is not None:
+            yield _Step(past.end_time, EXPIRED if past.kind == "expired" else "Empty", past, 0)
         return
-    commits = row["ended"] == "commit" or (row["state"] or "").endswith("Commit")
+    commits = past.ended == "commit" or (past.state or "").endswith("Commit")
     outcome = "Commit" if commits else "Abort"
-    times = {"Ongoing": "start_time", f"Prepare{outcome}": "decided_at", f"Complete{outcome}": "end_time"}
-    for state, column in times.items():
-        if row[column] is not None:
-            yield row[column], state, row, int(state == "Ongoing")
+    times = {"Ongoing": past.start_time, f"Prepare{outcome}": past.decided_at, f"Complete{outcome}": past.end_time}
+    for state, time in times.items():
+        if time is not None:
+            yield _Step(time, state, past, int(state == "Ongoing"))
 
 
-def _between(name: str, steps: Sequence[Step], now: dt.datetime) -> Iterator[StateInterval]:
-    changes = [next(same) for _, same in groupby(steps, key=lambda step: (step[1], step[1] == "Ongoing" or step[0]))]
-    for (start, state, row, begun), (end, *_) in pairwise(changes):
-        yield StateInterval(
-            transactional_id=name, state=state, start=start, end=max(start, end), row=row, transactions=begun
-        )
-    if changes:
-        start, state, row, begun = changes[-1]
+def _between(name: str, steps: Sequence[_Step], now: dt.datetime) -> Iterator[StateInterval]:
+    changes = [
+        next(same) for _, same in groupby(steps, key=lambda step: (step.state, step.state == "Ongoing" or step.since))
+    ]
+    for step, following in zip_longest(changes, changes[1:]):
         yield StateInterval(
             transactional_id=name,
-            state=state,
-            start=start,
-            end=max(start, now),
-            row=row,
-            goes_on=True,
-            transactions=begun,
+            state=step.state,
+            start=step.since,
+            end=max(step.since, following.since if following else now),
+            record=step.record,
+            goes_on=following is None,
+            transactions=step.transactions,
         )
 
 
@@ -139,7 +152,7 @@ def _one_of(run: Sequence[StateInterval]) -> StateInterval:
         state=MANY,
         start=run[0].start,
         end=run[-1].end,
-        row=run[0].row,
+        record=run[0].record,
         transactions=sum(each.transactions for each in run),
     )
 
@@ -149,7 +162,7 @@ MAX_WORDS = 16
 NAME_WIDTH = 24
 NARROWEST = 400  # minimum share of the visible time for a single state
 MILLISECOND = dt.timedelta(milliseconds=1)
-MANY_APPEARANCE = Appearance(role="muted", hatch="/")
+STATE_APPEARANCE = {**STATES, MANY: Appearance(role="muted", hatch="/")}
 
 
 def add_lanes(
@@ -185,10 +198,13 @@ def add_lanes(
         each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)
     ]
     names = {name: plain(name) for name in ids}
-    for state, style in {**STATES, MANY: MANY_APPEARANCE}.items():
+    for state, style in STATE_APPEARANCE.items():
         of_state = [each for each in visible if each.state == state]
         if of_state:
-            figure.add_trace(_bars(of_state, state, style, theme, names, shortest), row=row, col=1)
+            y = [names[each.transactional_id] for each in of_state]
+            rank = 100 + list(STATES).index(state) if state in STATES else 120
+            bars = state_bars(of_state, state, style, theme, y=y, shortest=shortest / 2)
+            figure.add_trace(bars.update(legendrank=rank), row=row, col=1)
     for each in _wide(visible, shown_from=shown_from, now=now):
         figure.add_annotation(
             x=when(max(each.start, shown_from)), y=names[each.transactional_id], xanchor="left", xshift=6,
@@ -218,55 +234,52 @@ def _wide(visible: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.
     return [each for _, each in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]]
 
 
-def _bars(
+def state_bars(
     of_state: Sequence[StateInterval],
     state: str,
     style: Appearance,
     theme: Theme,
-    names: dict[str, str],
+    *,
+    y: Sequence[str],
     shortest: dt.timedelta,
 ) -> go.Bar:
+    """Bars of the intervals in one state, at least `shortest` long, in the rows `y`."""
     colour = theme[style.role]
+    pattern = {"shape": style.hatch, "fgcolor": colour, "bgcolor": theme.background, "size": 7, "solidity": 0.25}
     return go.Bar(
         orientation="h",
-        base=[when(each.start) for each in of_state],
-        x=[max(each.length, shortest / 2) / MILLISECOND for each in of_state],
-        y=[names[each.transactional_id] for each in of_state],
+        base=[when(interval.start) for interval in of_state],
+        x=[max(interval.length, shortest) / MILLISECOND for interval in of_state],
+        y=y,
         width=0.56,
         marker={
             "color": colour if state == "Ongoing" else theme.background,
             "line": {"color": colour, "width": 1.5},
-            "pattern": {
-                "shape": style.hatch,
-                "fgcolor": colour,
-                "bgcolor": theme.background,
-                "size": 7,
-                "solidity": 0.25,
-            },
+            "pattern": pattern,
         },
-        hovertext=[state_hover(each) for each in of_state],
+        hovertext=list(map(_hover, of_state)),
         hoverinfo="text",
         name=state,
-        legendrank=100 + list(STATES).index(state) if state in STATES else 120,
     )
 
 
-def state_hover(each: StateInterval) -> str:
+def _hover(interval: StateInterval) -> str:
     """Every id and time of a state."""
-    row: Row = each.row
+    record = interval.record
+    offset = record.first_offset if isinstance(record, PastTransaction) else record.offset
     facts: list[tuple[str, object]] = [
-        ("state", each.state),
-        ("transactional id", each.transactional_id),
-        ("producer", id_text(row["producer_id"])),
-        ("epoch", id_text(row["producer_epoch"])),
-        ("from", each.start),
-        ("to", None if each.goes_on else each.end),
-        ("for", each.length),
-        ("timeout", None if row["timeout_ms"] is None else row["timeout_ms"] * MILLISECOND),
-        ("transactions", each.transactions if each.state == MANY else None),
-        ("partitions", [f"{tp['topic']}-{tp['partition']}" for tp in row["topic_partitions"] or ()] or None),
-        ("__transaction_state", f"{row['txn_state_partition']} @ {row.get('offset', row.get('first_offset'))}"),
-        ("ended", row.get("ended")),
-        ("because", row.get("reason")),
+        ("state", interval.state),
+        ("transactional id", interval.transactional_id),
+        ("producer", id_text(record.producer_id)),
+        ("epoch", id_text(record.producer_epoch)),
+        ("from", interval.start),
+        ("to", None if interval.goes_on else interval.end),
+        ("for", interval.length),
+        ("timeout", None if record.timeout_ms is None else record.timeout_ms * MILLISECOND),
+        ("transactions", interval.transactions if interval.state == MANY else None),
+        ("partitions", list(map(str, record.topic_partitions or ())) or None),
+        ("__transaction_state", f"{record.txn_state_partition} @ {offset}"),
     ]
+    if isinstance(record, PastTransaction):
+        facts += [("ended", record.ended), ("because", record.reason)]
     return hover(facts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, PARTITIONS, Row
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.views.plots.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.plot_text import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
@@ -36,8 +38,8 @@ class TransactionBar:
     end: dt.datetime
     first_offset: int
     end_offset: int | None
-    log_transaction: Row
-    finding: Row | None = None
+    log_transaction: LogTransaction
+    finding: Finding | None = None
     transactional_id: str | None = None
 
     @property
@@ -66,11 +68,11 @@ class AggregatedBar:
 
 
 def bars_of(
-    log_transactions: Iterable[Row],
-    findings: Iterable[Row],
+    log_transactions: Iterable[LogTransaction],
+    findings: Iterable[Finding],
     *,
     curve: LsoCurve,
-    owners: dict[int | None, str | None],
+    owners: Mapping[int | None, str | None],
     now: dt.datetime,
 ) -> list[TransactionBar]:
     """A bar for every transaction of the log or of a finding, by first offset.
@@ -78,7 +80,7 @@ def bars_of(
     Parameters
     ----------
     log_transactions, findings
-        Rows of ``schema.LOG_TRANSACTIONS`` and ``FINDINGS`` of one partition.
+        Of one partition.
     curve
         The log end over time, for the times of offsets.
     owners
@@ -86,21 +88,26 @@ def bars_of(
     now
         End of open transactions.
     """
-    by_key = {(row["producer_id"], row["start_offset"]): row for row in findings if row["start_offset"] is not None}
-    once = {(row["producer_id"], row["first_offset"], row["marker_offset"]): row for row in log_transactions}
-    bars, keys = [], set()
-    for row in once.values():
-        if row["first_offset"] is None and row["marker_offset"] is None:
-            continue
-        key = row["producer_id"], row["first_offset"]
-        keys.add(key)
-        bars.append(_bar(row, by_key.get(key), curve=curve, owners=owners, now=now))
-    nothing = dict.fromkeys(LOG_TRANSACTIONS.names)
-    for key, finding in by_key.items():
-        if key not in keys:
-            fields = {name: finding[name] for name in ("topic", "partition", "producer_id", "producer_epoch")}
-            row = nothing | fields | {"first_offset": finding["start_offset"], "end": finding["held_to"]}
-            bars.append(_bar(row, finding, curve=curve, owners=owners, now=now))
+    by_key = {(each.producer_id, each.start_offset): each for each in findings if each.start_offset is not None}
+    once = {(txn.producer_id, txn.first_offset, txn.marker_offset): txn for txn in log_transactions}
+    drawn = [txn for txn in once.values() if txn.first_offset is not None or txn.marker_offset is not None]
+    keys = {(txn.producer_id, txn.first_offset) for txn in drawn}
+    drawn += [
+        LogTransaction(
+            topic=finding.topic,
+            partition=finding.partition,
+            producer_id=finding.producer_id,
+            producer_epoch=finding.producer_epoch,
+            first_offset=finding.start_offset,
+            end=finding.held_to,
+        )
+        for key, finding in by_key.items()
+        if key not in keys
+    ]
+    bars = []
+    for txn in drawn:
+        finding = None if txn.first_offset is None else by_key.get((txn.producer_id, txn.first_offset))
+        bars.append(_bar(txn, finding, curve=curve, owners=owners, now=now))
     return sorted(bars, key=lambda bar: (bar.first_offset, bar.end))
 
 
@@ -144,47 +151,50 @@ def _ranked(bars: Iterable[TransactionBar], edges: Sequence[dt.datetime]) -> lis
 
 
 def _bar(
-    row: Row, finding: Row | None, *, curve: LsoCurve, owners: dict[int | None, str | None], now: dt.datetime
+    txn: LogTransaction,
+    finding: Finding | None,
+    *,
+    curve: LsoCurve,
+    owners: Mapping[int | None, str | None],
+    now: dt.datetime,
 ) -> TransactionBar:
-    marker, first = row["marker_offset"], row["first_offset"]
-    is_over = marker is not None or row["end"] is not None or (finding is not None and finding["verdict"] == "ended")
-    end = (curve.time_at(marker + 1) if marker is not None else None) or row["end"] or now
+    marker, first = txn.marker_offset, txn.first_offset
+    first_offset = marker if first is None else first
+    assert first_offset is not None, "without both, nothing is drawn"
+    is_over = marker is not None or txn.end is not None or (finding is not None and finding.verdict == "ended")
+    end = (curve.time_at(marker + 1) if marker is not None else None) or txn.end or now
     end = end if is_over else now
-    start = _start(row, finding, curve=curve, end=end)
-    end_offset = marker if marker is not None else (first if is_over else None)
     return TransactionBar(
-        kind=_kind(row, finding, is_over=is_over),
-        start=min(start, end),
+        kind=_kind(txn, finding, is_over=is_over),
+        start=min(_start(txn, finding, curve=curve, end=end), end),
         end=end,
-        first_offset=marker if first is None else first,
-        end_offset=end_offset,
-        log_transaction=row,
+        first_offset=first_offset,
+        end_offset=marker if marker is not None else (first if is_over else None),
+        log_transaction=txn,
         finding=finding,
-        transactional_id=(finding or {}).get("transactional_id") or owners.get(row["producer_id"]),
+        transactional_id=(finding.transactional_id if finding else None) or owners.get(txn.producer_id),
     )
 
 
-def _start(row: Row, finding: Row | None, *, curve: LsoCurve, end: dt.datetime) -> dt.datetime:
+def _start(txn: LogTransaction, finding: Finding | None, *, curve: LsoCurve, end: dt.datetime) -> dt.datetime:
     """When it opened: by its finding, which has compared the clocks, or else when the log reached its offset."""
-    if finding is not None and finding["opened_at"] is not None:
-        opened: dt.datetime = finding["opened_at"]
-        return opened
-    if row["first_offset"] is None:
+    if finding is not None and finding.opened_at is not None:
+        return finding.opened_at
+    if txn.first_offset is None:
         return end
-    reached = row["first_batch_last_offset"] if row["first_batch_last_offset"] is not None else row["first_offset"]
-    return curve.time_at(reached + 1) or row["start"] or end
+    reached = txn.first_offset if txn.first_batch_last_offset is None else txn.first_batch_last_offset
+    return curve.time_at(reached + 1) or txn.start or end
 
 
-def _kind(row: Row, finding: Row | None, *, is_over: bool) -> str:
-    if finding is not None and finding["verdict"] == "hanging":
+def _kind(txn: LogTransaction, finding: Finding | None, *, is_over: bool) -> str:
+    if finding is not None and finding.verdict == "hanging":
         return "hanging"
-    if row["outcome"] is not None:
-        return str(row["outcome"])
-    return "undecided" if is_over else "open"
+    return txn.outcome or ("undecided" if is_over else "open")
 
 
 def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
     kinds = [bar.kind for bar in bars]
+    producers = {bar.log_transaction.producer_id for bar in bars}
     committed, aborted = kinds.count("commit"), kinds.count("abort")
     return AggregatedBar(
         start=min(bar.start for bar in bars),
@@ -194,9 +204,7 @@ def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
         committed=committed,
         aborted=aborted,
         others=len(bars) - committed - aborted,
-        producers=sorted(
-            {bar.log_transaction["producer_id"] for bar in bars if bar.log_transaction["producer_id"] is not None}
-        ),
+        producers=sorted(producer for producer in producers if producer is not None),
         longest=max(bar.length for bar in bars),
     )
 
@@ -213,8 +221,7 @@ class TimelineData:
     name: str
     curve: LsoCurve
     bars: Sequence[TransactionBar]
-    findings: Sequence[Row]
-    steps: Sequence[Row]
+    findings: Sequence[Finding]
     states: Sequence[StateInterval]
     ids: Sequence[str]  # those in the lower lane
     was_coordinator_read: bool
@@ -234,48 +241,54 @@ class TimelineData:
         return before + [self.start + (self.now - self.start) * part / SECTIONS for part in range(SECTIONS)]
 
 
+class TimelineTables(NamedTuple):
+    """The tables that a timeline is drawn from."""
+
+    log_transactions: Sequence[LogTransaction]
+    lso_timeline: Sequence[LsoStep]
+    partitions: Sequence[Partition]
+    findings: Sequence[Finding]
+
+
 def timeline_data(
-    rows: dict[str, list[Row]],
+    tables: TimelineTables,
     tp: tuple[str | None, int | None],
-    transaction_history: Sequence[Row],
-    events: Sequence[Row],
+    transaction_history: Sequence[PastTransaction],
+    events: Sequence[TransactionLogRecord],
     now: dt.datetime | None,
 ) -> TimelineData:
     """Collect the data of a partition's timeline.
 
     Parameters
     ----------
-    rows
-        Rows of ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE``, ``PARTITIONS`` and ``FINDINGS`` of the partition, by
-        table.
+    tables
+        Those of the partition.
     tp
         Its topic and number.
     transaction_history, events
-        Rows of ``schema.TRANSACTION_HISTORY`` and ``TRANSACTION_LOG``.
+        Past transactions, and records of coordinators.
     now
         End of open transactions; null for the time of observation.
     """
-    log_transactions, steps, partitions, findings = (
-        rows[t.name] for t in (LOG_TRANSACTIONS, LSO_TIMELINE, PARTITIONS, FINDINGS)
-    )
-    observed_times = [row["observed_at"] for row in (*findings, *partitions) if row["observed_at"] is not None]
-    last = now or max(observed_times, default=None)
-    from_findings = [_of_finding(row) for row in findings if row["observed_at"] is not None]
+    log_transactions, steps, partitions, findings = tables
+    observed_times = [each.observed_at for each in findings] + [each.observed_at for each in partitions]
+    last = now or max((time for time in observed_times if time is not None), default=None)
     curve = LsoCurve.of(
         log_transactions=[*log_transactions, *map(_opened, findings)],
         steps=steps,
-        partitions=[*partitions, *from_findings],
+        partitions=[*partitions, *findings],
         now=last,
     )
     curve = _held(curve, findings)
     times = [point.time for point in curve.points if point.time > EARLIEST]
     until = last or max(times, default=dt.datetime.now(dt.UTC))
-    owners = {row["producer_id"]: row["transactional_id"] for row in (*events, *transaction_history)}
+    owners = {record.producer_id: record.transactional_id for record in events}
+    owners |= {past.producer_id: past.transactional_id for past in transaction_history}
     bars = bars_of(log_transactions, findings, curve=curve, owners=owners, now=until)
     ids = _ids(bars, findings)
     states = intervals(
-        events=[row for row in events if row["transactional_id"] in ids],
-        transaction_history=[row for row in transaction_history if row["transactional_id"] in ids],
+        events=[record for record in events if record.transactional_id in ids],
+        transaction_history=[past for past in transaction_history if past.transactional_id in ids],
         now=until,
     )
     first = min([*times, *(bar.start for bar in bars)], default=until)
@@ -283,8 +296,7 @@ def timeline_data(
         name=place_name(*tp),
         curve=curve,
         bars=bars,
-        findings=sorted(findings, key=lambda row: (row["queue_position"] is None, row["queue_position"])),
-        steps=steps,
+        findings=sorted(findings, key=lambda each: (each.queue_position is None, each.queue_position)),
         states=states,
         ids=ids,
         was_coordinator_read=bool(transaction_history or events),
@@ -294,29 +306,24 @@ def timeline_data(
     )
 
 
-def _of_finding(row: Row) -> Row:
-    return {name: row[name] for name in ("high_watermark", "last_stable_offset", "observed_at")}
-
-
-def _held(curve: LsoCurve, findings: Sequence[Row]) -> LsoCurve:
-    holder = next((row for row in findings if row["queue_position"] == 1 and row["held_to"] is None), None)
-    if holder is None or holder["last_stable_offset"] is None:
+def _held(curve: LsoCurve, findings: Iterable[Finding]) -> LsoCurve:
+    holder = next((each for each in findings if each.queue_position == 1 and each.held_to is None), None)
+    if holder is None or holder.last_stable_offset is None:
         return curve
-    since = holder["held_from"] or holder["observed_at"]
-    return curve.held(holder["last_stable_offset"], since=since) if since else curve
+    since = holder.held_from or holder.observed_at
+    return curve.held(holder.last_stable_offset, since=since) if since else curve
 
 
-def _opened(row: Row) -> Row:
+def _opened(finding: Finding) -> LogTransaction:
     """When a transaction opened, from its finding, which has compared the clocks."""
-    first, clock = row["start_offset"], "broker" if row["opened_at_clock"] in {"broker", "coordinator"} else "producer"
-    nothing = dict.fromkeys(("first_batch_last_offset", "end", "marker_offset"))
-    return nothing | {"first_offset": first, "start": row["opened_at"], "start_clock": clock}
+    clock = "broker" if finding.opened_at_clock in {"broker", "coordinator"} else "producer"
+    return LogTransaction(first_offset=finding.start_offset, start=finding.opened_at, start_clock=clock)
 
 
-def _ids(bars: Sequence[TransactionBar], findings: Iterable[Row]) -> list[str]:
+def _ids(bars: Sequence[TransactionBar], findings: Iterable[Finding]) -> list[str]:
     """Ids for the lower lane: of hanging, then open, then the longest transactions."""
     worst = sorted(bars, key=lambda bar: (bar.kind != "hanging", not bar.is_kept, -bar.length.total_seconds()))
-    named = [row["transactional_id"] for row in findings] + [bar.transactional_id for bar in worst]
+    named = [finding.transactional_id for finding in findings] + [bar.transactional_id for bar in worst]
     return list(dict.fromkeys(name for name in named if name is not None))[:LANES]
 
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from toolkit.schema import (
-    FINDINGS,
-    LOG_TRANSACTIONS,
-    LSO_TIMELINE,
-    PARTITIONS,
-    TRANSACTION_HISTORY,
-    TRANSACTION_LOG,
-    Row,
-)
-from toolkit.schema.coerce import Data, rows_of
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
-from toolkit.views.plots.plot_text import count, lines, number, place_name, plain, when
+from toolkit.schema.live import Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
+from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
 from toolkit.views.plots.state_lanes import add_lanes
-from toolkit.views.plots.timeline_data import AggregatedBar, TimelineData, aggregate_bars, timeline_data
+from toolkit.views.plots.timeline_data import AggregatedBar, TimelineData, TimelineTables, aggregate_bars, timeline_data
 from toolkit.views.plots.timeline_traces import (
+    PastHold,
     add_aggregated_bars,
     add_bars,
     add_held,
@@ -33,6 +27,7 @@ from toolkit.views.plots.timeline_traces import (
     add_past_holds,
     past_holds,
 )
+from toolkit.views.row_formats import count
 
 LOWER_TITLE = "what their coordinator knew"
 
@@ -89,36 +84,38 @@ def plot_timeline(
         If there is no such theme.
     """
     colours = theme_named(theme)
-    tables = {
-        LOG_TRANSACTIONS.name: rows_of(log_transactions, LOG_TRANSACTIONS),
-        LSO_TIMELINE.name: rows_of(lso_timeline, LSO_TIMELINE),
-        PARTITIONS.name: rows_of(partitions, PARTITIONS),
-        FINDINGS.name: rows_of(findings, FINDINGS),
-    }
+    tables = TimelineTables(
+        records_of(log_transactions, LogTransaction),
+        records_of(lso_timeline, LsoStep),
+        records_of(partitions, Partition),
+        records_of(findings, Finding),
+    )
     tp = _topic_partition(tables, topic, partition)
-    of_partition = {
-        name: [row for row in rows if (row["topic"], row["partition"]) == tp] for name, rows in tables.items()
-    }
-    if not any(of_partition.values()):
+    of_partition = TimelineTables(
+        [txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp],
+        [step for step in tables.lso_timeline if (step.topic, step.partition) == tp],
+        [sample for sample in tables.partitions if (sample.topic, sample.partition) == tp],
+        [finding for finding in tables.findings if (finding.topic, finding.partition) == tp],
+    )
+    if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
-    known = rows_of(transaction_history, TRANSACTION_HISTORY), rows_of(transaction_log, TRANSACTION_LOG)
-    timeline = timeline_data(of_partition, tp, *known, now)
+    past = records_of(transaction_history, PastTransaction)
+    timeline = timeline_data(of_partition, tp, past, records_of(transaction_log, TransactionLogRecord), now)
     return _draw(timeline, colours, most=most)
 
 
-def _topic_partition(
-    tables: dict[str, list[Row]], topic: str | None, partition: int | None
-) -> tuple[str | None, int | None]:
+def _topic_partition(tables: TimelineTables, topic: str | None, partition: int | None) -> tuple[str | None, int | None]:
     """The partition that is meant: as named, else that of the first finding, else of the first row."""
-    for row in chain(tables["findings"], *tables.values()):
-        if topic in (None, row["topic"]) and partition in (None, row["partition"]) and row["topic"] is not None:
-            return row["topic"], row["partition"]
+    rows: Iterable[Finding | LogTransaction | LsoStep | Partition] = chain(tables.findings, *tables)
+    for each in rows:
+        if topic in (None, each.topic) and partition in (None, each.partition) and each.topic is not None:
+            return each.topic, each.partition
     return topic, partition
 
 
-def _missing(name: str, tables: dict[str, list[Row]]) -> str:
-    there = [f"{rows_name}: {count(len(rows), 'row')} of others" for rows_name, rows in tables.items() if rows]
+def _missing(name: str, tables: TimelineTables) -> str:
+    there = [f"{table}: {count(len(rows), 'row')} of others" for table, rows in tables._asdict().items() if rows]
     what = "No transactions, LSO steps, samples or findings"
     return f"{what} of {name}.<br>{'; '.join(there) or 'Every table is empty.'}"
 
@@ -194,31 +191,31 @@ def no_states(timeline: TimelineData) -> str:
 
 def title_of(timeline: TimelineData) -> str:
     """``orders-0: LSO held at 913,095,344 for 3 h by producer 4711``."""
-    holder = next((row for row in timeline.findings if row["queue_position"] == 1 and row["verdict"] != "ended"), None)
+    holder = next((each for each in timeline.findings if each.queue_position == 1 and each.verdict != "ended"), None)
     if holder is not None:
-        since = holder["held_from"] or holder["opened_at"]
+        since = holder.held_from or holder.opened_at
         for_ = f" for {duration(timeline.now - since)}" if since and since <= timeline.now else ""
-        by = f" by producer {holder['producer_id']}" if holder["producer_id"] is not None else ""
-        held = f"LSO held at {number(holder['last_stable_offset'])}{for_}{by}"
-        hanging = [row for row in timeline.findings if row["verdict"] == "hanging" and row is not holder]
+        by = f" by producer {holder.producer_id}" if holder.producer_id is not None else ""
+        held = f"LSO held at {number(holder.last_stable_offset)}{for_}{by}"
+        hanging = [each for each in timeline.findings if each.verdict == "hanging" and each is not holder]
         behind = f", {count(len(hanging), 'more hangs', 'more hang')} behind it" if hanging else ""
         return f"{timeline.name}: {held}{behind}"
     past = past_holds(timeline.findings)
     return f"{timeline.name}: {_title_of_past(past) if past and not timeline.open else _title_by_the_log(timeline)}"
 
 
-def _title_of_past(past: Sequence[Row]) -> str:
+def _title_of_past(past: Sequence[PastHold]) -> str:
     longest = past[0]
-    for_ = duration(longest["held_to"] - longest["held_from"])
     more = f", and {count(len(past) - 1, 'more time', 'more times')}" if past[1:] else ""
-    return f"LSO was held at {number(longest['start_offset'])} for {for_} by producer {longest['producer_id']}{more}"
+    held = f"LSO was held at {number(longest.start_offset)} for {duration(longest.length)}"
+    return f"{held} by producer {longest.finding.producer_id}{more}"
 
 
 def _title_by_the_log(timeline: TimelineData) -> str:
     if timeline.open:
         first = timeline.open[0]
         held = f"LSO held at {number(first.first_offset)} for {duration(first.length)}"
-        return f"{held} by producer {first.log_transaction['producer_id']}"
+        return f"{held} by producer {first.log_transaction.producer_id}"
     return f"nothing is open, {count(len(timeline.bars), 'transaction')} ended"
 
 
@@ -226,26 +223,26 @@ def subtitle_of(timeline: TimelineData, crowds: Sequence[AggregatedBar]) -> str:
     """The verdict, who is affected, and why."""
     parts = []
     first = timeline.findings[0] if timeline.findings else None
-    if first is not None and first["queue_position"] is None:
-        first = next(iter(past_holds(timeline.findings)), first)
+    if first is not None and first.queue_position is None:
+        first = next((hold.finding for hold in past_holds(timeline.findings)), first)
     if first is not None:
         parts.append(f"<b>{plain(' · '.join(_facts(first)))}</b>")
-        parts.append(lines(first["reason"].split(" (seen")[0].split(" (read from")[0]))
+        parts.append(lines(first.reason.split(" (seen")[0].split(" (read from")[0]))
     if crowds:
         together = sum(each.committed + each.aborted + each.others for each in crowds)
         parts.append(f"{number(together)} short transactions are drawn together, by time; every open one is drawn.")
     return "<br>".join(parts)
 
 
-def _facts(row: Row) -> list[str]:
+def _facts(finding: Finding) -> list[str]:
     """The verdict, and who is or was affected."""
-    is_over = row["verdict"] == "ended"
-    facts = [row["verdict"].replace("_", " ")]
+    is_over = finding.verdict == "ended"
+    facts = [finding.verdict.replace("_", " ")]
     waits, wait, cannot = ("waited", "waited", "could not") if is_over else ("waits", "wait", "cannot")
-    if row["records_held"] is not None:
-        facts.append(count(row["records_held"], f"record {waits}", f"records {wait}"))
-    elif row["offsets_held"]:
-        facts.append(count(row["offsets_held"], f"offset {waits}", f"offsets {wait}"))
-    if row["groups_held"]:
-        facts.append(f"{count(len(row['groups_held']), 'group')} {cannot} move")
+    if finding.records_held is not None:
+        facts.append(count(finding.records_held, f"record {waits}", f"records {wait}"))
+    elif finding.offsets_held:
+        facts.append(count(finding.offsets_held, f"offset {waits}", f"offsets {wait}"))
+    if finding.groups_held:
+        facts.append(f"{count(len(finding.groups_held), 'group')} {cannot} move")
     return facts

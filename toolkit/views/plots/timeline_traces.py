@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from toolkit.schema import Row
 from toolkit.schema.durations import duration
+from toolkit.schema.live import Finding
 from toolkit.views.plots.lso_curve import EARLIEST, CurvePoint, LsoCurve
 from toolkit.views.plots.plot_text import finding_facts, hover, id_text, number, plain, when
 from toolkit.views.plots.plot_theme import KINDS, Theme
@@ -21,12 +21,27 @@ MAX_AREAS = 50  # ended holds, the longest ones
 Outline = tuple[list[str | None], list[int | None]]
 
 
-def past_holds(findings: Iterable[Row]) -> list[Row]:
-    """Findings with an ended hold, with its start and end; the longest first."""
-    over = [row for row in findings if row["verdict"] == "ended" and row["held_from"] and row["held_to"]]
-    return sorted(
-        (row for row in over if row["start_offset"] is not None), key=lambda row: row["held_from"] - row["held_to"]
-    )
+class PastHold(NamedTuple):
+    """A hold of the LSO that has ended."""
+
+    finding: Finding
+    start_offset: int
+    held_from: dt.datetime
+    held_to: dt.datetime
+
+    @property
+    def length(self) -> dt.timedelta:
+        return self.held_to - self.held_from
+
+
+def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
+    """The ended holds, the longest first."""
+    holds = [
+        PastHold(finding, finding.start_offset, finding.held_from, finding.held_to)
+        for finding in findings
+        if finding.verdict == "ended" and finding.held_from and finding.held_to and finding.start_offset is not None
+    ]
+    return sorted(holds, key=lambda hold: -hold.length)
 
 
 def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
@@ -45,7 +60,7 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
     now
         End of the area.
     """
-    since = (holder.finding or {}).get("held_from") or holder.start
+    since = (holder.finding.held_from if holder.finding else None) or holder.start
     hangs = holder.kind == "hanging"
     _hatch(
         figure,
@@ -56,7 +71,7 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
     )
 
 
-def add_past_holds(figure: go.Figure, findings: Iterable[Row], curve: LsoCurve, theme: Theme) -> None:
+def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCurve, theme: Theme) -> None:
     """Hatch the offsets behind ended transactions that held the LSO.
 
     Parameters
@@ -64,43 +79,15 @@ def add_past_holds(figure: go.Figure, findings: Iterable[Row], curve: LsoCurve, 
     figure, curve, theme
         As for `add_held`.
     findings
-        Rows of ``schema.FINDINGS`` of the partition.
+        Those of the partition.
     """
-    past = past_holds(findings)[:MAX_AREAS]
     xs: list[str | None] = []
     ys: list[int | None] = []
-    for row in past:
-        x, y = _outline(curve, offset=row["start_offset"], since=row["held_from"], until=row["held_to"])
+    for hold in past_holds(findings)[:MAX_AREAS]:
+        x, y = _outline(curve, offset=hold.start_offset, since=hold.held_from, until=hold.held_to)
         xs += [*x, None] if x else []
         ys += [*y, None] if y else []
     _hatch(figure, (xs, ys), name="was held back", fill=theme.grid, colour=theme.warn)
-
-
-def label_past_hold(figure: go.Figure, row: Row, theme: Theme) -> None:
-    """Label an ended hold with its duration and producer.
-
-    Parameters
-    ----------
-    figure, theme
-        As for `add_held`.
-    row
-        One of `past_holds`.
-    """
-    length = row["held_to"] - row["held_from"]
-    figure.add_annotation(
-        x=when(row["held_from"] + length / 2),
-        y=row["start_offset"],
-        yshift=-16,
-        text=f"<b>held for {duration(length)}</b> · producer {row['producer_id']} at {number(row['start_offset'])}",
-        showarrow=False,
-        font={"size": 13, "color": theme.warn},
-        bgcolor=theme.background,
-        bordercolor=theme.warn,
-        borderwidth=1,
-        borderpad=3,
-        row=1,
-        col=1,
-    )
 
 
 def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
@@ -264,26 +251,26 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) ->
 
 
 def _bar_hover(bar: TransactionBar) -> str:
-    row = bar.log_transaction
+    txn = bar.log_transaction
     marker = None
-    if row["marker_offset"] is not None:
-        marker = f"{row['marker'] or 'not read'} at {row['marker_offset']:,}, epoch {row['marker_epoch']}"
+    if txn.marker_offset is not None:
+        marker = f"{txn.marker or 'not read'} at {txn.marker_offset:,}, epoch {txn.marker_epoch}"
     facts: list[tuple[str, object]] = [
         ("transaction", "hanging" if bar.kind == "hanging" else bar.kind),
-        ("producer", id_text(row["producer_id"])),
-        ("epoch", id_text(row["producer_epoch"])),
+        ("producer", id_text(txn.producer_id)),
+        ("epoch", id_text(txn.producer_epoch)),
         ("transactional id", bar.transactional_id),
-        ("first offset", row["first_offset"]),
-        ("last offset", row["last_offset"]),
+        ("first offset", txn.first_offset),
+        ("last offset", txn.last_offset),
         ("marker", marker),
-        ("coordinator epoch", id_text(row["coordinator_epoch"])),
+        ("coordinator epoch", id_text(txn.coordinator_epoch)),
         ("opened", bar.start),
         ("ended", bar.end if bar.end_offset is not None else None),
         ("open for", bar.length),
-        ("records", row["records"]),
-        ("bytes", row["bytes"]),
-        ("its beginning was read", "no" if row["truncated"] else None),
-        ("error", row["error"]),
+        ("records", txn.records),
+        ("bytes", txn.bytes),
+        ("its beginning was read", "no" if txn.truncated else None),
+        ("error", txn.error),
     ]
     if bar.finding is not None:
         known = {"producer", "epoch", "transactional id", "opened"}
@@ -308,8 +295,12 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
             continue
         taken.append(bar.first_offset)
         _add_label(figure, timeline, bar, theme, is_lowest=bar is timeline.open[0])
-    for row in past_holds(timeline.findings)[: 0 if worst else 1]:
-        label_past_hold(figure, row, theme)
+    for hold in past_holds(timeline.findings)[: 0 if worst else 1]:
+        length = duration(hold.length)
+        producer = f"producer {hold.finding.producer_id} at {number(hold.start_offset)}"
+        text = f"<b>held for {length}</b> · {producer}"
+        place = {"x": when(hold.held_from + hold.length / 2), "y": hold.start_offset, "yshift": -16}
+        figure.add_annotation(**place, text=text, **_label_style(theme, theme.warn))
     if not timeline.curve.points:
         return
     end, lso = (
@@ -327,11 +318,10 @@ def add_labels(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
 def _add_label(
     figure: go.Figure, timeline: TimelineData, bar: TransactionBar, theme: Theme, *, is_lowest: bool
 ) -> None:
-    appearance = KINDS[bar.kind]
-    verdict = bar.finding["verdict"] if bar.finding else "open"
-    row = bar.log_transaction
-    text = f"<b>{'◆ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {row['producer_id']}"
-    text += f" epoch {row['producer_epoch']} at {number(bar.first_offset)}"
+    verdict = bar.finding.verdict if bar.finding else "open"
+    txn = bar.log_transaction
+    text = f"<b>{'◆ HANGING' if verdict == 'hanging' else plain(verdict)}</b> · producer {txn.producer_id}"
+    text += f" epoch {txn.producer_epoch} at {number(bar.first_offset)}"
     length = max(timeline.now - timeline.start, dt.timedelta(milliseconds=1))
     is_right = (bar.start - timeline.start) / length > 0.4
     figure.add_annotation(
@@ -341,12 +331,10 @@ def _add_label(
         yshift=-22 if is_lowest and not is_right else 19,
         xshift=0 if is_right else 6,
         text=text,
-        showarrow=False,
-        font={"size": 13, "color": theme[appearance.role]},
-        bgcolor=theme.background,
-        bordercolor=theme[appearance.role],
-        borderwidth=1,
-        borderpad=3,
-        row=1,
-        col=1,
+        **_label_style(theme, theme[KINDS[bar.kind].role]),
     )
+
+
+def _label_style(theme: Theme, colour: str) -> dict[str, Any]:
+    return {"showarrow": False, "font": {"size": 13, "color": colour}, "bgcolor": theme.background,
+            "bordercolor": colour, "borderwidth": 1, "borderpad": 3, "row": 1, "col": 1}  # fmt: skip

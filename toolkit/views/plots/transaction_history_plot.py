@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
-from toolkit.schema.coerce import Data, rows_of
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
-from toolkit.views.plots.plot_text import count, lines, plain, when
-from toolkit.views.plots.plot_theme import STATES, Appearance, Theme, ThemeName, apply_theme, empty_figure, theme_named
-from toolkit.views.plots.state_lanes import MANY, StateInterval, intervals, merged, state_hover
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.views.plots.plot_text import lines, plain, when
+from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.state_lanes import (
+    MANY,
+    MILLISECOND,
+    STATE_APPEARANCE,
+    StateInterval,
+    intervals,
+    merged,
+    state_bars,
+)
+from toolkit.views.row_formats import count
 
 ORDER = [
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence", "CompleteCommit", "CompleteAbort", "Dead",
 ]  # fmt: skip
 NARROWEST = 600  # a state is drawn by itself if it takes this part of the time
 WORDED = 0.16  # and has its duration on it if it takes this part
-MILLISECOND = dt.timedelta(milliseconds=1)
 ENDED = {"commit": "committed", "abort": "aborted", "timeout": "timed out", "fence": "fenced"}
 NO_TIMEOUT = 2_147_483_647  # two-phase commit
 
@@ -61,24 +69,25 @@ def plot_history(
         If there is no such theme.
     """
     colours = theme_named(theme)
-    rows, events = rows_of(transaction_history, TRANSACTION_HISTORY), rows_of(transaction_log, TRANSACTION_LOG)
-    ids = [row["transactional_id"] for row in (*rows, *events) if row["transactional_id"] is not None]
+    past, records = records_of(transaction_history, PastTransaction), records_of(transaction_log, TransactionLogRecord)
+    known = [*(each.transactional_id for each in past), *(record.transactional_id for record in records)]
+    ids = [name for name in known if name is not None]
     name = transactional_id if transactional_id is not None else next(iter(ids), None)
-    mine = [row for row in rows if row["transactional_id"] == name]
-    steps = [row for row in events if row["transactional_id"] == name]
+    mine = [each for each in past if each.transactional_id == name]
+    steps = [record for record in records if record.transactional_id == name]
     until = now or max(_times(mine, steps), default=dt.datetime.now(dt.UTC))
-    found = intervals(events=steps, transaction_history=mine, now=until)
-    if name is None or not found:
+    states = intervals(events=steps, transaction_history=mine, now=until)
+    if name is None or not states:
         return _nothing(colours, name, ids)
-    shortest = (until - found[0].start) / NARROWEST
-    visible = merged(found, shortest)
+    shortest = (until - states[0].start) / NARROWEST
+    visible = merged(states, shortest)
     figure = go.Figure()
     _add_steps(figure, visible, colours)
     _add_states(figure, visible, shortest, colours)
-    _add_words(figure, visible, colours, begin=found[0].start, now=until)
+    _add_words(figure, visible, colours, begin=states[0].start, now=until)
     here = [state for state in ORDER if any(each.state == state for each in visible)]
     here += [MANY] if any(each.state == MANY for each in visible) else []
-    title, subtitle = _title(name, found[-1]), _subtitle(mine, found)
+    title, subtitle = _title(name, states[-1]), _subtitle(mine, states)
     apply_theme(figure, colours, title=title, subtitle=subtitle, height=230 + 44 * len(here))
     figure.update_xaxes(
         type="date", tickangle=0, nticks=7, title={"text": "time (UTC), by the coordinator's clock", "standoff": 6}
@@ -87,15 +96,14 @@ def plot_history(
     return figure
 
 
-def _times(rows: Sequence[Row], events: Sequence[Row]) -> list[dt.datetime]:
-    of_rows = [row[name] for row in rows for name in ("start_time", "decided_at", "end_time")]
-    of_events = [row[name] for row in events for name in ("timestamp", "last_update_time")]
-    open_for = [row["start_time"] + row["ongoing_ms"] * MILLISECOND for row in rows if _is_open(row)]
-    return [time for time in (*of_rows, *of_events, *open_for) if time is not None]
-
-
-def _is_open(row: Row) -> bool:
-    return row["ended"] == "open" and row["start_time"] is not None and row["ongoing_ms"] is not None
+def _times(past: Iterable[PastTransaction], records: Iterable[TransactionLogRecord]) -> list[dt.datetime]:
+    """All known times; of an open transaction that up to which it was seen open."""
+    times = [time for record in records for time in (record.timestamp, record.last_update_time)]
+    for each in past:
+        times += [each.start_time, each.decided_at, each.end_time]
+        if each.ended == "open" and each.start_time is not None and each.ongoing_ms is not None:
+            times.append(each.start_time + each.ongoing_ms * MILLISECOND)
+    return [time for time in times if time is not None]
 
 
 def _nothing(theme: Theme, name: str | None, ids: Sequence[str]) -> go.Figure:
@@ -118,30 +126,11 @@ def _add_steps(figure: go.Figure, visible: Sequence[StateInterval], theme: Theme
 
 
 def _add_states(figure: go.Figure, visible: Sequence[StateInterval], shortest: dt.timedelta, theme: Theme) -> None:
-    for state, look in {**STATES, MANY: Appearance(role="muted", hatch="/")}.items():
-        of_state = [each for each in visible if each.state == state]
-        if not of_state:
-            continue
-        colour = theme[look.role]
-        figure.add_trace(
-            go.Bar(
-                orientation="h",
-                base=[when(each.start) for each in of_state],
-                x=[max(each.length, shortest) / MILLISECOND for each in of_state],
-                y=[state] * len(of_state),
-                width=0.56,
-                marker={
-                    "color": colour if state == "Ongoing" else theme.background,
-                    "line": {"color": colour, "width": 1.5},
-                    "pattern": {"shape": look.hatch, "fgcolor": colour, "bgcolor": theme.background, "size": 7,
-                                "solidity": 0.25},
-                },
-                hovertext=[state_hover(each) for each in of_state],
-                hoverinfo="text",
-                name=state,
-                showlegend=False,
-            )
-        )  # fmt: skip
+    for state, style in STATE_APPEARANCE.items():
+        of_state = [interval for interval in visible if interval.state == state]
+        if of_state:
+            bars = state_bars(of_state, state, style, theme, y=[state] * len(of_state), shortest=shortest)
+            figure.add_trace(bars.update(showlegend=False))
 
 
 def _add_words(
@@ -155,7 +144,7 @@ def _add_words(
             font={"size": 12, "color": theme.text}, bgcolor=theme.background, borderpad=1,
         )  # fmt: skip
     last = visible[-1]
-    timeout = last.row["timeout_ms"]
+    timeout = last.record.timeout_ms
     if last.state != "Ongoing" or not timeout or timeout == NO_TIMEOUT:
         return
     expires = last.start + timeout * MILLISECOND
@@ -170,7 +159,7 @@ def _add_words(
 def _title(name: str, last: StateInterval) -> str:
     visible = plain(name, longest=40)
     if last.state in OPEN_STATES:
-        timeout = last.row["timeout_ms"]
+        timeout = last.record.timeout_ms
         over = timeout and timeout != NO_TIMEOUT and last.length > timeout * MILLISECOND and last.state == "Ongoing"
         tail = ", past its own timeout" if over else ""
         return f"{visible}: {last.state} for {duration(last.length)}{tail}"
@@ -179,12 +168,13 @@ def _title(name: str, last: StateInterval) -> str:
     return f"{visible}: {last.state} since {at(last.start)}, nothing is open"
 
 
-def _subtitle(rows: Sequence[Row], found: Sequence[StateInterval]) -> str:
-    transactions = [row for row in rows if row["kind"] == "transaction"]
+def _subtitle(past: Iterable[PastTransaction], states: Iterable[StateInterval]) -> str:
+    transactions = [each for each in past if each.kind == "transaction"]
     if not transactions:
-        return count(sum(each.transactions for each in found), "transaction was read", "transactions were read")
-    ended = Counter(row["ended"] for row in transactions if row["ended"] is not None)
+        begun = sum(interval.transactions for interval in states)
+        return count(begun, "transaction was read", "transactions were read")
+    ended = Counter(each.ended for each in transactions if each.ended is not None)
     named = ", ".join(f"{number:,} {ENDED.get(how, how)}" for how, number in ended.most_common())
     text = f"{count(len(transactions), 'transaction')}: {named}"
-    odd = [row for row in transactions if row["ended"] not in {"commit", None}]
-    return f"<b>{plain(text)}</b><br>{lines(odd[-1]['reason'])}" if odd else f"<b>{plain(text)}</b>"
+    odd = [each for each in transactions if each.ended not in {"commit", None}]
+    return f"<b>{plain(text)}</b><br>{lines(odd[-1].reason)}" if odd else f"<b>{plain(text)}</b>"
