@@ -11,8 +11,11 @@ from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, numbe
 from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, recognize
 from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
+from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import symptom_page
 from toolkit.schema.live import Transaction
+from toolkit.schema.log import PastTransaction
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import INT16, INT32, INT64, STRING, TOPIC_PARTITIONS
 from toolkit.sources.resource_checks import ResourceChecks, check_resources
 from toolkit.views.findings_text import finding_lines, summary, wrap
@@ -76,9 +79,9 @@ def checked_lines(
 def said_of_ids(checks: ResourceChecks) -> list[str]:
     """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
     return [
-        *map(_transaction, checks.transactions),
-        *map(_ended, checks.history),
-        *map(_lag, checks.group_lag),
+        *map(_transaction, records_of(checks.transactions, Transaction)),
+        *map(_ended, records_of(checks.history, PastTransaction)),
+        *map(_lag, records_of(checks.group_lag, GroupLag)),
     ]
 
 
@@ -116,30 +119,26 @@ def _unknown(*, width: int | None) -> Iterator[str]:
         yield from wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
 
 
-def _transaction(row: Row) -> str:
-    if row["error"] or row["transactional_id"] is None:
-        return printable(f"transactional id {number(row['transactional_id'])}: {row['error']}")
-    owner = Transaction.of(row)
+def _transaction(owner: Transaction) -> str:
+    if owner.error or owner.transactional_id is None:
+        return printable(f"transactional id {number(owner.transactional_id)}: {owner.error}")
     text = f"{coordinator_says(owner)}, producer {number(owner.producer_id)} epoch {number(owner.producer_epoch)}"
-    return printable(text + (f", since {at(row['start_time'])}" if row["start_time"] else ""))
+    return printable(text + (f", since {at(owner.start_time)}" if owner.start_time else ""))
 
 
-def _ended(row: Row) -> str:
-    what = row["ended"] or row["kind"]
-    when = row["end_time"] or row["decided_at"] or row["start_time"]
-    return printable(f"  {what}{f' at {at(when)}' if when else ''}: {row['reason']}")
+def _ended(past: PastTransaction) -> str:
+    when = past.end_time or past.decided_at or past.start_time
+    return printable(f"  {past.ended or past.kind}{f' at {at(when)}' if when else ''}: {past.reason}")
 
 
-def _lag(row: Row) -> str:
-    where = f"group {row['group_id']}"
-    if row["topic"] is not None:
-        where += f", {row['topic']}-{row['partition']}"
-    if row.get("error"):
-        return printable(f"{where}: {row['error']}")
-    if row.get("lag") is None:
+def _lag(lag: GroupLag) -> str:
+    where = f"group {lag.group_id}" + ("" if lag.topic is None else f", {lag.topic}-{lag.partition}")
+    if lag.error:
+        return printable(f"{where}: {lag.error}")
+    if lag.lag is None:
         return printable(f"{where}: nothing committed")
-    markers = "" if row["markers"] is None else f", {row['markers']} markers"
-    return printable(f"{where}: lag {row['lag']}, of it {row['behind']} to read, {row['held']} held{markers}")
+    markers = "" if lag.markers is None else f", {lag.markers} markers"
+    return printable(f"{where}: lag {lag.lag}, of it {lag.behind} to read, {lag.held} held{markers}")
 
 
 _TEXTS = ListOf(STRING)
