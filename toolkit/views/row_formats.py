@@ -9,6 +9,7 @@ import json
 import os
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,7 +149,7 @@ class WriteCounts(NamedTuple):
     errors: int
 
 
-def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCounts:
+def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCounts:
     """Write tables of one schema. A file that cannot be written completely is not created.
 
     Parameters
@@ -157,7 +158,7 @@ def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCoun
         The file; its suffix selects the format.
     table
         Their declaration.
-    found
+    tables
         The tables.
 
     Raises
@@ -167,21 +168,34 @@ def write_file(path: Path, table: Table, found: Iterable[pa.Table]) -> WriteCoun
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    counted = _Counted(found)
-    try:
+    counted = _Counted(tables)
+    with replaced_file(path) as unfinished:
         if path.suffix == ".parquet":
             _write_parquet(unfinished, table, counted)
         else:
             pieces = json_pieces if path.suffix == ".json" else csv_pieces
             with unfinished.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(pieces(table, _rows(counted)))
+                file.writelines(pieces(table, (row for part in counted for row in part.to_pylist())))
+    return WriteCounts(counted.rows, counted.errors)
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Write to another file beside `path`, which replaces it at the end, or is deleted.
+
+    Raises
+    ------
+    UsageError
+        If the path cannot be written to.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield unfinished
         unfinished.replace(path)
     except OSError as exc:
         raise UsageError(f"{path} cannot be written: {exc.strerror}.") from None
     finally:
         unfinished.unlink(missing_ok=True)
-    return WriteCounts(counted.rows, counted.errors)
 
 
 class _Counted:
@@ -199,14 +213,9 @@ class _Counted:
             yield table
 
 
-def _write_parquet(path: Path, table: Table, found: Iterable[pa.Table]) -> None:
+def _write_parquet(path: Path, table: Table, tables: Iterable[pa.Table]) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(path, table.arrow_schema) as writer:
-        for each in found:
-            writer.write_table(each)
-
-
-def _rows(tables: Iterable[pa.Table]) -> Iterator[Row]:
-    for table in tables:
-        yield from table.to_pylist()
+        for part in tables:
+            writer.write_table(part)

@@ -28,7 +28,6 @@ from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort_impact import AbortImpact
     from toolkit.actions.fence import FencePlan
     from toolkit.views.report.report_parts import Fact, Grid
 
@@ -230,7 +229,7 @@ def plan_html(plan: AbortPlan | CompletePlan) -> str:
                 f"It was checked again just now: its coordinator decided to {plan.outcome}, and the marker is missing. "
                 f"The marker would end producer {plan.producer_id} epoch {plan.producer_epoch} on {where}:"
             ),
-            bullets(_visible(plan)),
+            bullets(_changes(plan)),
         )
     return card(
         "plain",
@@ -239,7 +238,7 @@ def plan_html(plan: AbortPlan | CompletePlan) -> str:
             f"It was checked again just now, and still hangs. An abort marker would end producer {plan.producer_id} "
             f"epoch {plan.producer_epoch} on {where}:"
         ),
-        bullets(_changes(plan.impact)),
+        bullets(_changes(plan)),
         paragraph("Its records are saved first, beside the audit trail."),
         paragraph("Kafka's tool writes the same marker without these checks, and saves nothing:"),
         command(plan.command),
@@ -261,42 +260,27 @@ def done_html(plan: AbortPlan | CompletePlan, done: AbortResult | CompleteResult
     )
 
 
-def _visible(plan: CompletePlan) -> Iterator[str]:
-    impact = plan.impact
-    if impact.unread:
-        yield f"The number of records is unknown. {impact.unread}"
-    elif plan.outcome == "commit":
-        yield f"{count(impact.records or 0, 'record', 'records')} of it: then visible to read_committed consumers."
+def _changes(plan: AbortPlan | CompletePlan) -> Iterator[str]:
+    """What the marker would change."""
+    impact, fate = plan.impact, "never read by any read_committed consumer"
+    if isinstance(plan, CompletePlan):
+        records, offset_commits = plan.impact.records, plan.impact.offset_commits[:MAX_COMMITS]
+        fate = "then visible to read_committed consumers" if plan.outcome == "commit" else fate
     else:
-        yield f"{count(impact.records or 0, 'record', 'records')} of it: never read by any read_committed consumer."
-    if not impact.unread:
-        yield f"{count(impact.records_released or 0, 'record', 'records')} behind it: can then be read."
-    for committed in impact.offset_commits[:MAX_COMMITS]:
-        yield (
-            f"Group {printable(committed.group_id)} continues at {committed.offset} on {printable(committed.topic)}-"
-            f"{committed.partition}."
-        )
-    yield from _next(impact.last_stable_offset, impact.next_stable_offset)
-    if impact.next_start_offset is not None:
-        yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
-    yield _groups(impact.groups)
-
-
-def _changes(impact: AbortImpact) -> Iterator[str]:
+        records, offset_commits = plan.impact.records_dropped, ()
     if impact.unread:
         yield f"The number of records is unknown. {impact.unread}"
     else:
-        dropped, released = impact.records_dropped or 0, impact.records_released or 0
-        yield f"{count(dropped, 'record', 'records')} of it: never read by any read_committed consumer."
-        yield f"{count(released, 'record', 'records')} behind it: can then be read."
-    yield from _next(impact.last_stable_offset, impact.next_stable_offset)
-    if impact.next_start_offset is not None:
-        yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
-    yield _groups(impact.groups)
-
-
-def _next(now: int | None, then: int | None) -> Iterator[str]:
+        yield f"{count(records or 0, 'record')} of it: {fate}."
+        yield f"{count(impact.records_released or 0, 'record')} behind it: can then be read."
+    for committed in offset_commits:
+        partition = f"{printable(committed.topic)}-{committed.partition}"
+        yield f"Group {printable(committed.group_id)} continues at {committed.offset} on {partition}."
+    now, then = impact.last_stable_offset, impact.next_stable_offset
     yield f"The LSO stays at {now}." if now == then else f"The LSO goes from {now} to {then}."
+    if impact.next_start_offset is not None:
+        yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
+    yield _groups(impact.groups)
 
 
 def _groups(groups: Sequence[str] | None) -> str:

@@ -28,7 +28,7 @@ from toolkit.views.report.report_tables import (
     history_grid,
     log_transaction_grid,
 )
-from toolkit.views.row_formats import printable
+from toolkit.views.row_formats import printable, replaced_file
 
 SUFFIXES = (".html", ".md")
 
@@ -82,14 +82,8 @@ class Report:
         if path.suffix not in SUFFIXES:
             raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
         text = self.html if path.suffix == ".html" else self.markdown
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with replaced_file(path) as unfinished:
             unfinished.write_text(text, encoding="utf-8")
-            unfinished.replace(path)
-        except OSError as exc:
-            raise UsageError(f"{path} cannot be written: {exc.strerror}.") from None
-        finally:
-            unfinished.unlink(missing_ok=True)
         return path
 
     def _repr_html_(self) -> str:
