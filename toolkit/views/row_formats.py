@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from toolkit.schema import Row, Table
 
 
