@@ -60,10 +60,10 @@ def inert_finding(row: Row) -> Row:
     for column, placeholder in PLACEHOLDERS.items():
         for name in _texts(row.get(column)):
             names.setdefault(name, placeholder)
-    found = _replaced(row, names)
+    inert_row = _replaced(row, names)
     if row.get("owner") and any(not is_plain(name) for name in names):
-        found["owner"] = "<owner of transactional_id>"  # made of parts of the id, and names of group and host
-    return found
+        inert_row["owner"] = "<owner of transactional_id>"  # made of parts of the id, and names of group and host
+    return inert_row
 
 
 class Aliases:
@@ -234,15 +234,15 @@ class AnswerPages:
 
 def _fitting(rows: Sequence[Mapping[str, Any]], limit: int) -> list[Any]:
     """The first rows that fit, at least one."""
-    found: list[Any] = []
+    fitting: list[Any] = []
     size = 0
     for row in rows[:limit]:
         value = short_enough(row)
         size += len(json.dumps(value))
-        if found and size > MAX_CHARACTERS:
+        if fitting and size > MAX_CHARACTERS:
             break
-        found.append(value)
-    return found
+        fitting.append(value)
+    return fitting
 
 
 def short_enough(row: Mapping[str, Any]) -> Any:

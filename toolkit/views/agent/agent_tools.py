@@ -117,12 +117,12 @@ class AgentTools:
             return self._pages.next_part("diagnose", cursor, limit=limit)
         with self._source() as source:
             rows = self._findings(source, topic, partition)
-        found = [inert_finding(row) for row in rows]
+        findings = [inert_finding(row) for row in rows]
         shared: dict[str, Any] = {"summary": summary(rows)}
-        if len(found) > MAX_WITH_EVIDENCE:
-            found = [{**row, "evidence": None} for row in found]
+        if len(findings) > MAX_WITH_EVIDENCE:
+            findings = [{**row, "evidence": None} for row in findings]
             shared["evidence"] = "Left out. Call diagnose with a topic and a partition for it."
-        return self._pages.of_rows("diagnose", found, limit=limit, shared=shared)
+        return self._pages.of_rows("diagnose", findings, limit=limit, shared=shared)
 
     @answering
     def explain(self, text: str = "", limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None) -> Answer:
@@ -144,7 +144,7 @@ class AgentTools:
             (checks.transactions, checks.history, checks.group_lag, checks.findings) if checks is not None else ()
         )
         aliases = Aliases(chain(names_in(rows), names_in(looked_up)))
-        found = [
+        explanations = [
             {
                 **row,
                 "findings": (row["findings"] or ())[:MAX_FINDINGS],
@@ -153,7 +153,7 @@ class AgentTools:
             for row in rows
         ]
         return self._pages.of_rows(
-            "explain", aliases.applied(found), limit=limit, shared={"names": inert(aliases.names)}
+            "explain", aliases.applied(explanations), limit=limit, shared={"names": inert(aliases.names)}
         )
 
     @answering
@@ -170,8 +170,8 @@ class AgentTools:
             rows = TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=[transactional_id]))
         if not rows:
             raise NotFound("__transaction_state has no record of this transactional id.", do="Call diagnose for ids.")
-        found = [inert_finding(row) for row in reversed(rows)]
-        return _newest_last(self._pages.of_rows("history", found, limit=limit))
+        newest_first = [inert_finding(row) for row in reversed(rows)]
+        return _newest_last(self._pages.of_rows("history", newest_first, limit=limit))
 
     @answering
     def why(self, topic: str, partition: int, offset: int) -> Answer:
@@ -247,13 +247,13 @@ class AgentTools:
         with self._source() as source:
             if not isinstance(source, Cluster):
                 raise UsageError("A marker is planned on a live cluster.", do="Use a server that reads one.")
-            found = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
-            if not found:
+            findings = [row for row in self._findings(source, topic, partition) if row["start_offset"] == start_offset]
+            if not findings:
                 raise NotFound(
                     f"{topic}-{partition} has no open transaction that starts at offset {start_offset}.",
                     do="Call diagnose; it may have ended.",
                 )
-            plan = plan_marker(source, inert_finding(found[0]))
+            plan = plan_marker(source, inert_finding(findings[0]))
         where = f"--topic {plan.topic} --partition {plan.partition} --start-offset {plan.start_offset}"
         return {
             "command": f"kafka-txn {action} {self._address} {where}".replace("  ", " "),

@@ -153,7 +153,7 @@ def _one_of(run: Sequence[StateInterval]) -> StateInterval:
         start=run[0].start,
         end=run[-1].end,
         record=run[0].record,
-        transactions=sum(each.transactions for each in run),
+        transactions=sum(interval.transactions for interval in run),
     )
 
 
@@ -195,23 +195,25 @@ def add_lanes(
     """
     shortest = (now - shown_from) / NARROWEST
     visible = [
-        each for name in ids for each in merged([one for one in states if one.transactional_id == name], shortest)
+        interval
+        for name in ids
+        for interval in merged([state for state in states if state.transactional_id == name], shortest)
     ]
     names = {name: plain(name) for name in ids}
     for state, style in STATE_APPEARANCE.items():
-        of_state = [each for each in visible if each.state == state]
+        of_state = [interval for interval in visible if interval.state == state]
         if of_state:
-            y = [names[each.transactional_id] for each in of_state]
+            y = [names[interval.transactional_id] for interval in of_state]
             rank = 100 + list(STATES).index(state) if state in STATES else 120
             bars = state_bars(of_state, state, style, theme, y=y, shortest=shortest / 2)
             figure.add_trace(bars.update(legendrank=rank), row=row, col=1)
-    for each in _wide(visible, shown_from=shown_from, now=now):
+    for interval in _wide(visible, shown_from=shown_from, now=now):
         figure.add_annotation(
-            x=when(max(each.start, shown_from)), y=names[each.transactional_id], xanchor="left", xshift=6,
-            text=each.state, showarrow=False, font={"size": 12, "color": theme.text}, bgcolor=theme.background,
+            x=when(max(interval.start, shown_from)), y=names[interval.transactional_id], xanchor="left", xshift=6,
+            text=interval.state, showarrow=False, font={"size": 12, "color": theme.text}, bgcolor=theme.background,
             borderpad=1, row=row, col=1,
         )  # fmt: skip
-    silent = [name for name in ids if all(each.transactional_id != name for each in visible)]
+    silent = [name for name in ids if all(interval.transactional_id != name for interval in visible)]
     for name in silent if visible else []:
         figure.add_annotation(
             x=when(now), y=names[name], text="no record was read", xanchor="right", showarrow=False, row=row, col=1
@@ -229,9 +231,9 @@ def add_lanes(
 
 def _wide(visible: Sequence[StateInterval], *, shown_from: dt.datetime, now: dt.datetime) -> list[StateInterval]:
     """Intervals with room for their name, the widest first, up to a maximum."""
-    widths = [(each.end - max(each.start, shown_from), each) for each in visible]
+    widths = [(interval.end - max(interval.start, shown_from), interval) for interval in visible]
     wide = [pair for pair in widths if pair[0] > (now - shown_from) * WIDE]
-    return [each for _, each in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]]
+    return [interval for _, interval in sorted(wide, key=lambda pair: pair[0], reverse=True)[:MAX_WORDS]]
 
 
 def state_bars(

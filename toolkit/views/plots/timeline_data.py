@@ -88,7 +88,9 @@ def bars_of(
     now
         End of open transactions.
     """
-    by_key = {(each.producer_id, each.start_offset): each for each in findings if each.start_offset is not None}
+    by_key = {
+        (finding.producer_id, finding.start_offset): finding for finding in findings if finding.start_offset is not None
+    }
     once = {(txn.producer_id, txn.first_offset, txn.marker_offset): txn for txn in log_transactions}
     drawn = [txn for txn in once.values() if txn.first_offset is not None or txn.marker_offset is not None]
     keys = {(txn.producer_id, txn.first_offset) for txn in drawn}

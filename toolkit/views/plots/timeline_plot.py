@@ -122,7 +122,7 @@ def _missing(name: str, tables: TimelineTables) -> str:
 
 def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     edges = timeline.edges
-    drawn, crowds = aggregate_bars(timeline.bars, edges=edges, most=most)
+    drawn, aggregated_bars = aggregate_bars(timeline.bars, edges=edges, most=most)
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
     heights = [420, 60 + 34 * lanes]
     figure = make_subplots(
@@ -137,13 +137,13 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     add_past_holds(figure, timeline.findings, curve, theme)
     if timeline.open:
         add_held(figure, timeline.open[0], curve, theme, now=timeline.now)
-    add_aggregated_bars(figure, crowds, theme)
+    add_aggregated_bars(figure, aggregated_bars, theme)
     add_bars(figure, drawn, theme)
     add_lines(figure, curve, timeline.now, theme)
     add_labels(figure, timeline, theme)
     add_lanes(figure, timeline.states, ids=timeline.ids if timeline.states else (), theme=theme, row=2,
               shown_from=timeline.start, now=timeline.now, nothing=no_states(timeline))  # fmt: skip
-    subtitle = subtitle_of(timeline, crowds)
+    subtitle = subtitle_of(timeline, aggregated_bars)
     apply_theme(figure, theme, title=title_of(timeline), subtitle=subtitle, height=sum(heights) + 190)
     figure.update_annotations(
         selector={"text": LOWER_TITLE}, x=0, xanchor="left", font={"size": 13, "color": theme.muted}
@@ -219,7 +219,7 @@ def _title_by_the_log(timeline: TimelineData) -> str:
     return f"nothing is open, {count(len(timeline.bars), 'transaction')} ended"
 
 
-def subtitle_of(timeline: TimelineData, crowds: Sequence[AggregatedBar]) -> str:
+def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]) -> str:
     """The verdict, who is affected, and why."""
     parts = []
     first = timeline.findings[0] if timeline.findings else None
@@ -228,8 +228,8 @@ def subtitle_of(timeline: TimelineData, crowds: Sequence[AggregatedBar]) -> str:
     if first is not None:
         parts.append(f"<b>{plain(' · '.join(_facts(first)))}</b>")
         parts.append(lines(first.reason.split(" (seen")[0].split(" (read from")[0]))
-    if crowds:
-        together = sum(each.committed + each.aborted + each.others for each in crowds)
+    if aggregated_bars:
+        together = sum(bar.committed + bar.aborted + bar.others for bar in aggregated_bars)
         parts.append(f"{number(together)} short transactions are drawn together, by time; every open one is drawn.")
     return "<br>".join(parts)
 

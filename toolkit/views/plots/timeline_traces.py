@@ -156,16 +156,16 @@ def add_lines(figure: go.Figure, curve: LsoCurve, now: dt.datetime, theme: Theme
         )  # fmt: skip
 
 
-def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], theme: Theme) -> None:
+def add_aggregated_bars(figure: go.Figure, bars: Sequence[AggregatedBar], theme: Theme) -> None:
     """Draw aggregated short transactions."""
-    if not crowds:
+    if not bars:
         return
     xs, ys, texts = [], [], []
-    for each in crowds:
-        time = when(each.start + (each.end - each.start) / 2)
-        text = _aggregated_hover(each)
+    for bar in bars:
+        time = when(bar.start + (bar.end - bar.start) / 2)
+        text = _aggregated_hover(bar)
         xs += [time, time, None]
-        ys += [each.first_offset, each.end_offset, None]
+        ys += [bar.first_offset, bar.end_offset, None]
         texts += [text, text, ""]
     figure.add_trace(
         go.Scatter(
@@ -184,17 +184,17 @@ def add_aggregated_bars(figure: go.Figure, crowds: Sequence[AggregatedBar], them
     )
 
 
-def _aggregated_hover(each: AggregatedBar) -> str:
+def _aggregated_hover(bar: AggregatedBar) -> str:
     facts: list[tuple[str, object]] = [
-        ("transactions", each.committed + each.aborted + each.others),
-        ("committed", each.committed),
-        ("aborted", each.aborted),
-        ("others", each.others or None),
-        ("offsets", f"{each.first_offset:,} to {each.end_offset:,}"),
-        ("from", each.start),
-        ("to", each.end),
-        ("longest", each.longest),
-        ("producers", [str(producer) for producer in each.producers]),
+        ("transactions", bar.committed + bar.aborted + bar.others),
+        ("committed", bar.committed),
+        ("aborted", bar.aborted),
+        ("others", bar.others or None),
+        ("offsets", f"{bar.first_offset:,} to {bar.end_offset:,}"),
+        ("from", bar.start),
+        ("to", bar.end),
+        ("longest", bar.longest),
+        ("producers", [str(producer) for producer in bar.producers]),
     ]
     return hover(facts)
 

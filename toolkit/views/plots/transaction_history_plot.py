@@ -85,8 +85,8 @@ def plot_history(
     _add_steps(figure, visible, colours)
     _add_states(figure, visible, shortest, colours)
     _add_words(figure, visible, colours, begin=states[0].start, now=until)
-    here = [state for state in ORDER if any(each.state == state for each in visible)]
-    here += [MANY] if any(each.state == MANY for each in visible) else []
+    here = [state for state in ORDER if any(interval.state == state for interval in visible)]
+    here += [MANY] if any(interval.state == MANY for interval in visible) else []
     title, subtitle = _title(name, states[-1]), _subtitle(mine, states)
     apply_theme(figure, colours, title=title, subtitle=subtitle, height=230 + 44 * len(here))
     figure.update_xaxes(
@@ -117,8 +117,8 @@ def _nothing(theme: Theme, name: str | None, ids: Sequence[str]) -> go.Figure:
 
 def _add_steps(figure: go.Figure, visible: Sequence[StateInterval], theme: Theme) -> None:
     """The way from state to state."""
-    xs = [when(time) for each in visible for time in (each.start, each.end)]
-    ys = [each.state for each in visible for _ in range(2)]
+    xs = [when(time) for interval in visible for time in (interval.start, interval.end)]
+    ys = [interval.state for interval in visible for _ in range(2)]
     figure.add_trace(
         go.Scatter(x=xs, y=ys, mode="lines", line={"color": theme.muted, "width": 1}, hoverinfo="skip",
                    showlegend=False, name="steps")
@@ -137,11 +137,12 @@ def _add_words(
     figure: go.Figure, visible: Sequence[StateInterval], theme: Theme, *, begin: dt.datetime, now: dt.datetime
 ) -> None:
     """How long the longest ones lasted; and the timeout that an open transaction has overrun."""
-    wide = [each for each in visible if each.length > (now - begin) * WORDED]
-    for each in wide:
+    wide = [interval for interval in visible if interval.length > (now - begin) * WORDED]
+    for interval in wide:
         figure.add_annotation(
-            x=when(each.start), y=each.state, xanchor="left", xshift=6, showarrow=False, text=duration(each.length),
-            font={"size": 12, "color": theme.text}, bgcolor=theme.background, borderpad=1,
+            x=when(interval.start), y=interval.state, xanchor="left", xshift=6, showarrow=False,
+            text=duration(interval.length), font={"size": 12, "color": theme.text}, bgcolor=theme.background,
+            borderpad=1,
         )  # fmt: skip
     last = visible[-1]
     timeout = last.record.timeout_ms
