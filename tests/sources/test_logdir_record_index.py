@@ -38,7 +38,7 @@ def newest_rows(log: FolderLog) -> list[Row]:
     index, parts = log.indexed()
     for _ in parts:
         pass
-    return [*index.errors, *index.newest()]
+    return [each.row() for each in (*index.errors, *index.newest())]
 
 
 def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:

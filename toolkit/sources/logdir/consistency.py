@@ -51,7 +51,6 @@ from toolkit.formats.primitives import Buffer, Reader
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
-from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import METADATA_TOPIC
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
@@ -107,10 +106,10 @@ def check_consistency(
     start, producer_id, name = txn.start or 0, txn.producer_id, state.log.where
     found = ConsistencyCheck(doubts=[*_segment_doubts(txn, state, start, lowest)])
     found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
-        f'the state of id "{event["transactional_id"]}", whose next producer id this is'
+        f'the state of id "{event.transactional_id}", whose next producer id this is'
         for partition in side.partitions.values()
         for event in partition.newest.values()
-        if event["next_producer_id"] == producer_id and not event["tombstone"]
+        if event.next_producer_id == producer_id and not event.tombstone
     ]
     if changes is not None:
         found.doubts += _assertion_doubts(state, side, changes)
@@ -184,7 +183,7 @@ def _failed_step(owner: Transaction, state: ReplicaState, side: CoordinatorState
     assert owner.txn_state_partition is not None
     assert owner.transactional_id is not None
     coordinator = side.partitions[owner.txn_state_partition]
-    event = TransactionLogRecord.of(coordinator.newest[owner.transactional_id])
+    event = coordinator.newest[owner.transactional_id]
     recorded, offset = event.timestamp, event.offset
     name = coordinator.replica.log.where
     if recorded is None or offset is None:

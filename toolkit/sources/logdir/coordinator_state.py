@@ -13,7 +13,9 @@ from toolkit.analysis.coordinator.transaction_history import newest
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
+from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
@@ -36,7 +38,7 @@ class TransactionLogPartition:
     replica
         The replica that was read.
     newest
-        Newest record (``schema.TRANSACTION_LOG``) of each transactional id.
+        Newest record of each transactional id.
     as_of
         Time of the newest record below the high watermark, by the coordinator's clock: the partition is complete at
         least up to then. Null if there is no such record or no high watermark.
@@ -47,7 +49,7 @@ class TransactionLogPartition:
     """
 
     replica: ReplicaState
-    newest: dict[str, Row] = field(default_factory=dict)
+    newest: dict[str, TransactionLogRecord] = field(default_factory=dict)
     as_of: dt.datetime | None = None
     clock_set_back: int = -1
     errors: list[str] = field(default_factory=list)
@@ -74,8 +76,8 @@ class CoordinatorState:
     is_counted: bool
     gaps: Sequence[str]
 
-    def rows(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Row]:
-        """Rows of ``schema.TRANSACTIONS``; `observed_at` is the time up to which their partition is complete.
+    def transactions(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Transaction]:
+        """The newest state of each id; its `observed_at` is the time up to which its partition is complete.
 
         Parameters
         ----------
@@ -84,13 +86,13 @@ class CoordinatorState:
         observed_at
             For ids without any such time.
         """
-        rows: list[Row] = []
+        found: list[Transaction] = []
         for partition in self.partitions.values():
             as_of = consistent_copy or partition.as_of
-            for each in newest(map(TransactionLogRecord.of, partition.newest.values()), observed_at=observed_at):
+            for each in newest(partition.newest.values(), observed_at=observed_at):
                 event = partition.newest[each.transactional_id or ""]
-                rows.append({**each.row(), "observed_at": as_of or event["timestamp"] or observed_at})
-        return rows
+                found.append(replace(each, observed_at=as_of or event.timestamp or observed_at))
+        return found
 
 
 def read_coordinator_side(contents: Contents, *, count: int | None) -> CoordinatorState:
@@ -119,10 +121,10 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
 def _read(state: ReplicaState) -> TransactionLogPartition:
     found = TransactionLogPartition(replica=state, errors=[state.error] if state.error else [])
     for event in (*state.window.records.errors, *state.window.records.newest()):
-        if not event["error"]:
-            found.newest[event["transactional_id"]] = event
-        elif not event["error"].startswith("TORN_TAIL"):  # the replica's state has it
-            found.errors.append(event["error"])
+        if not event.error:
+            found.newest[event.transactional_id or ""] = event
+        elif not event.error.startswith("TORN_TAIL"):  # the replica's state has it
+            found.errors.append(event.error)
     offsets, times = state.window.batch_times.T
     if len(times):
         latest = np.maximum.accumulate(times)
@@ -161,42 +163,43 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
 NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
 
 
-def transaction_rows(side: CoordinatorState) -> list[Row]:
-    """Rows of ``schema.TRANSACTIONS``, and one without id for every partition that could not be read completely."""
-    rows: list[Row] = []
+def transactions_of(side: CoordinatorState) -> list[Transaction]:
+    """The newest state of each id, and one without id for every partition that could not be read completely."""
+    found: list[Transaction] = []
     for number, partition in side.partitions.items():
         state = partition.replica
-        records = map(TransactionLogRecord.of, partition.newest.values())
-        rows += (each.row() for each in newest(records, observed_at=state.observed_at))
+        found += newest(partition.newest.values(), observed_at=state.observed_at)
         for error in partition.errors[:1]:
-            rows.append(
-                {
-                    "txn_state_partition": number,
-                    "source": STATE_TOPIC,
-                    "broker_id": state.log.where.broker_id,
-                    "observed_at": state.observed_at,
-                    "error": error,
-                }
+            found.append(
+                Transaction(
+                    txn_state_partition=number,
+                    source=STATE_TOPIC,
+                    broker_id=state.log.where.broker_id,
+                    observed_at=state.observed_at,
+                    error=error,
+                )
             )
-    return rows
+    return found
 
 
-def named_rows(rows: Sequence[Row], transactional_ids: Sequence[str], *, taken_at: dt.datetime) -> Iterator[Row]:
-    """The rows of the requested ids; an id without record has a row with `error`."""
-    found = {row["transactional_id"]: row for row in rows if row.get("transactional_id")}
-    errors = [row for row in rows if row.get("error") and not row.get("transactional_id")]
+def named_transactions(
+    transactions: Sequence[Transaction], transactional_ids: Sequence[str], *, taken_at: dt.datetime
+) -> Iterator[Transaction]:
+    """The transactions of the requested ids; an id without record has one with `error`."""
+    found = {each.transactional_id: each for each in transactions if each.transactional_id}
+    errors = [each for each in transactions if each.error and not each.transactional_id]
     for name in transactional_ids:
         if name in found:
             yield found[name]
             continue
-        observed = max((row["observed_at"] for row in rows), default=taken_at)
+        observed = max((each.observed_at for each in transactions), default=taken_at)
         why = "no record of it is in the readable files" if errors else "no record of it is in these files"
-        yield {
-            "transactional_id": name,
-            "source": STATE_TOPIC,
-            "observed_at": observed,
-            "error": f"TRANSACTIONAL_ID_NOT_FOUND: {why}",
-        }
+        yield Transaction(
+            transactional_id=name,
+            source=STATE_TOPIC,
+            observed_at=observed,
+            error=f"TRANSACTIONAL_ID_NOT_FOUND: {why}",
+        )
 
 
 def coordinator_rows(

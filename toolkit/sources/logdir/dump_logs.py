@@ -12,6 +12,7 @@ from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex
@@ -82,7 +83,7 @@ class TextLog:
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
         index = RecordIndex()
         for row in self.transaction_log():
-            index.add_row(row)
+            index.add_record(TransactionLogRecord.of(row))
         return index, self._parts()
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:

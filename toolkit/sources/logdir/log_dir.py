@@ -20,7 +20,7 @@ from toolkit.sources.logdir.contents import Contents, Partitions
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import partition_row, producer_rows
+from toolkit.sources.logdir.replica_state import partition_of, producers_of
 from toolkit.sources.logdir.replica_tables import OffsetRange, PartitionStats
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
@@ -154,12 +154,12 @@ class LogDir(Source, OffsetTables):
         self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None
     ) -> Iterable[Row]:
         contents = self._contents()
-        return [partition_row(contents.read(log)) for log in contents.named_logs(topics, partitions)]
+        return [partition_of(contents.read(log)).row() for log in contents.named_logs(topics, partitions)]
 
     def _producers(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
         contents = self._contents()
         logs = contents.named_logs(topics, partitions)
-        return [row for log in logs for row in producer_rows(contents.read(log))]
+        return [each.row() for log in logs for each in producers_of(contents.read(log))]
 
     def _transactions(
         self,
@@ -178,10 +178,11 @@ class LogDir(Source, OffsetTables):
             states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
         )
         contents = self._contents()
-        rows = coordinator_state.transaction_rows(read_coordinator_side(contents, count=self.txn_state_partitions))
+        found = coordinator_state.transactions_of(read_coordinator_side(contents, count=self.txn_state_partitions))
         if transactional_ids is not None:
-            return coordinator_state.named_rows(rows, transactional_ids, taken_at=contents.taken_at)
-        return [row for row in rows if row["error"] or filters.match(row)]
+            named = coordinator_state.named_transactions(found, transactional_ids, taken_at=contents.taken_at)
+            return [each.row() for each in named]
+        return [row for row in (each.row() for each in found) if row["error"] or filters.match(row)]
 
     def _coordinators(
         self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None

@@ -31,9 +31,10 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
-from toolkit.schema import Row, utc
-from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema import utc
+from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.record import replace as change
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.consistency import check_consistency, first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
@@ -45,7 +46,7 @@ from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coor
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import ReplicaState, partition_row, producer_rows
+from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
@@ -95,15 +96,14 @@ def observe_files(
     scope = contents.scope(logs)
     observed_at = scope.written_at or contents.taken_at
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        Partition.of({**partition_row(state), "leader": state.log.where.broker_id, "error": state.error})
-        for state in states.values()
+        change(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
-    producers = [Producer.of(row) for state in states.values() for row in producer_rows(state) if not row["error"]]
-    transactions = side.rows(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at)
+    producers = [each for state in states.values() for each in producers_of(state) if not each.error]
+    transactions = side.transactions(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
         producers=producers,
-        transactions=list(map(Transaction.of, transactions)),
+        transactions=transactions,
         partitions_after=partitions,
         producers_after=producers,
         coverage=_coverage(scope, side),
@@ -304,15 +304,14 @@ def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> Co
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
     owners = {each.txn.transactional_id for each in to_read if each.txn.transactional_id is not None}
     orphans = {each.txn.producer_id for each in to_read if each.txn.owner is None}
-    rows: list[Row] = []
+    records: list[TransactionLogRecord] = []
     for partition in side.partitions.values():
         ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(orphans)
         if ids:
-            rows += partition.replica.window.records.records(ids)
-    errors = sorted({Error.of(row["error"]).code for row in rows if row.get("error")} - {TORN_TAIL})
+            records += partition.replica.window.records.records(ids)
+    errors = sorted({Error.of(each.error).code for each in records if each.error} - {TORN_TAIL})
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-    readable = [TransactionLogRecord.of(row) for row in rows if not row.get("error")]
-    return CoordinatorLog(records=readable, unread=[*side.gaps, *unread])
+    return CoordinatorLog(records=[each for each in records if not each.error], unread=[*side.gaps, *unread])
 
 
 MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions
@@ -339,7 +338,7 @@ def read_replica_markers(
         return []
     further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
-    elsewhere = [Producer.of(row) for tp in further for row in producer_rows(states[tp]) if not row["error"]]
+    elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
     partitions = marker_partitions(contexts, [*producers, *elsewhere])
     return [marker for tp, found in partitions.items() for marker in _replica_markers(tp, states[tp], found)]
 

@@ -14,6 +14,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import Headers, ScanResult
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.log_dir_layout import Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica_files import (
@@ -82,11 +83,11 @@ class FolderLog:
     def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
         for part, pieces in read_bytes(self.listing):
             for row in self._unread(STATE_TOPIC, part.scanned, part.file):
-                index.add_row(row)
+                index.add_record(TransactionLogRecord.of(row))
             try:
                 index.add(part.scanned.headers, pieces, part.file or "")
             except OSError as exc:
-                index.add_row(self._unreadable(STATE_TOPIC, exc, part.file))
+                index.add_record(TransactionLogRecord.of(self._unreadable(STATE_TOPIC, exc, part.file)))
             yield part
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.schema import Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 from toolkit.sources.logdir.coordinator_state import CoordinatorState
 from toolkit.sources.logdir.observe_files import FileObservation
@@ -74,5 +74,5 @@ def _transaction_history(
 ) -> Mapping[int, Sequence[PastTransaction]]:
     """History of every id with one of these producer ids, by producer id."""
     indexes = [partition.replica.window.records for partition in side.partitions.values()]
-    rows = (row for index in indexes for row in index.records(index.ids_of(producer_ids)))
-    return by_producer(transaction_history(map(TransactionLogRecord.of, rows)))
+    records = (each for index in indexes for each in index.records(index.ids_of(producer_ids)))
+    return by_producer(transaction_history(records))

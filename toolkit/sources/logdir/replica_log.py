@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log, unread_records
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_files import SegmentBytes, in_pieces
@@ -45,15 +45,15 @@ class RecordIndex:
     Attributes
     ----------
     errors
-        Rows of read errors.
+        What could not be read.
     """
 
     def __init__(self, decode: Decode = partial(transaction_log, txn_state_partition=None)) -> None:  # noqa: B008
         self._decode = decode
-        self.errors: list[Row] = []
+        self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
-        self._rows: dict[int, Row] = {}  # by entry: records added as rows
+        self._decoded: dict[int, TransactionLogRecord] = {}  # by entry: records that cannot be located
         self._chunks: list[npt.NDArray[np.void]] = []
         self._count = 0
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
@@ -84,7 +84,7 @@ class RecordIndex:
                 self._add_located(some[first:odd], found[first:odd], buf)
                 for position in some["position"][odd : odd + 1].tolist():
                     for row in self._decode(buf, position - begin, file=file, file_position=position):
-                        self.add_row(row)
+                        self.add_record(TransactionLogRecord.of(row))
                 first = odd + 1
 
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
@@ -101,29 +101,29 @@ class RecordIndex:
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
 
-    def add_row(self, row: Row) -> None:
-        """Add the next record as a decoded row, or a row with a read error."""
-        if row.get("transactional_id") is None:
-            self.errors.append(row)
+    def add_record(self, record: TransactionLogRecord) -> None:
+        """Add the next record decoded, or what could not be read."""
+        if record.transactional_id is None:
+            self.errors.append(record)
             return
-        self._rows[self._count] = row
-        number = self._numbers.setdefault(_key(row["transactional_id"]), len(self._numbers))
-        producer_id = -1 if row["producer_id"] is None else row["producer_id"]
+        self._decoded[self._count] = record
+        number = self._numbers.setdefault(_key(record.transactional_id), len(self._numbers))
+        producer_id = -1 if record.producer_id is None else record.producer_id
         self._chunks.append(np.array([(number, len(self._files) - 1, 0, 0, producer_id)], ENTRY))
         self._count += 1
-        other_ids = (row["previous_producer_id"], row["next_producer_id"])
+        other_ids = (record.previous_producer_id, record.next_producer_id)
         self._neighbours += [(each, number) for each in other_ids if each is not None]
 
-    def newest(self) -> Iterator[Row]:
+    def newest(self) -> Iterator[TransactionLogRecord]:
         """The newest record of each id, in log order."""
         _, from_the_end = np.unique(self._entries["key"][::-1], return_index=True)
-        return self._decoded(np.sort(self._count - 1 - from_the_end))
+        return self._records(np.sort(self._count - 1 - from_the_end))
 
-    def records(self, transactional_ids: Collection[str]) -> Iterator[Row]:
+    def records(self, transactional_ids: Collection[str]) -> Iterator[TransactionLogRecord]:
         """Read errors, then every record of these ids in log order."""
         yield from self.errors
         key_numbers = [self._numbers.get(_key(name), -1) for name in transactional_ids]
-        yield from self._decoded(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
+        yield from self._records(np.flatnonzero(np.isin(self._entries["key"], key_numbers)))
 
     def ids_of(self, producer_ids: Collection[int]) -> set[str]:
         """Ids with a record that has one of these producer ids as its own, previous or next producer id."""
@@ -138,23 +138,24 @@ class RecordIndex:
             self._chunks = [np.concatenate([np.empty(0, ENTRY), *self._chunks])]
         return self._chunks[0]
 
-    def _decoded(self, numbers: npt.NDArray[np.int64]) -> Iterator[Row]:
+    def _records(self, numbers: npt.NDArray[np.int64]) -> Iterator[TransactionLogRecord]:
         found = zip(numbers.tolist(), self._entries[numbers].tolist(), strict=True)
         for file_id, of_file in groupby(found, key=lambda each: each[1][1]):
             if file_id < 0:
-                yield from (self._rows[number] for number, _ in of_file)
+                yield from (self._decoded[number] for number, _ in of_file)
                 continue
             file = self._files[file_id]
             try:
                 with open(file, "rb") as segment:
                     for number, (_, _, size, position, _) in of_file:
-                        if number in self._rows:
-                            yield self._rows[number]
+                        if number in self._decoded:
+                            yield self._decoded[number]
                             continue
                         segment.seek(position)
-                        yield from self._decode(segment.read(size), 0, file=file, file_position=position)
+                        rows = self._decode(segment.read(size), 0, file=file, file_position=position)
+                        yield from map(TransactionLogRecord.of, rows)
             except OSError as exc:
-                yield unread_records(STATE_TOPIC, None, error=f"UNREADABLE: {exc.strerror}.", file=file)
+                yield TransactionLogRecord(file=file, error=f"UNREADABLE: {exc.strerror}.")
 
 
 def _key(transactional_id: str) -> bytes:

@@ -12,9 +12,9 @@ from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transaction_rows
+from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
 from toolkit.sources.logdir.replica_files import bytes_at
-from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_row
+from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_of
 from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
@@ -42,7 +42,7 @@ class ReplicaOffsetReader:
         self._contents, self._replicas = contents, replicas
         self._state = replicas[0]
         self._txn_state_partitions = txn_state_partitions
-        row = partition_row(self._state)
+        row: Row = partition_of(self._state).row()
         if row["high_watermark"] is None:  # the LSO then assumes a log that is replicated to its end
             row = {**row, "high_watermark": row["log_end_offset"]}
         self.partition: Row = row
@@ -91,9 +91,8 @@ class ReplicaOffsetReader:
             yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
-        rows = transaction_rows(read_coordinator_side(self._contents, count=self._txn_state_partitions))
-        found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
-        return found, None
+        found = transactions_of(read_coordinator_side(self._contents, count=self._txn_state_partitions))
+        return next((each.transactional_id for each in found if each.producer_id == producer_id), None), None
 
     @cached_property
     def _aborted(self) -> tuple[set[AbortedRange], bool, Sequence[str]]:

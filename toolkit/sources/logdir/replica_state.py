@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.log.producer_state import producer_rows as replayed_rows
-from toolkit.schema import Row
+from toolkit.analysis.log.producer_state import producer_rows
+from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import PartitionCheckpoints
 from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
@@ -165,32 +165,32 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
     return min(max(min(unstable), log_start), bound) if unstable else bound
 
 
-def producer_rows(state: ReplicaState) -> list[Row]:
-    """Rows of ``schema.PRODUCERS``, and a row without producer if they may be incomplete."""
+def producers_of(state: ReplicaState) -> list[Producer]:
+    """The producers, and one without id if they may be incomplete."""
     where, observed_at = state.log.where, state.observed_at
-    rows = replayed_rows(state.window.producers, **where.columns, observed_at=observed_at)
-    errors = [state.error] if state.error else list(state.snapshot_errors[:1])
-    return rows + [{**where.columns, "observed_at": observed_at, "error": error} for error in errors]
+    rows = producer_rows(state.window.producers, **where.columns, observed_at=observed_at)
+    errors = [state.error] if state.error else state.snapshot_errors[:1]
+    return [
+        *map(Producer.of, rows),
+        *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors),
+    ]
 
 
-def partition_row(state: ReplicaState) -> Row:
-    """Row of ``schema.PARTITIONS``; leader, replicas and ISR are null, as no file has them."""
+def partition_of(state: ReplicaState) -> Partition:
+    """The partition; leader, replicas and ISR are null, as no file has them."""
     error = state.error
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK
-    return {
+    return Partition(
         **state.log.where.columns,
-        "leader": None,
-        "leader_epoch": state.leader_epoch,
-        "replicas": None,
-        "isr": None,
-        "log_start_offset": state.log_start_offset,
-        "last_stable_offset": state.last_stable_offset,
-        "high_watermark": state.high_watermark,
-        "log_end_offset": state.log_end_offset,
-        "observed_at": state.observed_at,
-        "error": error,
-    }
+        leader_epoch=state.leader_epoch,
+        log_start_offset=state.log_start_offset,
+        last_stable_offset=state.last_stable_offset,
+        high_watermark=state.high_watermark,
+        log_end_offset=state.log_end_offset,
+        observed_at=state.observed_at,
+        error=error,
+    )
 
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:

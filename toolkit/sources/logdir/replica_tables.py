@@ -173,11 +173,12 @@ def history_rows(
     """Rows of ``schema.TRANSACTION_HISTORY``, from the replica with most of the log of each partition."""
     if names is None or offset_range != OffsetRange():
         best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
-        events = event_rows(contents, best, offset_range, names=names)
+        rows = event_rows(contents, best, offset_range, names=names)
+        events: Iterable[TransactionLogRecord] = map(TransactionLogRecord.of, rows)
     else:
         indexes = [replicas[0].window.records for _, replicas in contents.by_partition(logs, reach=ReadLimit.RECORDS)]
-        events = (row for index in indexes for row in index.records(names))
-    past = (each.row() for each in transaction_history(map(TransactionLogRecord.of, events)))
+        events = (each for index in indexes for each in index.records(names))
+    past = (each.row() for each in transaction_history(events))
     return only(past, producer_id=producer_id, name="transactional_id")
 
 

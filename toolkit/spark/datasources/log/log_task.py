@@ -13,7 +13,7 @@ from toolkit.sources import log_tables
 from toolkit.sources.logdir import replica_tables
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import partition_row, producer_rows
+from toolkit.sources.logdir.replica_state import partition_of, producers_of
 from toolkit.sources.logdir.replica_tables import OffsetRange
 from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log.log_listing import listing_rows, name_of
@@ -128,11 +128,11 @@ def _segments(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -
 
 
 def _partitions(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return (partition_row(contents.read(log)) for log in logs)
+    return (partition_of(contents.read(log)).row() for log in logs)
 
 
 def _producers(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
-    return (row for log in logs for row in producer_rows(contents.read(log)))
+    return (each.row() for log in logs for each in producers_of(contents.read(log)))
 
 
 def _statistics(contents: Contents, logs: list[ReplicaLog], options: LogOptions) -> Iterator[Row]:
