@@ -29,6 +29,7 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.pipeline.staging_table import StoredState
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
@@ -232,10 +233,10 @@ def by_verdict(found: Iterable[Finding]) -> list[Finding]:
 
 
 def test_the_longest_of_several_replicas_is_diagnosed() -> None:
-    def state(broker_id: int, **other: Any) -> Row:
+    def state(broker_id: int, **other: Any) -> StoredState:
         columns = {"log": f"{broker_id}:/orders-0/", "topic": "orders", "partition": 0, "broker_id": broker_id}
         known = {"log_end_offset": 9, "leader_epoch": 4, "is_damaged": False, "is_held": True}
-        return {**columns, **known, **other}
+        return StoredState(**{**columns, **known, **other})
 
     logs = [
         state(0, is_damaged=True),
@@ -243,7 +244,7 @@ def test_the_longest_of_several_replicas_is_diagnosed() -> None:
         state(2),
         state(3, leader_epoch=3, log_end_offset=50),
         state(4),
-        {**state(5, log_end_offset=99), "log": "5:/__transaction_state-0/#ids"},
+        state(5, log_end_offset=99, log="5:/__transaction_state-0/#ids"),
         state(6, partition=1, is_held=False),
     ]
     assert best_logs(logs) == ["2:/orders-0/"]

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from toolkit.schema import Row
+from toolkit.schema.live import Partition
+from toolkit.schema.record import replace
+from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import LogFiles
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live, plan_logs
+from toolkit.spark.pipeline.staging_table import StoredState
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()
@@ -26,7 +30,12 @@ def plan(
     row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listing_changes}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     stored = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
-    return plan_logs([row], {} if state is None else {LOG: {**stored, **state}}).get(LOG)
+    states = {} if state is None else {LOG: StoredState.of({"log": LOG, **stored, **state})}
+    return plan_logs([row], states).get(LOG)
+
+
+def partition(begin: int | None, end: int | None) -> Partition:
+    return Partition(topic="orders", partition=0, log_start_offset=begin, high_watermark=end, observed_at=EPOCH)
 
 
 def test_a_new_log_is_read_from_its_start() -> None:
@@ -133,14 +142,13 @@ def test_offsets_deleted_before_they_were_read_are_lost() -> None:
 def test_a_live_partition_is_read_from_its_known_end(
     begin: int | None, end: int | None, known: int | None, expected: LogPlan | None
 ) -> None:
-    row = {"log_start_offset": begin, "high_watermark": end, "error": None}
-    assert plan_live(row, None if known is None else {"log_end_offset": known}) == expected
-    assert plan_live({**row, "error": "NOT_LEADER: ..."}, None) is None
+    row = partition(begin, end)
+    assert plan_live(row, None if known is None else StoredState(log=LOG, log_end_offset=known)) == expected
+    assert plan_live(replace(row, error="NOT_LEADER: ..."), None) is None
 
 
 def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
-    row = {"log_start_offset": 5, "high_watermark": 40, "error": None}
-    assert plan_live(row, {"log_end_offset": None}) == LogPlan(start=5, stop=40, remembered=REMEMBERED)
+    assert plan_live(partition(5, 40), StoredState(log=LOG)) == LogPlan(start=5, stop=40, remembered=REMEMBERED)
 
 
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
@@ -149,11 +157,11 @@ def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     row = {**row, "is_best": True}
     ids_log = LOG + IDS
 
-    def planned(states: Mapping[str, Row], **columns: Any) -> set[str]:
+    def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "is_consistent": False, "txn_state_partitions": None}
         return set(LogFiles(spark=None, logs=[{**row, **columns}], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}
     assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, ids_log}
-    stored = {"log_end_offset": 80, "leader_epoch": 3, "listing": "before", "topic_id": "a", "is_unread": False}
+    stored = StoredState(log=LOG, log_end_offset=80, leader_epoch=3, listing="before", topic_id="a", is_unread=False)
     assert planned({LOG: stored, ids_log: stored}) == {LOG, ids_log}

@@ -54,7 +54,7 @@ from toolkit.spark.datasources.partial_transactions import (
 )
 from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.pipeline_source import plan_logs
-from toolkit.spark.pipeline.staging_table import STATE
+from toolkit.spark.pipeline.staging_table import STATE, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -450,7 +450,7 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
     provisional: list[Row] = []
     for _ in range(2):
         listing = rows(logs, table="listing")
-        plans = plan_logs(listing, states)
+        plans = plan_logs(listing, {log: StoredState.of(state) for log, state in states.items()})
         starts = json.dumps({log: plan.start for log, plan in plans.items()})
         partials = [read(*plan_read(logs, table="partial_transactions", starts=starts, maxPartitionBytes=20_000))]
         for log in set(plans) & set(states):

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from toolkit.schema.table import (
+    BINARY,
     BOOL,
     EPOCH,
     FLOAT64,
@@ -59,7 +60,7 @@ Int16 = Annotated[int, Width(INT16)]
 Int32 = Annotated[int, Width(INT32)]
 Int64 = Annotated[int, Width(INT64)]
 
-PLAIN: Mapping[Any, Type] = {str: STRING, bool: BOOL, float: FLOAT64, dt.datetime: TIME}
+PLAIN: Mapping[Any, Type] = {str: STRING, bool: BOOL, float: FLOAT64, bytes: BINARY, dt.datetime: TIME}
 
 
 class TableRow:

@@ -11,9 +11,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.schema import Row
+from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
-from toolkit.spark.pipeline.staging_table import STATE, rows_of, staged_rows
+from toolkit.spark.pipeline.staging_table import STATE, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
 
 SMALL = [name for name in STATE.names if name != "remembered"]
@@ -21,7 +22,7 @@ SMALL = [name for name in STATE.names if name != "remembered"]
 
 @dataclass(slots=True, kw_only=True)
 class FoldStates:
-    """Rows of `toolkit.spark.pipeline.staging_table.STATE` by log.
+    """States by log.
 
     Parameters
     ----------
@@ -41,8 +42,8 @@ class FoldStates:
 
     store: TableStore
     run_id: int
-    before: Mapping[str, Row]
-    new: dict[str, Row] = field(default_factory=dict)
+    before: Mapping[str, StoredState]
+    new: dict[str, StoredState] = field(default_factory=dict)
     obsolete_logs: Collection[str] = ()
     staged: DataFrame | None = None
 
@@ -51,12 +52,12 @@ class FoldStates:
         """Load the states of earlier runs."""
         rows = store.rows(STATE.name, STATE, *SMALL, RUN_ID)
         run_id = max((row[RUN_ID] for row in rows), default=0) + 1
-        return FoldStates(store=store, run_id=run_id, before={row["log"]: row for row in rows})
+        return FoldStates(store=store, run_id=run_id, before={row["log"]: StoredState.of(row) for row in rows})
 
     @property
-    def all(self) -> dict[str, Row]:
+    def all(self) -> dict[str, StoredState]:
         """The newest state of each log, without `obsolete_logs`."""
-        return {**{log: row for log, row in self.before.items() if log not in self.obsolete_logs}, **self.new}
+        return {**{log: state for log, state in self.before.items() if log not in self.obsolete_logs}, **self.new}
 
     def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row]) -> None:
         """Add the states of the logs that this run has read.
@@ -73,13 +74,13 @@ class FoldStates:
             rows = rows_of(staged, STATE.name).drop("remembered").toArrow()
         else:
             rows = staged_rows(staged, STATE.name)
-        for row in rows.to_pylist():
-            listing = listed[row["log"]]
-            self.put(row, listing=listing["listing"], topic_id=listing["topic_id"])
+        for state in StoredState.of_table(rows):
+            listing = listed[state.log]
+            self.put(replace(state, listing=listing["listing"], topic_id=listing["topic_id"]))
 
-    def put(self, row: Row, **columns: object) -> None:
-        """Add a state; missing columns are null."""
-        self.new[row["log"]] = {**dict.fromkeys(SMALL), **row, **columns}
+    def put(self, state: StoredState) -> None:
+        """Add a state."""
+        self.new[state.log] = state
 
     def remembered(self, logs: Collection[str]) -> DataFrame:
         """`REMEMBERED_COLUMNS` of the newest states of some logs."""
@@ -95,15 +96,15 @@ class FoldStates:
 
     def remembered_table(self, logs: Collection[str]) -> pa.Table:
         """`remembered`, as an Arrow table in this process."""
-        remembered = [log for log in logs if "remembered" in self.new.get(log, ())]
+        remembered = [log for log in logs if log in self.new and self.new[log].remembered is not None]
         schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
-        rows = pa.Table.from_pylist([self.new[log] for log in remembered], schema=schema)
+        rows = pa.Table.from_pylist([self.new[log].row() for log in remembered], schema=schema)
         others = set(logs).difference(remembered)
         return pa.concat_tables([rows, self.remembered(others).toArrow().cast(schema)]) if others else rows
 
     def save(self) -> None:
         """Store the states, which completes the run."""
-        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(self.new.values())))
+        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(each.row() for each in self.new.values())))
         if self.staged is not None:
             of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
             joined = rows.join(of_tasks, "log", "left")

@@ -17,11 +17,12 @@ from pyspark.sql import functions as sf
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
+from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.batches.batches_reader import live_log
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live
-from toolkit.spark.pipeline.staging_table import LOG
+from toolkit.spark.pipeline.staging_table import LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +41,13 @@ class LivePartitions:
     topics
         Only these topics; null for all.
     partitions
-        Rows of ``schema.PARTITIONS``.
+        The partitions.
     """
 
     spark: SparkSession
     cluster: Cluster
     topics: Sequence[str] | None
-    partitions: Sequence[Row]
+    partitions: Sequence[Partition]
 
     what = "partitions"
     is_consistent = False
@@ -66,18 +67,18 @@ class LivePartitions:
     def listings(self) -> Mapping[str, Row]:
         """The listed columns of each log's state, by log."""
         return {
-            live_log(row["topic"], row["partition"]) + ending: {**row, "listing": None, "topic_id": None}
-            for row in self.partitions
+            live_log(each.topic, each.partition) + ending: {**each.row(), "listing": None, "topic_id": None}
+            for each in self.partitions
             for ending in ("", IDS)
         }
 
-    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to continue the read of each partition with new data."""
         found = {}
-        for row in self.partitions:
-            log = live_log(row["topic"], row["partition"])
-            for name in (log, log + IDS) if row["topic"] == STATE_TOPIC else (log,):
-                plan = plan_live(row, states.get(name))
+        for each in self.partitions:
+            log = live_log(each.topic, each.partition)
+            for name in (log, log + IDS) if each.topic == STATE_TOPIC else (log,):
+                plan = plan_live(each, states.get(name))
                 if plan is not None:
                     found[name] = plan
         return found
@@ -88,7 +89,7 @@ class LivePartitions:
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """New records of ``__transaction_state``."""
-        logs_by_partition = {row["partition"]: live_log(STATE_TOPIC, row["partition"]) + IDS for row in self.partitions}
+        logs_by_partition = {each.partition: live_log(STATE_TOPIC, each.partition) + IDS for each in self.partitions}
         starts = [(number, log, plans[log].start) for number, log in sorted(logs_by_partition.items()) if log in plans]
         if not starts:
             return None
@@ -117,12 +118,12 @@ class LivePartitions:
             "starting": defaultdict(dict),
             "ending": defaultdict(dict),
         }
-        for row in self.partitions:
-            plan = plans.get(live_log(row["topic"], row["partition"]))
+        for each in self.partitions:
+            plan = plans.get(live_log(each.topic, each.partition))
             if plan is not None:
-                assigned[row["topic"]].append(row["partition"])
-                bounds["starting"][row["topic"]][str(row["partition"])] = plan.start
-                bounds["ending"][row["topic"]][str(row["partition"])] = plan.stop
+                assigned[each.topic].append(each.partition)
+                bounds["starting"][each.topic][str(each.partition)] = plan.start
+                bounds["ending"][each.topic][str(each.partition)] = plan.stop
         if not assigned:
             return None
         reader = self.spark.read.format("kafka_log_live").options(assign=json.dumps(assigned), table=table)
@@ -139,4 +140,5 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
     NotFound
         If the cluster does not have one of the topics.
     """
-    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=cluster.partition_rows(topics=topics))
+    partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
+    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions)

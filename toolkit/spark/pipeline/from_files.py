@@ -24,7 +24,7 @@ from toolkit.spark.datasources.log.log_reader import LogReader
 from toolkit.spark.datasources.log.log_schema import schema_of
 from toolkit.spark.datasources.registration import register
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_logs
-from toolkit.spark.pipeline.staging_table import LOG
+from toolkit.spark.pipeline.staging_table import LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ class LogFiles:
         """The listed columns of each log's state, by log."""
         return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
 
-    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log."""
         best = [{**row, "log": row["log"] + IDS} for row in self.logs if row["is_best"]]
         # Most partitions are empty and need no state. A log without begin cannot be read now.

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
-from toolkit.schema import RECORDED, Row
+from toolkit.schema import RECORDED
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.pipeline.staging_table import LOG
+from toolkit.spark.pipeline.staging_table import LOG, StoredState
 from toolkit.spark.pipeline.table_store import NOT_THERE, RECORDED_AS, TableStore
 
 if TYPE_CHECKING:
@@ -53,17 +53,17 @@ class RecordedSamples:
         """The name of its state."""
         return f"recording:{self.path}"
 
-    def after(self, states: Mapping[str, Row]) -> dt.datetime | None:
+    def after(self, states: Mapping[str, StoredState]) -> dt.datetime | None:
         """Due time of the last stored sample; null for none."""
         state = states.get(self.log)
-        return None if state is None else state["latest"]
+        return None if state is None else state.latest
 
-    def has_new(self, states: Mapping[str, Row]) -> bool:
+    def has_new(self, states: Mapping[str, StoredState]) -> bool:
         """Whether there are samples after the last stored one."""
         after = self.after(states)
         return self.newest is not None and (after is None or self.newest > after)
 
-    def count_new(self, states: Mapping[str, Row]) -> int:
+    def count_new(self, states: Mapping[str, StoredState]) -> int:
         """Number of samples after the last stored one."""
         return self.rows("samples", self.after(states)).count()
 
@@ -74,7 +74,12 @@ class RecordedSamples:
 
 
 def store_samples(
-    store: TableStore, name: str, recordings: Sequence[RecordedSamples], states: Mapping[str, Row], *, run_id: int
+    store: TableStore,
+    name: str,
+    recordings: Sequence[RecordedSamples],
+    states: Mapping[str, StoredState],
+    *,
+    run_id: int,
 ) -> None:
     """Add the new rows of a table of ``schema.RECORDED``; stored rows stay when the recorder deletes samples."""
     for left in reversed(range(TRIES)):

@@ -23,7 +23,7 @@ from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, stage_rows
+from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -155,19 +155,19 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
     ends = [row["offset"] + 1 for row in rows_kept if row["offset"] is not None]
     newest = {"role": NEWEST, "timestamp": latest, "txn_state_partition": records[0]["txn_state_partition"], LOG: log}
-    state_row = {
-        "log": log,
-        "topic": STATE_TOPIC,
-        "partition": records[0]["txn_state_partition"],
-        "broker_id": records[0]["broker_id"],
-        "log_end_offset": max(ends, default=None),
-        "leader_epoch": max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
-        "is_damaged": any(row["error"] is not None for row in rows_kept),
-        "is_unread": any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
-        "latest": latest,
-        "remembered": to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
-    }
-    yield stage_rows(STATE.name, STATE.arrow([state_row]), log=log, is_final=False)
+    stored = StoredState(
+        log=log,
+        topic=STATE_TOPIC,
+        partition=records[0]["txn_state_partition"],
+        broker_id=records[0]["broker_id"],
+        log_end_offset=max(ends, default=None),
+        leader_epoch=max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
+        is_damaged=any(row["error"] is not None for row in rows_kept),
+        is_unread=any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
+        latest=latest,
+        remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
+    )
+    yield stage_rows(STATE.name, STATE.arrow([stored.row()]), log=log, is_final=False)
 
 
 def _order(record: Row) -> tuple[Any, ...]:

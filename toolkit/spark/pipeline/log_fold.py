@@ -30,7 +30,7 @@ from toolkit.spark.datasources.partial_transactions import (
     range_summary,
     whole_runs,
 )
-from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, stage_rows
+from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -129,21 +129,21 @@ class _FoldedLog:
         yield from self._log_transactions(log_transactions, is_final=False)
         yield from self._steps(steps, is_final=False)
         state = self.state
-        row = {
-            "log": self.name,
-            "topic": state.topic,
-            "partition": state.partition,
-            "broker_id": state.broker_id,
-            "log_end_offset": state.log_end_offset,
-            "leader_epoch": state.leader_epoch,
-            "is_damaged": self.is_damaged or state.is_damaged,
-            "is_unread": self.is_unread,
-            "bytes_read": self.bytes_read,
-            "is_held": state.is_held,
-            "latest": None if state.end_time < 0 else utc(state.end_time),
-            "remembered": state.to_bytes(),
-        }
-        yield stage_rows(STATE.name, STATE.arrow([row]), log=self.name, is_final=False)
+        stored = StoredState(
+            log=self.name,
+            topic=state.topic,
+            partition=state.partition,
+            broker_id=state.broker_id,
+            log_end_offset=state.log_end_offset,
+            leader_epoch=state.leader_epoch,
+            is_damaged=self.is_damaged or state.is_damaged,
+            is_unread=self.is_unread,
+            bytes_read=self.bytes_read,
+            is_held=state.is_held,
+            latest=utc(state.end_time),
+            remembered=state.to_bytes(),
+        )
+        yield stage_rows(STATE.name, STATE.arrow([stored.row()]), log=self.name, is_final=False)
 
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
         log_columns: Any = {name: row[name] for name in LOG_COLUMNS}

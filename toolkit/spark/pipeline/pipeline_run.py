@@ -47,7 +47,7 @@ from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import LOG, rows_of, staged_rows
+from toolkit.spark.pipeline.staging_table import LOG, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
@@ -135,7 +135,7 @@ def run(
         )
         this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
-        found = done["findings"] if this.has_news else store.rows("findings", FINDINGS)
+        found = done["findings"] if this.has_news else list(map(Finding.of, store.rows("findings", FINDINGS)))
         counts = {**done["counts"], "findings": TableCounts.of(found, is_new=this.has_news)}
         return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
 
@@ -212,8 +212,8 @@ class _PipelineRun:
     @property
     def needs_diagnosis(self) -> bool:
         """Whether the files or the cluster must be diagnosed again."""
-        logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS, {})
-        return logs is not None and (bool(self.plans) or before.get("listing") != self._signature(logs))
+        logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS)
+        return logs is not None and (bool(self.plans) or before is None or before.listing != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:
@@ -228,8 +228,8 @@ class _PipelineRun:
     @property
     def answered_at(self) -> dt.datetime | None:
         """Time of the current findings; null without any."""
-        time: dt.datetime | None = self.states.all.get(CURRENT_FINDINGS, {}).get("latest")
-        return time
+        state = self.states.all.get(CURRENT_FINDINGS)
+        return None if state is None else state.latest
 
     def read(self) -> Sequence[ReadCounts]:
         """Counts of the listed and read items."""
@@ -241,7 +241,7 @@ class _PipelineRun:
                     listed=logs.listed,
                     new=sum(not log.endswith(IDS) for log in self.plans),
                     bytes_listed=logs.bytes_listed,
-                    bytes_read=sum(row["bytes_read"] or 0 for row in self.states.new.values()),
+                    bytes_read=sum(state.bytes_read or 0 for state in self.states.new.values()),
                 )
             )
         for each in self.sources.recordings:
@@ -282,8 +282,8 @@ class _PipelineRun:
         """Diagnose the current state."""
         rows = logs.current_findings()
         latest = pc.min(rows["observed_at"]).as_py()
-        row = {"log": CURRENT_FINDINGS, "listing": self._signature(logs), "latest": latest, "remembered": to_ipc(rows)}
-        self.states.put(row)
+        signature = self._signature(logs)
+        self.states.put(StoredState(log=CURRENT_FINDINGS, listing=signature, latest=latest, remembered=to_ipc(rows)))
 
     def _read_logs(self, logs: PipelineSource) -> None:
         """Read the new ranges of logs, and fold them."""
@@ -325,8 +325,8 @@ class _PipelineRun:
 
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
-        states = {log: row for log, row in self.states.all.items() if log.endswith(IDS)}
-        latest = max((row["latest"] for row in states.values() if row["latest"] is not None), default=None)
+        states = {log: state for log, state in self.states.all.items() if log.endswith(IDS)}
+        latest = max((state.latest for state in states.values() if state.latest is not None), default=None)
         make = partial(current_transaction_history, latest=latest)
         if isinstance(self.staged, DataFrame):
             current = mapped(self.states.remembered(states), make, CURRENT)
@@ -358,10 +358,10 @@ class _PipelineRun:
 
     # Findings.
 
-    def _make_findings(self) -> list[Row]:
+    def _make_findings(self) -> list[Finding]:
         """Make all findings from the stored tables, and replace those stored."""
-        found: list[Row] = [each.row() for each in self._all_findings()]
-        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(found)))
+        found = self._all_findings()
+        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(each.row() for each in found)))
         self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
         return found
 
@@ -371,12 +371,9 @@ class _PipelineRun:
         states = self.states.all
         has_logs = CURRENT_FINDINGS in states
         if has_logs:
-            current_findings = [
-                Finding.of(row)
-                for state in self.states.remembered_table([CURRENT_FINDINGS]).to_pylist()
-                for row in from_ipc(state["remembered"]).to_pylist()
-            ]
-            logs = self.states.remembered_table(best_logs(states.values())).to_pylist()
+            (state,) = StoredState.of_table(self.states.remembered_table([CURRENT_FINDINGS]))
+            current_findings = Finding.of_table(from_ipc(state.remembered or b""))
+            logs = StoredState.of_table(self.states.remembered_table(best_logs(states.values())))
             holds = self._diagnosable(holds_of(logs, min_held_ms=self.min_held_ms), current_findings)
             transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
             found = findings(
@@ -387,7 +384,7 @@ class _PipelineRun:
             )
         if self._has_samples:
             over_time = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
-            recorded = [Finding.of(row) for row in over_time.toArrow().to_pylist()]
+            recorded = Finding.of_table(over_time.toArrow())
             found = (
                 merge_findings(found, close_by_log(recorded, markers(recorded, self._stored("log_transactions"))))
                 if has_logs
@@ -425,7 +422,7 @@ class _PipelineRun:
     def _save(self) -> None:
         """Store the states, which completes the run."""
         for each in self.new_samples:
-            self.states.put({"log": each.log, "latest": each.newest})
+            self.states.put(StoredState(log=each.log, latest=each.newest))
         self.states.save()
 
 
@@ -438,10 +435,10 @@ FROM_OFFSET = {
 """SQL conditions for the rows of a table at or after an offset."""
 
 
-def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, Row]) -> list[str]:
+def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, StoredState]) -> list[str]:
     """Replicas of ``__transaction_state`` that another replica replaces as the best one."""
     read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
-    return [log for log, state in before.items() if log.endswith(IDS) and read.get(state["partition"], log) != log]
+    return [log for log, state in before.items() if log.endswith(IDS) and read.get(state.partition, log) != log]
 
 
 def _has_log(log: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import pyarrow as pa
 
 from toolkit.schema import Row
+from toolkit.schema.live import Partition
 from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_ARROW,
@@ -21,6 +22,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
     partial_transaction_rows,
 )
+from toolkit.spark.pipeline.staging_table import StoredState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +56,7 @@ class LogPlan(NamedTuple):
     error: str | None = None
 
 
-def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, LogPlan]:
+def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
     """How to read the new data of each changed log in files.
 
     Parameters
@@ -62,24 +64,24 @@ def plan_logs(listed: Iterable[Row], states: Mapping[str, Row]) -> dict[str, Log
     listed
         Rows of `toolkit.spark.datasources.log.log_listing.LISTING`.
     states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE` by log.
+        The stored states, by log.
     """
     found = {}
     for row in listed:
         state = states.get(row["log"])
         if state is None:
             found[row["log"]] = LogPlan()
-        elif row["listing"] != state["listing"] or state["is_unread"]:
+        elif row["listing"] != state.listing or state.is_unread:
             found[row["log"]] = _plan_changed(row, state)
     return found
 
 
-def plan_live(row: Row, state: Row | None) -> LogPlan | None:
-    """How to read the new data of a partition, by its row of ``schema.PARTITIONS``; null if there is none."""
-    begin, end = row["log_start_offset"], row["high_watermark"]
-    if row["error"] or begin is None or end is None:
+def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None:
+    """How to read the new data of a partition, null if there is none."""
+    begin, end = partition.log_start_offset, partition.high_watermark
+    if partition.error or begin is None or end is None:
         return None
-    last_end = None if state is None else state["log_end_offset"]
+    last_end = None if state is None else state.log_end_offset
     if last_end is None:
         remembered = None if state is None else REMEMBERED  # state from before the lost offsets
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
@@ -90,19 +92,19 @@ def plan_live(row: Row, state: Row | None) -> LogPlan | None:
     return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
 
 
-def _plan_changed(row: Row, state: Row) -> LogPlan:
-    begin, end = row["begin"] or 0, state["log_end_offset"]
+def _plan_changed(row: Row, state: StoredState) -> LogPlan:
+    begin, end = row["begin"] or 0, state.log_end_offset
     if end is None:
         return LogPlan(remembered=TRUNCATED, offset=begin)
     if row["begin"] is None:  # its folder cannot be read
         return LogPlan(start=end, remembered=REMEMBERED)
-    if row["topic_id"] and state["topic_id"] and row["topic_id"] != state["topic_id"]:
+    if row["topic_id"] and state.topic_id and row["topic_id"] != state.topic_id:
         return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
     epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
-    last_epoch = state["leader_epoch"]
+    last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
-    if state["is_unread"] or not is_comparable or newer < end:
+    if state.is_unread or not is_comparable or newer < end:
         return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
@@ -158,7 +160,7 @@ class PipelineSource(Protocol):
     def listings(self) -> Mapping[str, Row]:
         """The listed columns of each log's state: ``topic``, ``partition``, ``listing``, ``topic_id``."""
 
-    def plans(self, states: Mapping[str, Row]) -> dict[str, LogPlan]:
+    def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log; with `IDS`, the records of ``__transaction_state``."""
 
     def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.live import Finding
 from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, RUN_ID, TableStore
 
 ENDED = "ended"
@@ -35,10 +36,10 @@ class TableCounts:
     new: int = 0
 
     @staticmethod
-    def of(rows: Sequence[Row], *, is_new: bool) -> TableCounts:
-        """The counts of a table that each run replaces."""
-        errors = sum(row["error"] is not None for row in rows)
-        return TableCounts(rows=len(rows), errors=errors, new=len(rows) if is_new else 0)
+    def of(findings: Sequence[Finding], *, is_new: bool) -> TableCounts:
+        """The counts of the findings, which each run replaces."""
+        errors = sum(each.error is not None for each in findings)
+        return TableCounts(rows=len(findings), errors=errors, new=len(findings) if is_new else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +124,7 @@ def summarised(
     read: Sequence[ReadCounts],
     counts: Mapping[str, TableCounts],
     *,
-    findings: Sequence[Row],
+    findings: Sequence[Finding],
     answered_at: dt.datetime | None,
     started: float,
 ) -> RunSummary:
@@ -166,14 +167,14 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _current(findings: Iterable[Row], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
+def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
     """The findings still open at the newest diagnosis or in the newest sample."""
     times = [answered_at]
     if samples is not None:
         (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()
         times.append(newest["sampled_at"])
     since = max((time for time in times if time is not None), default=None)
-    still_open = [row for row in findings if row["held_to"] is None and row["verdict"] != ENDED]
-    rows = FINDINGS.arrow([row for row in still_open if since is None or row["observed_at"] >= since])
+    still_open = [each for each in findings if each.held_to is None and each.verdict != ENDED]
+    rows = FINDINGS.arrow(each.row() for each in still_open if since is None or each.observed_at >= since)
     found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
     return found

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Column, Table
-from toolkit.schema.table import BOOL, INT32, INT64, STRING, TIME
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
+from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
 
 if TYPE_CHECKING:
@@ -19,28 +21,31 @@ if TYPE_CHECKING:
 LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: its name, and whether the next run keeps the row."""
 
-STATE = Table(
-    "state",
-    "the state of a log for the next run of the pipeline",
-    (
-        Column("log", STRING, "Name of the log, or of another state.", nullable=False),
-        Column("topic", STRING, "Topic."),
-        Column("partition", INT32, "Partition."),
-        Column("broker_id", INT32, "Broker of the log; null if several brokers may have sent it."),
-        Column("log_end_offset", INT64, "Offset after the last one read."),
-        Column("leader_epoch", INT32, "Highest leader epoch of its batches; -1 if not known."),
-        Column("is_damaged", BOOL, "Whether something other than a torn end could not be read."),
-        Column("is_unread", BOOL, "Whether a file could not be opened; the next run reads the log again completely."),
-        Column("bytes_read", INT64, "Size of the batches that the last run read.", unit="bytes"),
-        Column("listing", STRING, "Digest of its files, as listed."),
-        Column("topic_id", STRING, "Id of the topic."),
-        Column("latest", TIME, "Newest time in the log."),
-        Column("is_held", BOOL, "Whether its LSO is or was held."),
-        Column("remembered", "binary", "Open transactions and LSO holds (LogState)."),
-    ),
-    key=("log",),
-    sort=("log",),
-)
+
+@declares("state", row="the state of a log for the next run of the pipeline", key=("log",), sort=("log",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredState(TableRow):
+    """The state of a log, or of the records of a partition of ``__transaction_state``."""
+
+    log: Annotated[str, "Name of the log, or of another state."]
+    topic: Annotated[str | None, "Topic."] = None
+    partition: Annotated[Int32 | None, "Partition."] = None
+    broker_id: Annotated[Int32 | None, "Broker of the log; null if several brokers may have sent it."] = None
+    log_end_offset: Annotated[Int64 | None, "Offset after the last one read."] = None
+    leader_epoch: Annotated[Int32 | None, "Highest leader epoch of its batches; -1 if not known."] = None
+    is_damaged: Annotated[bool | None, "Whether something other than a torn end could not be read."] = None
+    is_unread: Annotated[
+        bool | None, "Whether a file could not be opened; the next run reads the log again completely."
+    ] = None
+    bytes_read: Annotated[Int64 | None, "Size of the batches that the last run read.", Unit("bytes")] = None
+    listing: Annotated[str | None, "Digest of its files, as listed."] = None
+    topic_id: Annotated[str | None, "Id of the topic."] = None
+    latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
+    is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
+    remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None
+
+
+STATE = StoredState.table
 
 STAGED = [(each.name, each) for each in (LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)]
 

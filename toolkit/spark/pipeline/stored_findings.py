@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -21,13 +22,14 @@ from toolkit.analysis.history.findings_over_time import (
 )
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
 from toolkit.analysis.history.resume_state import LogState
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY, Row
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY
 from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.pipeline_source import IDS
+from toolkit.spark.pipeline.staging_table import StoredState
 
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"
@@ -37,45 +39,45 @@ BEFORE, AFTER = (  # an hour is far more than the clock difference between broke
 )
 
 
-def best_logs(states: Iterable[Row]) -> list[str]:
+def best_logs(states: Iterable[StoredState]) -> list[str]:
     """The best replica of each partition with a hold, selected as by `toolkit.LogDir`.
 
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE`.
+        States of logs.
     """
-    best: dict[tuple[str, int], Row] = {}
+    best: dict[tuple[str, int], StoredState] = {}
     for state in states:
-        if state["topic"] is None or state["partition"] is None or state["log"].endswith(IDS):
+        if state.topic is None or state.partition is None or state.log.endswith(IDS):
             continue
-        tp = state["topic"], state["partition"]
+        tp = state.topic, state.partition
         best[tp] = min(best.get(tp, state), state, key=_rank)
-    return [state["log"] for state in best.values() if state["is_held"]]
+    return [state.log for state in best.values() if state.is_held]
 
 
-def _rank(state: Row) -> tuple[object, ...]:
+def _rank(state: StoredState) -> tuple[object, ...]:
     """Sort key: intact first, then the highest leader epoch, the highest end offset, the lowest broker id, by name."""
-    names = ("leader_epoch", "log_end_offset", "broker_id")
-    epoch, end, broker_id = (-1 if state[name] is None else state[name] for name in names)
-    return bool(state["is_damaged"]), -epoch, -end, broker_id, state["log"]
+    numbers = state.leader_epoch, state.log_end_offset, state.broker_id
+    epoch, end, broker_id = (-1 if each is None else each for each in numbers)
+    return bool(state.is_damaged), -epoch, -end, broker_id, state.log
 
 
-def holds_of(states: Iterable[Row], *, min_held_ms: int) -> list[LsoHold]:
+def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold]:
     """The holds of the LSO, from the states of logs.
 
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE`.
+        States of logs.
     min_held_ms
         Leave out shorter holds that have ended.
     """
     found: list[LsoHold] = []
     for state in states:
-        tp = {name: state[name] for name in (*PARTITION, "broker_id")}
-        holds = LogState.from_bytes(state["remembered"], **tp, min_held_ms=min_held_ms).lso_holds()
-        found += LsoHold.of_table(holds)
+        location: Any = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
+        log_state = LogState.from_bytes(state.remembered or b"", **location, min_held_ms=min_held_ms)
+        found += LsoHold.of_table(log_state.lso_holds())
     return found
 
 
