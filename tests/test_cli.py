@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from tests.process import run
 from tests.views.test_text import finding, healthy
 from toolkit import __version__
-from toolkit.cli.command_groups import diagnose_commands
 from toolkit.cli.commands import app
+from toolkit.cli.source_options import SourceOptions
 from toolkit.schema import Row
 from toolkit.schema.docs_links import verdict_page
 from toolkit.views.findings_text import LINKED_FINDINGS
@@ -44,7 +44,7 @@ def fixed_findings(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]],
         def connect(*arguments: Any, **options: Any) -> Iterator[FixedCluster]:
             yield cluster
 
-        monkeypatch.setattr(diagnose_commands, "source_from_options", connect)
+        monkeypatch.setattr(SourceOptions, "open", connect)
         return cluster
 
     return make

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from tests import process
 from toolkit import connect
-from toolkit.cli.command_groups.file_commands import TableName
 from toolkit.cli.commands import app
+from toolkit.cli.file_commands import TableName
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS

@@ -22,7 +22,7 @@ import pytest
 from tests.process import COMMAND, PATIENCE_S, ROOT, Process, on, run, started
 from tests.sources.recorded import sample
 from toolkit import Recording
-from toolkit.cli.command_groups.record_command import RecorderScreen
+from toolkit.cli.record_commands import RecorderScreen
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.queries import until

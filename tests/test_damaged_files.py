@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tiers import fuzzed
 from toolkit import LogDir
-from toolkit.cli.command_groups.file_commands import TableName
+from toolkit.cli.file_commands import TableName
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS

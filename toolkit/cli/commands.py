@@ -9,25 +9,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from toolkit.cli.command_groups import (
-    abort_command,
-    complete_command,
+from toolkit.cli import (
+    action_commands,
     diagnose_commands,
-    explain_command,
-    fence_command,
     file_commands,
     lab_commands,
-    mcp_command,
-    monitoring_commands,
     offset_commands,
     pipeline_command,
-    record_command,
+    record_commands,
     report_command,
     table_commands,
 )
-from toolkit.cli.common_options import BootstrapServer, CommandConfig
-from toolkit.cli.failures import exit_on_failure
-from toolkit.cli.source_options import LeadingOptions
+from toolkit.cli.output import exit_on_failure
+from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
 EXIT_CODES = (
@@ -70,11 +64,11 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Diagnose": {
         "diagnose": diagnose_commands.diagnose,
         "find-hanging": diagnose_commands.find_hanging,
-        "explain": explain_command.explain,
+        "explain": diagnose_commands.explain,
         "why": offset_commands.why,
         "gaps": offset_commands.gaps,
         "report": report_command.report,
-        "mcp": mcp_command.mcp,
+        "mcp": diagnose_commands.mcp,
     },
     "Inspect": {
         "list": table_commands.list_transactions,
@@ -87,9 +81,9 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "history": table_commands.history,
     },
     "Record": {
-        "record": record_command.record,
-        "prometheus-rules": monitoring_commands.prometheus_rules,
-        "grafana-dashboard": monitoring_commands.grafana_dashboard,
+        "record": record_commands.record,
+        "prometheus-rules": record_commands.prometheus_rules,
+        "grafana-dashboard": record_commands.grafana_dashboard,
         "pipeline": pipeline_command.pipeline,
     },
     "Read files": {
@@ -98,9 +92,9 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "abort-command": file_commands.abort_command,
     },
     "Remediate": {
-        "abort": abort_command.abort,
-        "complete": complete_command.complete,
-        "fence": fence_command.fence,
+        "abort": action_commands.abort,
+        "complete": action_commands.complete,
+        "fence": action_commands.fence,
     },
     "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
 }
@@ -134,7 +128,7 @@ def kafka_txn(
     Flags are those of kafka-transactions.sh. Only abort, complete and fence change a cluster, and only
     when confirmed by name.
     """
-    ctx.obj = LeadingOptions(bootstrap_server=bootstrap_server, command_config=command_config)
+    ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config)
 
 
 def run() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from toolkit.errors import UsageError
 from toolkit.schema.durations import duration_s
 
 
@@ -56,75 +59,6 @@ def duration_option(
     )
 
 
-CONNECTION, FILES = "Connection", "Files"
-
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        help="Brokers to bootstrap from, separated by commas.",
-        rich_help_panel=CONNECTION,
-    ),
-]
-CommandConfig = Annotated[
-    str | None,
-    typer.Option(
-        "--command-config",
-        metavar="FILE",
-        help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
-        rich_help_panel=CONNECTION,
-    ),
-]
-Timeout = Annotated[
-    float,
-    duration_option("--timeout", "How long to wait for the cluster.", default="30s", at_least=0.1, panel=CONNECTION),
-]
-LogDirs = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--log-dir",
-        metavar="PATH",
-        help="Read files instead of a cluster: log directories, partition folders, segments, dumps. May be repeated.",
-        rich_help_panel=FILES,
-    ),
-]
-ConsistentCopy = Annotated[
-    bool,
-    typer.Option(
-        "--consistent-copy",
-        help="Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
-        rich_help_panel=FILES,
-    ),
-]
-TxnStatePartitions = Annotated[
-    int | None,
-    typer.Option(
-        "--txn-state-partitions",
-        metavar="N",
-        min=1,
-        help="Partitions of __transaction_state, if transaction.state.log.num.partitions of the brokers is not 50.",
-        rich_help_panel=FILES,
-    ),
-]
-RecordingDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--recording",
-        metavar="DIR",
-        help="Read a recording by kafka-txn record instead of a cluster: its newest sample, or that of --at.",
-        rich_help_panel=FILES,
-    ),
-]
-AtTime = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        metavar="TIME",
-        help="Newest sample at or before this time, with its time zone: 2026-11-21T12:00:00Z.",
-        rich_help_panel=FILES,
-    ),
-]
 Output = Annotated[
     Format, typer.Option("--format", help="table for people; json and csv for programs, with every column.")
 ]
@@ -161,3 +95,70 @@ MaxTransactionTimeout = Annotated[
         unit="m",
     ),
 ]
+
+
+def time_option(text: str | None) -> dt.datetime | None:
+    """Return the time of an option.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or has no zone.
+    """
+    try:
+        time = None if text is None else dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a time.", do="Write it as 2026-11-21T12:00:00Z.") from None
+    if time is not None and time.tzinfo is None:
+        raise UsageError(
+            f"The time {text} has no zone.", do="Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
+        )
+    return time
+
+
+def offset_spec(text: str) -> int | dt.datetime | str:
+    """Return an offset, a time, or a named offset, which is checked where it is used."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        return text
+
+
+def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
+    """Return the settings of an option that may be repeated, each ``KEY=VALUE``.
+
+    Raises
+    ------
+    UsageError
+        If one has no value.
+    """
+    if wrong := [pair for pair in pairs or () if "=" not in pair]:
+        raise UsageError(f"{option} {wrong[0]} is not KEY=VALUE.")
+    return dict(pair.split("=", 1) for pair in pairs or ())
+
+
+def check_output_path(output: Path, read_only: Iterable[Path]) -> None:
+    """Refuse to write to where files are that are only read.
+
+    Raises
+    ------
+    UsageError
+        If the output is in one of these folders.
+    """
+    for path in read_only:
+        if path.resolve() in output.resolve().parents:
+            raise UsageError(f"{output} is in {path}, which is never written to.", do="Write to another folder.")
+
+
+def partition_options(topics: list[str] | None, partitions: list[int] | None) -> None:
+    """Refuse partition numbers of no topic.
+
+    Raises
+    ------
+    UsageError
+        If there are `partitions` without `topics`.
+    """
+    if partitions and not topics:
+        raise UsageError("--partition is a number within a topic.", do="Add --topic TOPIC.")

@@ -1,17 +1,40 @@
-"""Results go to stdout in the format of --format; everything else goes to stderr."""
+"""Results go to stdout in the format of --format; all else, and each error as one sentence, to stderr."""
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+import traceback
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
 
 from toolkit.cli.common_options import Format
+from toolkit.errors import BrokerError, ToolkitError
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
+
+INVALID, INCOMPLETE = 2, 3
+IMPORTLIB = "<frozen importlib._bootstrap>"
+BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
+
+NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+STOPPED = "kafka-txn: interrupted."
+
+EXTRAS = {
+    "jinja2": "notebooks",
+    "mcp": "mcp",
+    "mcp_types": "mcp",
+    "plotly": "notebooks",
+    "prometheus_client": "metrics",
+    "pyspark": "spark",
+    "yaml": "metrics",
+}
+"""Package to the extra that installs it; all others belong to every install."""
 
 
 def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collection[str] = ()) -> None:
@@ -60,3 +83,87 @@ def progress(text: str) -> None:
     """Show progress on a terminal only."""
     if sys.stderr.isatty():
         remark(text)
+
+
+def size_text(count: int) -> str:
+    """A size for a person: ``1.2 MB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+@contextmanager
+def exit_on_failure() -> Iterator[None]:
+    """Turn errors into `typer.Exit`; an error of the program itself stays one, with its traceback."""
+    try:
+        yield
+    except BrokerError as error:  # a broker answered, and did not show what was asked for
+        raise _exit(f"kafka-txn: {error}", INCOMPLETE) from error
+    except ToolkitError as error:
+        raise _exit(f"kafka-txn: {error}", INVALID) from error
+    except BrokenPipeError as error:
+        _drop_output()
+        raise typer.Exit(BROKEN_PIPE) from error
+    except KeyboardInterrupt as error:
+        for note in getattr(error, "__notes__", ()):  # what an action had written when it was interrupted
+            remark(f"kafka-txn: {note}")
+        raise _interrupted(in_import=_is_in_import(error)) from error
+    except ImportError as error:
+        raise _not_imported(error) from error
+    except OSError as error:
+        raise _not_written(error) from error
+
+
+def _interrupted(*, in_import: bool) -> typer.Exit:
+    """The exit after Ctrl-C; whoever presses it while a command works sees what it did so far."""
+    return _exit(STOPPED, INTERRUPTED) if in_import else typer.Exit(INTERRUPTED)
+
+
+def _not_imported(error: ImportError) -> Exception:
+    """The exit where an extra is not installed, or Ctrl-C ended an import; else the error."""
+    if _is_interrupted(error):
+        return _interrupted(in_import=True)
+    extra = EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
+        return error
+    return _exit(f"kafka-txn: {error.name} is not installed. pip install 'kafka-txn-toolkit[{extra}]'.", INVALID)
+
+
+def _not_written(error: OSError) -> Exception:
+    """The exit where the output has no place; else the error."""
+    if error.errno not in NO_PLACE:
+        return error
+    _drop_output()
+    where = f" to {error.filename}" if error.filename else ""
+    text = f"The output could not be written{where}: {error.strerror}. What was written is incomplete."
+    return _exit(f"kafka-txn: {text}", INVALID)
+
+
+def _exit(text: str, code: int) -> typer.Exit:
+    with suppress(OSError):  # stderr may be what cannot be written
+        remark(text)
+    return typer.Exit(code)
+
+
+def _drop_output() -> None:
+    """Leave nothing for the interpreter to write at its exit: it would fail again."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stdout that is no file
+        os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+def _is_in_import(error: BaseException) -> bool:
+    frames = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name == IMPORTLIB for name in frames)
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an import that failed: modules in C raise their own error about it."""
+    seen = 0
+    while error is not None and seen < 20:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False

@@ -1,15 +1,17 @@
-"""From the options to a source: a cluster, files, or a recording."""
+"""The options that select what a command reads: a cluster, files, or a recording."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from toolkit.cli.common_options import duration_option, time_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,184 +21,212 @@ if TYPE_CHECKING:
 
     AnySource: TypeAlias = Cluster | LogDir | Recording
 
+CONNECTION, FILES = "Connection", "Files"
+CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Brokers to bootstrap from, separated by commas.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Client properties, with Java's or librdkafka's keys: security.protocol, sasl.*, ssl.*.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+ConsistentCopy = Annotated[
+    bool,
+    typer.Option(
+        "--consistent-copy",
+        help="Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
+        rich_help_panel=FILES,
+    ),
+]
+TxnStatePartitions = Annotated[
+    int | None,
+    typer.Option(
+        "--txn-state-partitions",
+        metavar="N",
+        min=1,
+        help="Partitions of __transaction_state, if transaction.state.log.num.partitions of the brokers is not 50.",
+        rich_help_panel=FILES,
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeadingOptions:
-    """Connection options that precede the command, where ``kafka-transactions.sh`` has them."""
+class SourceOptions:
+    """The source that a command reads; each field is an option, in the order of the help."""
 
-    bootstrap_server: str | None = None
-    command_config: str | None = None
+    bootstrap_server: BootstrapServer = None
+    command_config: CommandConfig = None
+    timeout: Annotated[
+        float,
+        duration_option(
+            "--timeout", "How long to wait for the cluster.", default="30s", at_least=0.1, panel=CONNECTION
+        ),
+    ] = 30
+    log_dir: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--log-dir",
+            metavar="PATH",
+            help="Read files instead of a cluster: log directories, partition folders, segments, dumps. "
+            "May be repeated.",
+            rich_help_panel=FILES,
+        ),
+    ] = None
+    consistent_copy: ConsistentCopy = False
+    txn_state_partitions: TxnStatePartitions = None
+    recording: Annotated[
+        Path | None,
+        typer.Option(
+            "--recording",
+            metavar="DIR",
+            help="Read a recording by kafka-txn record instead of a cluster: its newest sample, or that of --at.",
+            rich_help_panel=FILES,
+        ),
+    ] = None
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Newest sample at or before this time, with its time zone: 2026-11-21T12:00:00Z.",
+            rich_help_panel=FILES,
+        ),
+    ] = None
 
+    @property
+    def names_cluster(self) -> bool:
+        """Whether an option names a cluster."""
+        return bool(self.bootstrap_server or self.command_config)
 
-def connect(ctx: typer.Context, bootstrap_server: str | None, command_config: str | None, *, timeout: float) -> Cluster:
-    """Return the cluster that the options name; those after the command win over those before it.
+    @property
+    def paths(self) -> list[Path]:
+        """The files to read, which nothing is written to; none of a cluster."""
+        return [*(self.log_dir or ()), *([self.recording] if self.recording else ())]
 
-    Raises
-    ------
-    UsageError
-        If they name none.
-    """
-    check_source_options(ctx, bootstrap_server=bootstrap_server, command_config=command_config)
-    server = bootstrap_server or ctx.obj.bootstrap_server
-    path = command_config or ctx.obj.command_config
+    def check(self) -> None:
+        """Check that the options name one source: a cluster, log directories or a recording.
 
-    from toolkit.config import ClientConfig
-    from toolkit.sources.live.cluster import Cluster
+        Raises
+        ------
+        UsageError
+            If they name none or several, or one of them applies to another source.
+        """
+        if self.at and not self.recording:
+            raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
+        if self.recording and (self.names_cluster or self.log_dir):
+            raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
+        if self.consistent_copy and not self.log_dir:
+            raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
+        if self.txn_state_partitions is not None and not self.log_dir:
+            raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
+        if self.names_cluster and self.log_dir:
+            raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
+        if not (self.names_cluster or self.log_dir or self.recording):
+            raise UsageError(
+                "No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files."
+            )
 
-    config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-    return Cluster(config, timeout=timeout)
+    def open(self) -> AnySource:
+        """Return the source that the options name.
 
+        Raises
+        ------
+        UsageError
+            As `check`.
+        """
+        if not self.recording:
+            return self.open_logs()
+        self.check()
+        from toolkit.sources.recording import Recording
 
-def cluster_is_named(ctx: typer.Context, bootstrap_server: str | None, command_config: str | None) -> bool:
-    """Whether an option names a cluster, before the command or after it."""
-    return bool(bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config)
+        return Recording(self.recording)
 
+    def open_logs(self) -> Cluster | LogDir:
+        """Return the cluster or the log directories that the options name, for tables that a recording does not have.
 
-def check_source_options(
-    ctx: typer.Context,
-    *,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    log_dir: Sequence[Path] | None = None,
-    consistent_copy: bool = False,
-    txn_state_partitions: int | None = None,
-    recording: Path | None = None,
-    at: str | None = None,
-) -> None:
-    """Check that the options name one source: a cluster, log directories or a recording.
+        Raises
+        ------
+        UsageError
+            As `check`.
+        """
+        if not self.log_dir:
+            return self.connect()
+        self.check()
+        from toolkit.sources.logdir import LogDir
 
-    Raises
-    ------
-    UsageError
-        If they name none or several, or one of them applies to another source.
-    """
-    cluster = cluster_is_named(ctx, bootstrap_server, command_config)
-    if at and not recording:
-        raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
-    if recording and (cluster or log_dir):
-        raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
-    if consistent_copy and not log_dir:
-        raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
-    if txn_state_partitions is not None and not log_dir:
-        raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
-    if cluster and log_dir:
-        raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
-    if not (cluster or log_dir or recording):
-        raise UsageError("No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files.")
-
-
-def source_from_options(
-    ctx: typer.Context,
-    *,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    timeout: float,
-    log_dir: Sequence[Path] | None = None,
-    consistent_copy: bool = False,
-    txn_state_partitions: int | None = None,
-    recording: Path | None = None,
-    at: str | None = None,
-) -> AnySource:
-    """Return the source that the options name.
-
-    Raises
-    ------
-    UsageError
-        As `check_source_options`.
-    """
-    check_source_options(
-        ctx,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-        log_dir=log_dir,
-        consistent_copy=consistent_copy,
-        txn_state_partitions=txn_state_partitions,
-        recording=recording,
-        at=at,
-    )
-    if not recording:
-        return logs_from_options(
-            ctx,
-            bootstrap_server=bootstrap_server,
-            command_config=command_config,
-            timeout=timeout,
-            log_dir=log_dir,
-            consistent_copy=consistent_copy,
-            txn_state_partitions=txn_state_partitions,
+        return LogDir(
+            *self.log_dir, consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
         )
-    from toolkit.sources.recording import Recording
 
-    return Recording(recording)
+    def connect(self) -> Cluster:
+        """Return the cluster that the options name.
+
+        Raises
+        ------
+        UsageError
+            As `check`.
+        """
+        self.check()
+        from toolkit.config import ClientConfig
+        from toolkit.sources.live.cluster import Cluster
+
+        server, path = self.bootstrap_server, self.command_config
+        config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
+        return Cluster(config, timeout=self.timeout)
+
+    def sample_time(self) -> dt.datetime | None:
+        """The time of --at.
+
+        Raises
+        ------
+        UsageError
+            As `time_option`.
+        """
+        return time_option(self.at)
 
 
-def logs_from_options(
-    ctx: typer.Context,
-    *,
-    bootstrap_server: str | None,
-    command_config: str | None,
-    timeout: float,
-    log_dir: Sequence[Path] | None,
-    consistent_copy: bool = False,
-    txn_state_partitions: int | None = None,
-) -> Cluster | LogDir:
-    """Return the cluster or the log directories that the options name, for tables that a recording does not have.
+def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a cluster, and these besides; it receives them as its `source_options`.
 
-    Raises
-    ------
-    UsageError
-        As `check_source_options`.
+    Options that precede the command, where ``kafka-transactions.sh`` has them, are its defaults.
+
+    Parameters
+    ----------
+    *options
+        Fields of `SourceOptions`.
     """
-    check_source_options(
-        ctx,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-        log_dir=log_dir,
-        consistent_copy=consistent_copy,
-        txn_state_partitions=txn_state_partitions,
-    )
-    if not log_dir:
-        return connect(ctx, bootstrap_server, command_config, timeout=timeout)
-    from toolkit.sources.logdir import LogDir
+    names = (*CLUSTER_OPTIONS, *options)
 
-    return LogDir(*log_dir, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def run(ctx: typer.Context, **values: Any) -> None:
+            selected = SourceOptions(**{name: values.pop(name) for name in names})
+            leading: SourceOptions = ctx.obj
+            source_options = replace(
+                selected,
+                bootstrap_server=selected.bootstrap_server or leading.bootstrap_server,
+                command_config=selected.command_config or leading.command_config,
+            )
+            command(**values, source_options=source_options)
 
+        # Typer reads from the signature what a command accepts.
+        declared = inspect.signature(SourceOptions, eval_str=True).parameters
+        parameters = [inspect.signature(run, eval_str=True).parameters["ctx"]]
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            parameters += [declared[option] for option in names] if name == "source_options" else [parameter]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__doc__ = command.__doc__
+        return run
 
-def time_option(text: str | None) -> dt.datetime | None:
-    """Return the time of an option.
-
-    Raises
-    ------
-    UsageError
-        If it is none, or has no zone.
-    """
-    try:
-        time = None if text is None else dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"{text!r} is not a time.", do="Write it as 2026-11-21T12:00:00Z.") from None
-    if time is not None and time.tzinfo is None:
-        raise UsageError(
-            f"The time {text} has no zone.", do="Write it as 2026-11-21T12:00:00Z, or with +02:00 at its end."
-        )
-    return time
-
-
-def offset_spec(text: str) -> int | dt.datetime | str:
-    """Return an offset, a time, or a named offset, which is checked where it is used."""
-    if text.isdigit():
-        return int(text)
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        return text
-
-
-def partition_options(topics: list[str] | None, partitions: list[int] | None) -> None:
-    """Refuse partition numbers of no topic.
-
-    Raises
-    ------
-    UsageError
-        If there are `partitions` without `topics`.
-    """
-    if partitions and not topics:
-        raise UsageError("--partition is a number within a topic.", do="Add --topic TOPIC.")
+    return decorate

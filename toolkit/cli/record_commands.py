@@ -1,4 +1,4 @@
-"""The command that records: the flight recorder of a cluster."""
+"""Commands that watch a cluster: the recorder, and what Prometheus and Grafana read of its metrics."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.common_options import (
-    BootstrapServer,
-    CommandConfig,
-    LogEvidence,
-    MaxTransactionTimeout,
-    Timeout,
-    duration_option,
-)
+from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, duration_option
 from toolkit.cli.output import progress, remark
-from toolkit.cli.source_options import check_source_options, connect
+from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.schema.docs_links import RUNBOOK_URL
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.sampling.metrics import Metrics
@@ -33,9 +28,16 @@ if TYPE_CHECKING:
 LIMITS, METRICS = "How long", "Metrics"
 IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
 
+LsoHeld = Annotated[
+    float, duration_option("--lso-held", "Alert when a transaction holds an LSO for longer.", default="15m")
+]
+RecorderBlind = Annotated[
+    float, duration_option("--recorder-blind", "Alert when the recorder reads nothing for longer.", default="2m")
+]
 
+
+@takes_source()
 def record(
-    ctx: typer.Context,
     *,
     output: Annotated[
         Path, typer.Option("--output", metavar="DIR", help="Directory of the recording: a new one, or one to continue.")
@@ -75,16 +77,14 @@ def record(
         str,
         typer.Option("--metrics-host", metavar="HOST", help="Address to serve metrics on.", rich_help_panel=METRICS),
     ] = "127.0.0.1",
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """Sample the cluster periodically into Parquet: state, findings and late transactions.
 
     Ctrl-C ends it after the current sample. Files stay complete even after a crash, are read with pandas,
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and serve diagnose --recording DIR.
     """  # fmt: skip
-    check_source_options(ctx, bootstrap_server=bootstrap_server, command_config=command_config)
+    source_options.check()
 
     from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
     from toolkit.sources.recording.sampling.recorder import Recorder
@@ -95,7 +95,7 @@ def record(
     screen = RecorderScreen(metrics)
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
-            connect=lambda: connect(ctx, bootstrap_server, command_config, timeout=min(timeout, IN_TIME * interval)),
+            connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).connect,
             interval_ms=int(interval * 1000),
             options={
                 "late_padding_ms": int(late_padding * 1000),
@@ -112,6 +112,60 @@ def record(
         )
         recorder.run(stop, samples=samples, until=until)
     screen.end()
+
+
+def prometheus_rules(
+    *,
+    lso_held: LsoHeld = 900,
+    hanging: Annotated[
+        float,
+        duration_option(
+            "--hanging", "Alert when a transaction hangs, or lacks the marker of its commit, for longer.", default="1m"
+        ),
+    ] = 60,
+    late: Annotated[
+        float, duration_option("--late", "Alert when a transaction is late for longer.", default="5m")
+    ] = 300,
+    group_held: Annotated[
+        float, duration_option("--group-held", "Alert when a consumer group is blocked for longer.", default="10m")
+    ] = 600,
+    recorder_blind: RecorderBlind = 120,
+    recorder_incomplete: Annotated[
+        float,
+        duration_option(
+            "--recorder-incomplete", "Alert when samples are incomplete, or not written, for longer.", default="15m"
+        ),
+    ] = 900,
+    job: Annotated[
+        str, typer.Option("--job", metavar="NAME", help="Prometheus' job that scrapes the recorder.")
+    ] = "kafka-txn",
+    runbook_url: Annotated[
+        str, typer.Option("--runbook-url", metavar="URL", help="Address of the alerts' runbook pages.")
+    ] = RUNBOOK_URL,
+) -> None:
+    """Print recording and alerting rules for the metrics of record, for rule_files of Prometheus."""
+    from toolkit.views.monitoring import AlertSettings
+    from toolkit.views.monitoring import prometheus_rules as rules_text
+
+    settings = AlertSettings(
+        lso_held=lso_held,
+        hanging=hanging,
+        late=late,
+        group_held=group_held,
+        recorder_blind=recorder_blind,
+        recorder_incomplete=recorder_incomplete,
+        job=job,
+        runbook_url=runbook_url,
+    )
+    sys.stdout.write(rules_text(settings))
+
+
+def grafana_dashboard(*, lso_held: LsoHeld = 900, recorder_blind: RecorderBlind = 120) -> None:
+    """Print a dashboard for the metrics of record, to import into Grafana 11.6 or newer."""
+    from toolkit.views.monitoring import AlertSettings
+    from toolkit.views.monitoring import grafana_dashboard as dashboard_text
+
+    sys.stdout.write(dashboard_text(AlertSettings(lso_held=lso_held, recorder_blind=recorder_blind)))
 
 
 class RecorderScreen:
@@ -220,13 +274,13 @@ def _until_stopped() -> Iterator[threading.Event]:
     stop = threading.Event()
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def text(number: int, frame: object) -> None:
+    def stop_once(signal_number: int, frame: object) -> None:
         stop.set()
-        for each, handler in former.items():
-            signal.signal(each, handler)
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
     for number in former:
-        signal.signal(number, text)
+        signal.signal(number, stop_once)
     try:
         yield stop
     finally:

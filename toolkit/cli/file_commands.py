@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.common_options import ConsistentCopy, Format, Output, Partitions, Topics, TxnStatePartitions
+from toolkit.cli.common_options import (
+    Format,
+    Output,
+    Partitions,
+    Topics,
+    check_output_path,
+    offset_spec,
+    partition_options,
+)
 from toolkit.cli.output import answer, exit_code, remark, show, width
-from toolkit.cli.source_options import offset_spec, partition_options
+from toolkit.cli.source_options import ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import STATISTICS, TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,8 +114,6 @@ def scan(
 
     Nothing is written to where they lie. Bytes that cannot be read are rows with their position and the reason.
     """
-    from toolkit.schema import TABLES
-
     partition_options(topic, partition)
     declared = TABLES[table.value]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
@@ -118,7 +125,7 @@ def scan(
     if file is not None:
         from toolkit.views.row_formats import write_file
 
-        _outside(file, paths)
+        check_output_path(file, paths)
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table.value}")
         raise typer.Exit(3 if written.errors else 0)
@@ -141,7 +148,6 @@ def txn_stat(
     Markers are paired to data by producer id, as transaction version 2 requires: its markers carry the next epoch.
     """
     from toolkit.analysis.log.transaction_statistics import open_rows
-    from toolkit.schema import STATISTICS
     from toolkit.sources.logdir.replica_tables import statistic_rows
 
     partition_options(topic, partition)
@@ -229,8 +235,6 @@ def _tables(
         return
     import pyarrow as pa
 
-    from toolkit.schema import TABLES
-
     if table in RECORDS:
         if topics not in (None, [RECORDS[table]]):
             raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Leave --topic out.")
@@ -256,11 +260,3 @@ def _matching(tables: Iterator[pa.Table], wanted: Mapping[str, object]) -> Itera
             table = table.filter(same)
         if table.num_rows:
             yield table
-
-
-def _outside(file: Path, paths: Sequence[Path]) -> None:
-    """Nothing is ever written to where a broker's files are."""
-    target = file.resolve()
-    for path in paths:
-        if path.is_dir() and path.resolve() in target.parents:
-            raise UsageError(f"{file} is in {path}, which is never written to.", do="Write to another folder.")

@@ -14,23 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.command_groups.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
-from toolkit.cli.common_options import (
-    FILES,
-    BootstrapServer,
-    CommandConfig,
-    ConsistentCopy,
-    Format,
-    Timeout,
-    Topics,
-    TxnStatePartitions,
-    duration_option,
-)
-from toolkit.cli.output import show
-from toolkit.cli.source_options import connect
+from toolkit.cli.common_options import Format, Topics, duration_option, key_values
+from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
+from toolkit.cli.output import show, size_text
+from toolkit.cli.source_options import FILES, SourceOptions, takes_source
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
     from toolkit.spark.pipeline.run_summary import RunSummary, TableCounts
 
 SPARK = "Spark"
@@ -44,22 +35,19 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="PATH",
-        help="Log directories, partition folders, segments, dumps, or recordings.",
-        rich_help_panel=FILES,
-    ),
-]
-
-
+@takes_source("consistent_copy", "txn_state_partitions")
 def pipeline(
-    ctx: typer.Context,
     *,
     more: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", hidden=True)] = None,
-    source: Inputs = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="PATH",
+            help="Log directories, partition folders, segments, dumps, or recordings.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
     output: Annotated[
         str,
         typer.Option("--output", metavar="DIR|CATALOG.SCHEMA", help="Where to keep the tables."),
@@ -74,11 +62,7 @@ def pipeline(
         float,
         duration_option("--min-held", "Leave out ended transactions that held an LSO for less.", default="1m"),
     ] = 60,
-    consistent_copy: ConsistentCopy = False,
-    txn_state_partitions: TxnStatePartitions = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
     master: Annotated[
         str | None,
         typer.Option("--master", metavar="URL", help="Where Spark runs. Default: local[*].", rich_help_panel=SPARK),
@@ -96,20 +80,24 @@ def pipeline(
 
     Only what is new is read. After a crash, or when there is more, run it again: the tables are those of a single run.
     """
-    inputs = [*(source or ()), *(more or ())]
-    has_cluster = bool(bootstrap_server or command_config or ctx.obj.bootstrap_server or ctx.obj.command_config)
-    _check(inputs, has_cluster=has_cluster, master=master, remote=remote)
-    if not inputs and (consistent_copy or txn_state_partitions):
+    paths = [*(inputs or ()), *(more or ())]
+    if paths and source_options.names_cluster:
+        raise UsageError("--bootstrap-server names a cluster, --input names files.", do="Use one of them.")
+    if not paths and not source_options.names_cluster:
+        raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
+    if master and remote:
+        raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
+    if not paths and (source_options.consistent_copy or source_options.txn_state_partitions):
         raise UsageError("--consistent-copy and --txn-state-partitions apply to files.", do="Add --input PATH.")
-    target = _target(output, inputs, is_here=remote is None)
-    settings = _settings(conf or [])
+    target = _target(output, paths, is_here=remote is None)
+    settings = key_values("--conf", conf)
 
     from toolkit.spark.spark_session import local_session
 
     with ExitStack() as stack:
-        pipeline_input: Any = [_path(path, is_here=remote is None) for path in inputs]
-        if not inputs:
-            pipeline_input = stack.enter_context(connect(ctx, bootstrap_server, command_config, timeout=timeout))
+        pipeline_input: list[str] | Cluster = [_path(path, is_here=remote is None) for path in paths]
+        if not paths:
+            pipeline_input = stack.enter_context(source_options.connect())
         report = stack.enter_context(_progress())
         report("starting Spark", False)
         config = _all_settings(settings, table_format, remote=remote)
@@ -130,23 +118,14 @@ def pipeline(
                 format=table_format.value,
                 topics=topic,
                 min_held_ms=int(min_held * 1000),
-                consistent_copy=consistent_copy,
-                txn_state_partitions=txn_state_partitions,
+                consistent_copy=source_options.consistent_copy,
+                txn_state_partitions=source_options.txn_state_partitions,
                 with_batches=with_batches,
                 progress=report,
             )
     show([*_lines(summary), ""])
     answer_findings(in_doubt(summary.findings), summary.findings, Format.TABLE)
     raise typer.Exit(verdict_exit_code(summary.findings))
-
-
-def _check(inputs: Sequence[str], *, has_cluster: bool, master: str | None, remote: str | None) -> None:
-    if inputs and has_cluster:
-        raise UsageError("--bootstrap-server names a cluster, --input names files.", do="Use one of them.")
-    if not inputs and not has_cluster:
-        raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
-    if master and remote:
-        raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
 
 
 def _target(output: str, inputs: Sequence[str], *, is_here: bool) -> str:
@@ -162,12 +141,6 @@ def _target(output: str, inputs: Sequence[str], *, is_here: bool) -> str:
 
 def _path(path: str, *, is_here: bool) -> str:
     return path if ":" in path or not is_here else os.path.abspath(path)
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise UsageError(f"--conf {wrong[0]} is not KEY=VALUE.")
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _all_settings(settings: dict[str, str], table_format: TableFormat, *, remote: str | None) -> dict[str, str]:
@@ -214,8 +187,8 @@ def _progress() -> Iterator[Callable[[str, bool], object]]:
 
 def _lines(summary: RunSummary) -> Iterator[str]:
     for number, read in enumerate(summary.read):
-        size = f", {_size(read.bytes_read)}" if read.bytes_read else ""
-        of = "" if read.bytes_listed is None else f" ({_size(read.bytes_listed)} in all)"
+        size = f", {size_text(read.bytes_read)}" if read.bytes_read else ""
+        of = "" if read.bytes_listed is None else f" ({size_text(read.bytes_listed)} in all)"
         yield f"{'' if number else 'read':<8}{read.new:,} of {read.listed:,} {read.what}{size}{of}"
     yield f"tables  {summary.target} ({summary.format})"
     for name, counts in summary.tables.items():
@@ -231,10 +204,3 @@ def _counted(counts: TableCounts) -> str:
     new = "" if counts.new == counts.rows else f", {counts.new:,} new"
     errors = f", {counts.errors:,} with error" if counts.errors else ""
     return f"{counts.rows:>13,} rows{new}{errors}"
-
-
-def _size(count: int) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"

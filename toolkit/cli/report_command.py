@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.command_groups.diagnose_commands import read_findings, verdict_exit_code
 from toolkit.cli.common_options import (
-    AtTime,
-    BootstrapServer,
-    CommandConfig,
-    ConsistentCopy,
-    LogDirs,
     MaxTransactionTimeout,
     Partitions,
     RecheckAfter,
-    RecordingDir,
-    Timeout,
     Topics,
-    TxnStatePartitions,
+    check_output_path,
     duration_option,
+    partition_options,
 )
+from toolkit.cli.diagnose_commands import read_findings, verdict_exit_code
 from toolkit.cli.output import remark
-from toolkit.cli.source_options import partition_options, source_from_options
+from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,8 +28,8 @@ if TYPE_CHECKING:
     from toolkit.views.report.report_parts import Figure
 
 
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
 def report(
-    ctx: typer.Context,
     *,
     output: Annotated[
         Path, typer.Option("--output", metavar="FILE", help="Write to this .html file, or as Markdown to a .md file.")
@@ -66,14 +59,7 @@ def report(
     ] = False,
     recheck_after: RecheckAfter = 5,
     max_transaction_timeout: MaxTransactionTimeout = 900,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
-    consistent_copy: ConsistentCopy = False,
-    txn_state_partitions: TxnStatePartitions = None,
-    recording: RecordingDir = None,
-    at: AtTime = None,
+    source_options: SourceOptions,
 ) -> None:
     """Write a postmortem: what was held, since when, by whom, why, its impact, and what was done.
 
@@ -81,33 +67,24 @@ def report(
     never in it.
     """
     from toolkit.sources.live.cluster import Cluster
-    from toolkit.views.report import report as made_of
+    from toolkit.views.report import report as write_report
     from toolkit.views.report.incident import tables_around
+    from toolkit.views.report.report import SUFFIXES
 
     partition_options(topic, partition)
-    _check_output(output, [*(log_dir or ()), *([recording] if recording else ())])
-    if min_held is not None and not (log_dir or recording):
+    if output.suffix not in SUFFIXES:
+        raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
+    check_output_path(output, source_options.paths)
+    if min_held is not None and not source_options.paths:
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
-    source = source_from_options(
-        ctx,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-        timeout=timeout,
-        log_dir=log_dir,
-        consistent_copy=consistent_copy,
-        txn_state_partitions=txn_state_partitions,
-        recording=recording,
-        at=at,
-    )
+    source = source_options.open()
     actions = _actions(audit_file)
     with source:
         rows = read_findings(
+            source_options,
             source,
-            log_dir=log_dir,
-            recording=recording,
-            at=at,
             recheck_after=recheck_after,
             max_transaction_timeout=max_transaction_timeout,
             topics=topic,
@@ -117,7 +94,7 @@ def report(
         tables = tables_around(rows, source, remark=remark)
         if isinstance(source, Cluster) and not actions:
             actions = _own_actions(source)
-    page = made_of(
+    page = write_report(
         rows,
         **tables,
         actions=actions,
@@ -136,17 +113,6 @@ def _figure(tables: IncidentFindings) -> Figure | None:
         return timeline_of(tables)
     except ImportError:
         raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None
-
-
-def _check_output(output: Path, read_only: Sequence[Path]) -> None:
-    """Refuse at once what cannot be written, or lies where only reading is allowed."""
-    from toolkit.views.report.report import SUFFIXES
-
-    if output.suffix not in SUFFIXES:
-        raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
-    for path in read_only:
-        if path.resolve() in output.resolve().parents:
-            raise UsageError(f"{output} is in {path}, which is never written to.", do="Write to another folder.")
 
 
 def _actions(audit_file: Path | None) -> list[Row] | None:

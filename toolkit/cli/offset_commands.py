@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from toolkit.cli.common_options import (
-    AtTime,
-    BootstrapServer,
-    CommandConfig,
-    Format,
-    LogDirs,
-    Output,
-    RecordingDir,
-    Timeout,
-)
+from toolkit.cli.common_options import Format, Output, offset_spec
 from toolkit.cli.output import answer, exit_code, show, width
-from toolkit.cli.source_options import logs_from_options, offset_spec, source_from_options, time_option
+from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import UsageError
-
-if TYPE_CHECKING:
-    from toolkit.schema import Row
+from toolkit.schema import MISSING_OFFSETS, OFFSET_VISIBILITY, Row
 
 
 class IsolationLevel(StrEnum):
@@ -32,19 +21,14 @@ class IsolationLevel(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
+@takes_source("log_dir", "recording", "at")
 def why(
-    ctx: typer.Context,
     *,
     offset: Annotated[
         str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset: orders-0@4711.", show_default=False)
     ],
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
-    recording: RecordingDir = None,
-    at: AtTime = None,
+    source_options: SourceOptions,
 ) -> None:
     """Show what an offset holds, whose it is, and why read_committed consumers receive it or not.
 
@@ -55,23 +39,15 @@ def why(
     if not number.isdigit():
         raise UsageError(f"{offset!r} is not TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
     topic, partition = topic_partition(name)
-    options = {"at": time_option(at)} if recording else {}
-    with source_from_options(
-        ctx,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-        timeout=timeout,
-        log_dir=log_dir,
-        recording=recording,
-        at=at,
-    ) as source:
+    options = {"at": source_options.sample_time()} if source_options.recording else {}
+    with source_options.open() as source:
         rows = source.offset_visibility_rows(topic, partition, int(number), **options)
     _answer_visibility(rows, output)
     raise typer.Exit(exit_code(rows))
 
 
+@takes_source("log_dir")
 def gaps(
-    ctx: typer.Context,
     *,
     partition: Annotated[
         str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition: orders-0.", show_default=False)
@@ -92,10 +68,7 @@ def gaps(
         IsolationLevel, typer.Option("--isolation-level", help="Of the consumer that misses them.")
     ] = IsolationLevel.READ_COMMITTED,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
+    source_options: SourceOptions,
 ) -> None:
     """Account for every offset of a range that a consumer does not receive: markers, aborted records, compaction, ...
 
@@ -105,12 +78,8 @@ def gaps(
     topic, number = topic_partition(partition)
     start, stop = offset_spec(start_offset), offset_spec(stop_offset)
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
-    with logs_from_options(
-        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    ) as source:
+    with source_options.open_logs() as source:
         rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
-    from toolkit.schema import MISSING_OFFSETS
-
     answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
     raise typer.Exit(3 if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
 
@@ -130,8 +99,6 @@ def topic_partition(text: str) -> tuple[str, int]:
 
 
 def _answer_visibility(rows: list[Row], output: Format) -> None:
-    from toolkit.schema import OFFSET_VISIBILITY
-
     if output is not Format.TABLE:
         answer(OFFSET_VISIBILITY, rows, output)
         return

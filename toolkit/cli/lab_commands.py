@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from toolkit.cli.common_options import key_values
 from toolkit.cli.output import remark, show, width
-from toolkit.errors import UsageError
 
 Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version, 2.8.0 to 4.x.")]
 
@@ -23,7 +23,7 @@ def lab(
     ] = None,
 ) -> None:
     """Run Kafka on this machine until Ctrl-C; nothing is left behind."""
-    settings = _settings(properties or [])
+    settings = key_values("--property", properties)
 
     from toolkit.lab import Kafka
 
@@ -48,10 +48,3 @@ def demo(*, version: Version = "4.3.1") -> None:
     from toolkit.lab.demo import run
 
     raise typer.Exit(0 if run(version, show=show, width=width()) else 1)
-
-
-def _settings(pairs: list[str]) -> dict[str, str]:
-    """``["k=v"]`` as a dict."""
-    if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise UsageError(f"--property {wrong[0]} is not KEY=VALUE.")
-    return dict(pair.split("=", 1) for pair in pairs)

@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.cli.common_options import (
-    BootstrapServer,
-    Brokers,
-    CommandConfig,
-    Format,
-    LogDirs,
-    Output,
-    Partitions,
-    Timeout,
-    Topics,
-    TxnStatePartitions,
-    duration_option,
-)
+from toolkit.cli.common_options import Brokers, Format, Output, Partitions, Topics, duration_option, partition_options
 from toolkit.cli.output import answer, exit_code, remark, show, width
-from toolkit.cli.source_options import connect, logs_from_options, partition_options
+from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.schema import (
+    COORDINATORS,
+    EXPOSURE,
+    GROUP_LAG,
+    PARTITIONS,
+    PRODUCERS,
+    TRANSACTION_HISTORY,
+    TRANSACTIONS,
+    Row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
 
@@ -43,8 +40,8 @@ TransactionalIds = Annotated[
 ]
 
 
+@takes_source()
 def list_transactions(
-    ctx: typer.Context,
     *,
     state: Annotated[
         list[str] | None,
@@ -67,12 +64,10 @@ def list_transactions(
         ),
     ] = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """List the transactional ids of all coordinators, with their state."""
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+    with source_options.connect() as cluster:
         rows = cluster.transaction_rows(
             states=state,
             producer_ids=producer_id,
@@ -80,91 +75,73 @@ def list_transactions(
             transactional_id_pattern=transactional_id_pattern,
         )
         hidden = _hidden_partitions(cluster, rows)
-    from toolkit.schema import TRANSACTIONS
-
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
     raise typer.Exit(_exit_code(rows, hidden))
 
 
+@takes_source()
 def describe(
-    ctx: typer.Context,
     *,
     transactional_id: TransactionalIds = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """Describe transactional ids: state, timeout, start, partitions."""
     if not transactional_id:
         raise UsageError("describe needs an id.", do="Add --transactional-id ID.")
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+    with source_options.connect() as cluster:
         rows = cluster.transaction_rows(transactional_ids=transactional_id)
         hidden = _hidden_partitions(cluster, rows)
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
-    from toolkit.schema import TRANSACTIONS
-
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
     raise typer.Exit(_exit_code(rows, hidden))
 
 
+@takes_source()
 def describe_producers(
-    ctx: typer.Context,
     *,
     topic: Topics = None,
     partition: Partitions = None,
     broker_id: Brokers = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """Show producer state of partitions on their leaders, or on the replicas of --broker-id."""
     partition_options(topic, partition)
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+    with source_options.connect() as cluster:
         rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
         hidden = [] if topic else _hidden_topics(cluster)
-    from toolkit.schema import PRODUCERS
-
     answer(PRODUCERS, rows, output)
     raise typer.Exit(_exit_code(rows, hidden))
 
 
+@takes_source()
 def partitions(
-    ctx: typer.Context,
     *,
     topic: Topics = None,
     partition: Partitions = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """Show the offsets of partitions: log start, LSO, high watermark, log end."""
     partition_options(topic, partition)
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+    with source_options.connect() as cluster:
         rows = cluster.partition_rows(topics=topic, partitions=partition)
         hidden = [] if topic else _hidden_topics(cluster)
-    from toolkit.schema import PARTITIONS
-
     answer(PARTITIONS, rows, output, without=("broker_id",))
     raise typer.Exit(_exit_code(rows, hidden))
 
 
+@takes_source("log_dir", "txn_state_partitions")
 def coordinator(
-    ctx: typer.Context,
     *,
     transactional_id: TransactionalIds = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.")
     ] = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
-    txn_state_partitions: TxnStatePartitions = None,
+    source_options: SourceOptions,
 ) -> None:
     """Show the coordinator of an id or group: by hash and by FindCoordinator.
 
@@ -172,30 +149,18 @@ def coordinator(
     """
     if not transactional_id and not group:
         raise UsageError("coordinator needs an id or a group.", do="Add --transactional-id ID or --group GROUP.")
-    with logs_from_options(
-        ctx,
-        bootstrap_server=bootstrap_server,
-        command_config=command_config,
-        timeout=timeout,
-        log_dir=log_dir,
-        txn_state_partitions=txn_state_partitions,
-    ) as source:
+    with source_options.open_logs() as source:
         rows = source.coordinator_rows(transactional_ids=transactional_id or (), groups=group or ())
-    from toolkit.schema import COORDINATORS
-
     answer(COORDINATORS, rows, output)
     raise typer.Exit(exit_code(rows))
 
 
+@takes_source("log_dir")
 def history(
-    ctx: typer.Context,
     *,
     transactional_id: TransactionalIds = None,
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
+    source_options: SourceOptions,
 ) -> None:
     """Show the history of transactional ids: transactions and how they ended, new producer ids and epochs, expiry.
 
@@ -203,14 +168,10 @@ def history(
     """
     if not transactional_id:
         raise UsageError("history needs an id.", do="Add --transactional-id ID.")
-    with logs_from_options(
-        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    ) as source:
+    with source_options.open_logs() as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
         without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
-        unread = _unread_ids(source, without) if log_dir else []
-    from toolkit.schema import TRANSACTION_HISTORY
-
+        unread = _unread_ids(source, without) if source_options.log_dir else []
     if not rows and not unread:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
@@ -219,53 +180,42 @@ def history(
     raise typer.Exit(_exit_code(rows, unread))
 
 
+@takes_source()
 def exposure(
-    ctx: typer.Context,
     *,
     output: Output = Format.TABLE,
     kafka_version: Annotated[
         str | None,
         typer.Option(help="Release of the brokers, as 4.2.1. Brokers report 4.2 only, and some bugs need the rest."),
     ] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
+    source_options: SourceOptions,
 ) -> None:
     """Show how far this cluster is protected from hanging transactions (KIP-890), and which clients are not.
 
     With the known bugs of the brokers that touch transactions, by the release that they answer like.
     """
-    with connect(ctx, bootstrap_server, command_config, timeout=timeout) as cluster:
+    with source_options.connect() as cluster:
         rows = cluster.exposure_rows(kafka_version=kafka_version)
-    from toolkit.schema import EXPOSURE
-
     answer(EXPOSURE, rows, output)
     raise typer.Exit(exit_code(rows))
 
 
+@takes_source("log_dir")
 def lag(
-    ctx: typer.Context,
     *,
     group: Annotated[
         list[str], typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.", show_default=False)
     ],
     output: Output = Format.TABLE,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout: Timeout = 30,
-    log_dir: LogDirs = None,
+    source_options: SourceOptions,
 ) -> None:
     """Show how far a group is behind, and why: records to read now, records held behind the LSO, markers.
 
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
-    with logs_from_options(
-        ctx, bootstrap_server=bootstrap_server, command_config=command_config, timeout=timeout, log_dir=log_dir
-    ) as source:
+    with source_options.open_logs() as source:
         rows, failed = _lag_of(source, group)
-    from toolkit.schema import GROUP_LAG
-
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
     if output is Format.TABLE:
         from toolkit.views.findings_text import wrap

@@ -1,0 +1,155 @@
+"""What an action would do, and what it did, in sentences for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from toolkit.cli.output import size_text
+
+if TYPE_CHECKING:
+    from toolkit.actions.abort import AbortPlan, AbortResult
+    from toolkit.actions.abort_impact import AbortImpact
+    from toolkit.actions.audit import Audit
+    from toolkit.actions.complete import CompletePlan, CompleteResult
+    from toolkit.actions.complete_impact import CompleteImpact
+    from toolkit.actions.fence import FencePlan, FenceResult
+    from toolkit.schema.live import Finding
+
+MAX_LINES = 20  # of committed offsets
+
+
+def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
+    """What an abort marker would do; without `audit`, no records are saved."""
+    impact = plan.impact
+    yield (
+        f"Dry run: nothing was changed. An abort marker would end producer {plan.producer_id} epoch "
+        f"{plan.producer_epoch} on {plan.topic}-{plan.partition}; read_committed consumers will "
+        "never read its records there."
+    )
+    if impact.unread:
+        yield f"- The number of records is unknown. {impact.unread}"
+    else:
+        yield f"- its records, which are never read: {impact.records_dropped}"
+        yield f"- records behind it that can then be read: {impact.records_released}"
+    if audit is not None:
+        size = "of unknown size" if impact.bytes_dropped is None else size_text(impact.bytes_dropped)
+        yield f"- its records ({size} in the log) are saved first: {plan.records_path(audit)}"
+    else:
+        yield "- its records are not saved"
+    yield from _after_marker(impact, plan.basis)
+    if plan.refusal is None:
+        yield f"To do it, add: --confirm {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+        yield f"To do it anyway: --confirm {plan.target} --override unknown"
+    yield f"Kafka's tool writes the same marker without these checks and without the copy: {plan.command}"
+
+
+def abort_result(plan: AbortPlan, done: AbortResult) -> Iterator[str]:
+    """How the LSO moved, and where the records are."""
+    yield from _lso_moved(f"{plan.topic}-{plan.partition}", done)
+    if done.records_file is not None:
+        yield f"Records saved: {done.records_saved}, in {done.records_file}."
+
+
+def complete_preview(plan: CompletePlan) -> Iterator[str]:
+    """What was decided, and what its marker would do."""
+    impact, is_commit = plan.impact, plan.outcome == "commit"
+    yield (
+        f"Dry run: nothing was changed. It was decided to {plan.outcome} the transaction. "
+        f"{'A COMMIT' if is_commit else 'An ABORT'} marker would end producer {plan.producer_id} epoch "
+        f"{plan.producer_epoch} on {plan.topic}-{plan.partition}."
+    )
+    if impact.unread:
+        yield f"- The number of records is unknown. {impact.unread}"
+    else:
+        becomes = "become visible to read_committed consumers" if is_commit else "are never read"
+        size = "of unknown size" if impact.size is None else size_text(impact.size)
+        where = f", offsets {impact.first_offset} to {impact.last_offset}" if impact.first_offset is not None else ""
+        yield f"- its records, which {becomes}: {impact.records} ({size} in the log{where})"
+        yield f"- records behind it that can then be read: {impact.records_released}"
+    verb = "becomes" if is_commit else "does not become"
+    for commit in impact.offset_commits[:MAX_LINES]:
+        offset = "its removal" if commit.offset is None else f"offset {commit.offset}"
+        yield (
+            f"- {offset} of {commit.topic}-{commit.partition} {verb} that of group {commit.group_id}, unless the group "
+            "has committed a newer one since"
+        )
+    if len(impact.offset_commits) > MAX_LINES:
+        yield f"- and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
+    yield from _after_marker(impact, plan.basis)
+    yield f"To do it, add: --confirm {plan.target}"
+
+
+def complete_result(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
+    """How the LSO moved, and what consumers and groups have received."""
+    yield from _lso_moved(f"{plan.topic}-{plan.partition}", done)
+    if done.records_checked is None:
+        yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
+    else:
+        received = f"{done.records_delivered} of {done.records_checked} records"
+        yield f"A read_committed consumer received {received} of it."
+    for commit in done.offset_commits[:MAX_LINES]:
+        yield f"Group {commit.group_id} is at offset {commit.offset} of {commit.topic}-{commit.partition}."
+    if done.unread_groups:
+        yield f"The offsets of these groups could not be read: {', '.join(done.unread_groups)}."
+
+
+def fence_owner(plan: FencePlan) -> Iterator[str]:
+    """Whose id it is, and on which partitions its transaction is open."""
+    owner = plan.owner
+    who = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
+    since = f" since {owner.start_time:%Y-%m-%d %H:%M:%S} UTC" if owner.start_time else ""
+    yield f"{plan.transactional_id}  {plan.verdict}  {who}, {owner.state}{since}"
+    if plan.topic_partitions:
+        yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
+
+
+def fence_preview(plan: FencePlan) -> Iterator[str]:
+    """What a fence would do."""
+    yield "Dry run: nothing was changed. A fence would do this:"
+    yield from (f"- {text}" for text in plan.warnings)
+    if plan.refusal is None:
+        yield f"To do it, add: --confirm {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+        if plan.needed_override:
+            yield f"To do it anyway: --confirm {plan.target} --override {plan.needed_override}"
+    yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"
+
+
+def fence_result(plan: FencePlan, done: FenceResult) -> Iterator[str]:
+    """The new epoch, and the partitions that still wait for their marker."""
+    yield (
+        f"{plan.transactional_id} is {done.state}: epoch {done.producer_epoch_before} of producer "
+        f"{done.producer_id_before} is fenced, and epoch {done.producer_epoch} of {done.producer_id} owns the id."
+    )
+    if done.still_open:
+        partitions = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)
+        yield f"Markers are not yet written to {partitions}."
+
+
+def _after_marker(impact: AbortImpact | CompleteImpact, finding: Finding) -> Iterator[str]:
+    """Where the LSO goes, who holds it then, which groups continue; and what no check can rule out."""
+    now, then = impact.last_stable_offset, impact.next_stable_offset
+    yield f"- the LSO stays at {now}" if then == now else f"- the LSO goes from {now} to {then}"
+    if impact.next_start_offset is not None:
+        yield f"- then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
+    groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
+    yield f"- groups that continue: {groups}"
+    if finding.transactional_id is not None:  # the protocol has no conditional marker
+        yield (
+            f'- if a client with transaction version 1 begins again as "{finding.transactional_id}" on this partition '
+            "in the milliseconds between the last check and the marker, the marker ends that transaction here, too"
+        )
+
+
+def _lso_moved(name: str, done: AbortResult | CompleteResult) -> Iterator[str]:
+    """How the LSO moved, and what is open now."""
+    moved = f"{name}: the LSO moved from {done.last_stable_offset_before} to {done.last_stable_offset_after}"
+    if done.next_start_offset is None:
+        yield f"{moved}, and nothing else is open on it. The high watermark is {done.high_watermark}."
+    else:
+        yield f"{moved}."
+        yield f"The next transaction open on it starts at offset {done.next_start_offset}."

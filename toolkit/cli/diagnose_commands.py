@@ -1,0 +1,273 @@
+"""Commands that diagnose: who holds an LSO, why, and what is safe; for a pasted error, and for an agent, too."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
+
+import typer
+
+from toolkit.cli.common_options import (
+    Brokers,
+    Format,
+    LogEvidence,
+    MaxTransactionTimeout,
+    Output,
+    Partitions,
+    RecheckAfter,
+    Topics,
+    partition_options,
+)
+from toolkit.cli.output import answer, progress, show, width
+from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.errors import ConnectionFailed, UsageError
+
+if TYPE_CHECKING:
+    from toolkit.cli.source_options import AnySource
+    from toolkit.schema import Row
+    from toolkit.views.symptoms import ExplainedError
+
+UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
+STDIN = "-"
+CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
+
+
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+def diagnose(
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    recheck_after: RecheckAfter = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 900,
+    log_evidence: LogEvidence = True,
+    output: Output = Format.TABLE,
+    source_options: SourceOptions,
+) -> None:
+    """Diagnose every open transaction and every held LSO, healthy ones included.
+
+    Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
+    --log-dir it reads files, as of the time they were written; with --recording, a sample of the recorder.
+    """
+    partition_options(topic, partition)
+    with source_options.open() as source:
+        rows = read_findings(
+            source_options,
+            source,
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            log_evidence=log_evidence,
+        )
+    answer_findings(rows, rows, output)
+    raise typer.Exit(verdict_exit_code(rows))
+
+
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+def find_hanging(
+    *,
+    topic: Topics = None,
+    partition: Partitions = None,
+    broker_id: Brokers = None,
+    recheck_after: RecheckAfter = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 900,
+    log_evidence: LogEvidence = True,
+    output: Output = Format.TABLE,
+    source_options: SourceOptions,
+) -> None:
+    """Find hanging transactions, and those that cannot be ruled out.
+
+    Searches the whole cluster, internal topics included, unless --topic narrows it; with --log-dir or --recording,
+    files.
+    """
+    if source_options.log_dir and broker_id is not None:
+        raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
+    partition_options(topic, partition)
+    with source_options.open() as source:
+        rows = read_findings(
+            source_options,
+            source,
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            log_evidence=log_evidence,
+            broker_id=broker_id,
+        )
+    answer_findings(in_doubt(rows), rows, output)
+    raise typer.Exit(verdict_exit_code(rows))
+
+
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions")
+def explain(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The error or log lines, in quotes; stdin without it, or with -.")
+    ] = STDIN,
+    *,
+    transactional_id: Annotated[
+        list[str] | None,
+        typer.Option("--transactional-id", metavar="ID", help="Check this id, too; may be repeated."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="Check this group, too; may be repeated.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Check this topic, too; may be repeated.")
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", metavar="N", min=0, help="Only this partition of --topic; may be repeated."),
+    ] = None,
+    recheck_after: RecheckAfter = 5,
+    output: Output = Format.TABLE,
+    source_options: SourceOptions,
+) -> None:
+    """Explain a pasted error: its causes, what to check, what is safe, and what not to do.
+
+    Knows the wordings of Java clients, Kafka Streams, Connect, librdkafka, franz-go, Flink, Spark and brokers. With
+    --bootstrap-server or --log-dir it looks up what the text names, and answers with the findings.
+
+    Exit code 4: the text is unknown. Otherwise as for diagnose.
+    """
+    partition_options(topic, partition)
+    pasted = _read_stdin() if text == STDIN else text
+
+    from toolkit.sources.resource_checks import ResourceChecks
+    from toolkit.views.symptoms import explain as explain_text
+
+    explain_pasted = partial(
+        explain_text,
+        pasted,
+        transactional_ids=transactional_id or (),
+        groups=group or (),
+        topics=topic or (),
+        partitions=partition or (),
+        recheck_after=recheck_after,
+    )
+    files = source_options.log_dir or source_options.consistent_copy or source_options.txn_state_partitions
+    if not (files or source_options.names_cluster):
+        _answer_explained(explain_pasted(), output)
+    try:
+        with source_options.open_logs() as source:
+            progress("Looking up what the text names ...")
+            explained = explain_pasted(source)
+    except ConnectionFailed as error:  # the text is explained all the same
+        explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
+        _answer_explained(explained, output, code=UNREACHABLE)
+    _answer_explained(explained, output)
+
+
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording")
+def mcp(
+    *,
+    recheck_after: RecheckAfter = 5,
+    source_options: SourceOptions,
+) -> None:
+    """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
+
+    diagnose, explain, history, lag, report, why, and plan_abort and plan_complete, which give a command
+    for a person to run and never act. The options select the source; the agent cannot.
+    """
+    try:
+        from toolkit.views.agent.mcp_server import mcp_server
+    except ModuleNotFoundError as error:
+        if error.name not in {"mcp", "mcp_types"}:
+            raise
+        raise UsageError("mcp is not installed.", do="pip install 'kafka-txn-toolkit[mcp]'.") from None
+    from toolkit.views.agent.agent_tools import AgentTools
+
+    source_options.check()  # invalid usage ends it here, not in a result for the agent
+    if source_options.paths:
+        source_options.open()
+    named = {"--bootstrap-server": source_options.bootstrap_server, "--command-config": source_options.command_config}
+    address = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
+    mcp_server(AgentTools(source_options.open, address=address, recheck_after=recheck_after)).run("stdio")
+
+
+def read_findings(
+    source_options: SourceOptions,
+    source: AnySource,
+    *,
+    recheck_after: float,
+    max_transaction_timeout: float,
+    **options: Any,
+) -> list[Row]:
+    """Findings of a source; before them a line on stderr about the second check, or about the time of the sample."""
+    options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
+    if source_options.recording:
+        from toolkit.sources.recording import Recording
+
+        assert isinstance(source, Recording)
+        options["at"] = source_options.sample_time()
+        progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
+    elif not source_options.log_dir:
+        options["recheck_after"] = recheck_after
+        if recheck_after:
+            progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
+    return source.finding_rows(**options)
+
+
+def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
+    """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen."""
+    if output is not Format.TABLE:
+        from toolkit.views.findings_text import LINKED_FINDINGS, with_page
+
+        answer(LINKED_FINDINGS, [with_page(row) for row in rows], output)
+        return
+    from toolkit.views.findings_text import finding_lines, summary
+
+    as_of = max((row["observed_at"] for row in rows), default=dt.datetime.now(dt.UTC))
+    partitions = {(row["topic"], row["partition"]) for row in rows}
+    whole = [row for row in of if (row["topic"], row["partition"]) in partitions]
+    lines = finding_lines(whole, now=as_of, width=width())
+    show([*lines, *([""] if lines else []), summary(of)])
+
+
+def in_doubt(rows: Sequence[Row]) -> list[Row]:
+    """Findings that need action: hanging ones, and those that may be."""
+    return [row for row in rows if row["verdict"] in {"hanging", "unknown"}]
+
+
+def verdict_exit_code(rows: Sequence[Row]) -> int:
+    """Return 1 where something hangs, 3 where that cannot be known, else 0."""
+    verdicts = {row["verdict"] for row in rows}
+    return 1 if "hanging" in verdicts else 3 if "unknown" in verdicts else 0
+
+
+def explained_exit_code(explained: ExplainedError) -> int:
+    """Return 1 where something hangs, 4 where the text is unknown, 3 where evidence is missing, else 0."""
+    code = verdict_exit_code(explained.checks.findings) if explained.checks else 0
+    if code == 1:
+        return code
+    if not explained.recognized:
+        return UNKNOWN_TEXT
+    return INCOMPLETE if explained.checks and explained.checks.not_checked else code
+
+
+def _answer_explained(explained: ExplainedError, output: Format, *, code: int | None = None) -> NoReturn:
+    if output is Format.TABLE:
+        show(explained.lines(width=width()))
+    else:
+        from toolkit.views.symptoms.explained_error import EXPLANATIONS
+
+        answer(EXPLANATIONS, explained.rows(), output)
+    raise typer.Exit(explained_exit_code(explained) if code is None else code)
+
+
+def _read_stdin() -> str:
+    if sys.stdin.isatty():
+        progress("Paste the error, then press Ctrl-D.")
+    return _both_ends(sys.stdin.buffer).decode(errors="replace")
+
+
+def _both_ends(stream: BinaryIO) -> bytes:
+    start = stream.read(CHUNK)
+    end = b""
+    while chunk := stream.read(CHUNK):
+        end = (end + chunk)[-CHUNK:]
+    return start + end
