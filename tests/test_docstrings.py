@@ -58,7 +58,7 @@ class Names:
 
     def __init__(self) -> None:
         self.members: defaultdict[str, set[str]] = defaultdict(set)
-        self.bases: dict[str, list[str]] = {}
+        self.parents: dict[str, list[str]] = {}
         self.modules = {module_of(path) for path in SOURCES}
         self.homes: defaultdict[str, list[str]] = defaultdict(list)  # of modules and classes, by their last name
         for path, tree in SOURCES.items():
@@ -78,7 +78,7 @@ class Names:
                     of_class = f"{home}.{node.name}"
                     self.members[home].add(node.name)
                     self.homes[node.name].append(of_class)
-                    self.bases[of_class] = [ast.unparse(base).partition("[")[0] for base in node.bases]
+                    self.parents[of_class] = [ast.unparse(base).partition("[")[0] for base in node.parents]
                     self._collect(node.body, of_class)
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     self.members[home].add(node.name)
@@ -103,7 +103,7 @@ class Names:
             return True
         if path[0] in self.members[home]:
             return len(path) == 1 or any(self.has(each, path[1:]) for each in self.homes[path[0]])
-        return any(self.has(each, path) for base in self.bases.get(home, ()) for each in self.homes[base])
+        return any(self.has(each, path) for base in self.parents.get(home, ()) for each in self.homes[base])
 
     def exists(self, name: str) -> bool | None:
         """Whether a dotted name is there; null if it is none of ours."""
