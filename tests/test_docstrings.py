@@ -53,6 +53,11 @@ def module_of(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
 
 
+def parents_of(node: ast.ClassDef) -> list[ast.expr]:
+    children = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+    return [each for each in children if each not in node.decorator_list]
+
+
 class Names:
     """What the package defines and imports: names by their module or class, and those of its base classes."""
 
@@ -78,7 +83,7 @@ class Names:
                     of_class = f"{home}.{node.name}"
                     self.members[home].add(node.name)
                     self.homes[node.name].append(of_class)
-                    self.parents[of_class] = [ast.unparse(base).partition("[")[0] for base in node.parents]
+                    self.parents[of_class] = [ast.unparse(each).partition("[")[0] for each in parents_of(node)]
                     self._collect(node.body, of_class)
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     self.members[home].add(node.name)
