@@ -113,6 +113,18 @@ def _is_decided_only(e: OpenEvidence) -> bool:
     return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
 
 
+def _decided_rule(outcome: str) -> OpenRule:
+    """For an outcome that is decided, with its marker on the way."""
+    return OpenRule(
+        name=f"its {outcome} is decided and the marker on the way",
+        applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
+        verdict="ending",
+        outcome=outcome,
+        why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
+        remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
+    )
+
+
 _DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coordinator will end
 
 DISOWNED_RULES: tuple[OpenRule, ...] = (
@@ -170,17 +182,8 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
         remedy=lambda e: "None: it has ended.",
     ),
-    *(
-        OpenRule(
-            name=f"its {outcome} is decided and the marker on the way",
-            applies=lambda e, outcome=outcome: e.outcome.name == outcome and _is_decided_only(e),  # type: ignore[misc]
-            verdict="ending",
-            outcome=outcome,
-            why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
-            remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
-        )
-        for outcome in (COMMIT, ABORT)
-    ),
+    _decided_rule(COMMIT),
+    _decided_rule(ABORT),
     OpenRule(
         name="committed, and a newer epoch has written since",
         applies=lambda e: e.outcome.name == COMMIT and _wrote_since(e),

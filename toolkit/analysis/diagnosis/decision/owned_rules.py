@@ -88,33 +88,30 @@ def _wait(e: OpenEvidence) -> str:
     return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
 
 
-def _ending_rules() -> Iterator[OpenRule]:
-    """What is decided and not yet written everywhere: a rule for each decision, as the outcome follows from it."""
-    for state, outcome in (("PrepareCommit", COMMIT), ("PrepareAbort", ABORT), ("PrepareEpochFence", ABORT)):
-        yield OpenRule(
-            name=f"{state} for long",
-            applies=lambda e, state=state: (  # type: ignore[misc]
-                e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE
-            ),
-            verdict="stuck_ending",
-            outcome=outcome,
-            why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))} and has not ended it here.",
-            remedy=lambda e: (
-                "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
-                f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
-                "marker again. Never an abort marker: the outcome is decided."
-            ),
-            cause="marker not written by the coordinator",
-            is_explained=True,
-        )
-        yield OpenRule(
-            name=state,
-            applies=lambda e, state=state: e.txn.state == state and e.txn.listed,  # type: ignore[misc]
-            verdict="ending",
-            outcome=outcome,
-            why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
-            remedy=lambda e: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
-        )
+def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
+    """What is decided and not yet written everywhere: the outcome follows from the coordinator's state."""
+    yield OpenRule(
+        name=f"{state} for long",
+        applies=lambda e: e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE,
+        verdict="stuck_ending",
+        outcome=outcome,
+        why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))} and has not ended it here.",
+        remedy=lambda e: (
+            "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
+            f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
+            "marker again. Never an abort marker: the outcome is decided."
+        ),
+        cause="marker not written by the coordinator",
+        is_explained=True,
+    )
+    yield OpenRule(
+        name=state,
+        applies=lambda e: e.txn.state == state and e.txn.listed,
+        verdict="ending",
+        outcome=outcome,
+        why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
+        remedy=lambda e: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
+    )
 
 
 OWNED_RULES: tuple[OpenRule, ...] = (
@@ -148,7 +145,9 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         needs=lambda e: (f'the state of "{e.txn.transactional_id}": {_owner(e).error}',),
         is_explained=True,
     ),
-    *_ending_rules(),
+    *_ending_rules("PrepareCommit", COMMIT),
+    *_ending_rules("PrepareAbort", ABORT),
+    *_ending_rules("PrepareEpochFence", ABORT),
     OpenRule(
         name="ending elsewhere",
         applies=lambda e: e.txn.state.startswith("Prepare"),
