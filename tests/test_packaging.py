@@ -109,4 +109,9 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
     assert len(commands) == 2
     lines = [line.strip() for line in (ROOT / ".ci/run").read_text().splitlines()]
     assert commands[1] in lines
-    assert lines[-2:] == ["readme", ".venv/bin/python -m pytest -m full"]
+    assert lines[-2:] == ["readme", '[ "${1-}" = first ] || .venv/bin/python -m pytest -m full']
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    assert "  pull_request:\n" in workflow
+    assert "      - run: .ci/run first\n" in workflow
+    (packages,) = re.findall(r'packages="(.*)"', (ROOT / ".ci/run").read_text())
+    assert f"--no-install-recommends {packages}\n" in workflow
