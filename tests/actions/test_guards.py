@@ -564,13 +564,16 @@ def test_without_a_cancel_a_cancellable_action_is_done(plan_of: Planner) -> None
 read: list[int] = []
 
 
-def lso_after(*values: int | None, queue_position: int | None = 1, before: int | None = 100) -> int | None:
+def lso_after(
+    *values: int | None, queue_position: int | None = 1, before: int | None = 100, timeout: float = 60
+) -> int | None:
     """The LSO that is reported when the leader shows these one after another."""
 
     def at(value: int | None) -> Change:
         return lambda cluster: setattr(cluster, "partitions", [partition(lso=value)])
 
-    cluster = RowCluster(before={("partition_rows", n): at(value) for n, value in enumerate(values, start=1)})
+    reads = {("partition_rows", n): at(value) for n, value in enumerate(values, start=1)}
+    cluster = RowCluster(before=reads, timeout=timeout)
     plan = abort_plan(cluster)
     cluster.producers = [producer(8, start=180), producer(9, start=160), producer(10, start=None)]
     done = plan.verify(since=found(last_stable_offset=before, queue_position=queue_position))
@@ -583,7 +586,7 @@ def test_the_lso_moves_once_the_high_watermark_has_passed_the_marker() -> None:
     assert lso_after(100, 100, 160) == 160
     assert lso_after(None, 160) == 160
     assert read[-2:] == [3, 2], "and waits no longer"
-    assert lso_after(100) == 100, "it reports what it has when the time is over"
+    assert lso_after(100, timeout=0.2) == 100, "it reports what it has when the time is over"
     assert lso_after(100, 160, queue_position=2) == 100, "another transaction holds it: it need not move"
     assert lso_after(90, 160, before=None) == 90, "where none was known before, any is news"
 
