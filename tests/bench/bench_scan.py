@@ -179,8 +179,8 @@ def findings(runs: int, logs: Path, scratch: Path) -> None:
     for topic in (HEALTHY, OPEN, HELD):
         files = LogDir(log_directory(scratch / topic, logs, topic), consistent_copy=True)
         size = sum(path.stat().st_size for path in scratch.glob(f"{topic}/{topic}-*/*.log"))
-        (verdict,) = set(files.findings(topics=[topic])["verdict"])
-        print(f"\n{topic}: {size / 1e9:.2f} GB in {COPIES} partitions, in process; {verdict}")
+        verdicts = ", ".join(sorted(set(files.findings(topics=[topic])["verdict"])))
+        print(f"\n{topic}: {size / 1e9:.2f} GB in {COPIES} partitions, in process; {verdicts}")
         runs_by_name: dict[str, Callable[[], object]] = {
             "log_transactions": lambda files=files, topic=topic: files.log_transactions(topics=[topic]),  # type: ignore[misc]
             "findings": lambda files=files, topic=topic: files.findings(topics=[topic]),  # type: ignore[misc]
