@@ -49,7 +49,7 @@ SETTINGS = {
 
 
 def fill(kafka: Kafka, topic: str, gigabytes: float, record_size: int) -> None:
-    """Transactions of a few milliseconds, batches of 4 KB; see above."""
+    """Transactions of a few milliseconds; `HELD` begins with one that was never added, `OPEN` ends with three open."""
     admin = AdminClient({**kafka.client_config()})
     admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1)])[topic].result()
     if topic == HELD:

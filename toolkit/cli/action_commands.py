@@ -267,7 +267,7 @@ def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
 
 
 def is_at_terminal() -> bool:
-    """Whether a person can be asked."""
+    """Whether a person can answer a prompt."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -98,7 +98,7 @@ def exit_on_failure() -> Iterator[None]:
     """Turn errors into `typer.Exit`; an error of the program itself stays one, with its traceback."""
     try:
         yield
-    except BrokerError as error:  # a broker answered, and did not show what was asked for
+    except BrokerError as error:  # a broker answered, and did not show what was requested
         raise _exit(f"kafka-txn: {error}", INCOMPLETE) from error
     except ToolkitError as error:
         raise _exit(f"kafka-txn: {error}", INVALID) from error

@@ -36,8 +36,8 @@ PASSING = {
 }
 
 VERIFIED = (
-    "The broker asked the coordinator whether this transaction is open on this partition and, as it is not, refused "
-    "the write: KIP-890 at work, which is what makes hanging transactions rare from Kafka 3.6 on.",
+    "The broker verified with the coordinator whether this transaction is open on this partition: it is not, so it "
+    "refused the write: KIP-890 at work, which is what makes hanging transactions rare from Kafka 3.6 on.",
     "Start the broker with transaction.partition.verification.enable=false to stage this all the same.",
 )
 FENCED = ("A newer epoch of this producer is known: this one is fenced.", "")

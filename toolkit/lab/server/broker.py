@@ -57,7 +57,8 @@ class Kafka:
         restarts are quick, ``auto.create.topics.enable=false`` because an incident is staged on exactly the topics
         it names, few threads, and 10 partitions of ``__consumer_offsets``.
     users
-        Names and passwords. If given, clients must log in (SASL/PLAIN) and an authorizer refuses what no ACL allows.
+        Names and passwords: clients must log in (SASL/PLAIN), and an authorizer refuses what no ACL allows. Empty
+            for neither.
     super_users
         Those of `users` who may do everything.
     heap
