@@ -58,7 +58,7 @@ class Kafka:
         it names, few threads, and 10 partitions of ``__consumer_offsets``.
     users
         Names and passwords: clients must log in (SASL/PLAIN), and an authorizer refuses what no ACL allows. Empty
-            for neither.
+        for neither.
     super_users
         Those of `users` who may do everything.
     heap
