@@ -13,7 +13,7 @@ from tests.sources.log_files import after, data, write_log, write_root, write_sn
 from toolkit import LogDir
 from toolkit.errors import NotFound
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
-from toolkit.sources.logdir import replica_tables
+from toolkit.sources.logdir import log_dir_tables
 from toolkit.sources.logdir.partition_folder import FolderLog
 
 DUMP = """\
@@ -80,12 +80,12 @@ def test_segments_have_size_and_modification_time(root: Path) -> None:
 
 def test_a_removed_file_is_an_error_row(root: Path) -> None:
     files = LogDir(root)
-    contents = files._contents()
+    contents = files.contents()
     (root / "payments-1").rename(root / "moved")
     for table, frame in ((SNAPSHOTS, files.snapshots()), (SEGMENTS, files.segments())):
         assert {row["topic"] for row in table.rows(frame)} == {"orders"}
     gone = [FolderLog(replica) for replica in contents.layout.replicas if replica.topic == "payments"]
-    for found in (replica_tables.snapshot_rows(gone), replica_tables.segment_rows(gone)):
+    for found in (log_dir_tables.snapshot_rows(gone), log_dir_tables.segment_rows(gone)):
         [row] = found
         assert row["error"].startswith("UNREADABLE: ")
         assert row["file"] == str(root / "payments-1")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.spark import register, write_recording
-from toolkit.spark.datasources.batches.batches_source import KafkaBatches
+from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.spark_session import local_session
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from toolkit.schema import TABLES, Row
-from toolkit.spark.datasources.log.log_options import PARTIAL_TRANSACTIONS
-from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.datasources.data_sources import KafkaLog
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.pipeline.log_fold import KEY, _folded
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
 

@@ -24,7 +24,7 @@ from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row, Table
 from toolkit.sources.live.client import messages
 from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.batches.batches_source import KafkaBatches
+from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.staging_table import rows_of as staged_rows
 

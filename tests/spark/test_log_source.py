@@ -19,16 +19,16 @@ from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fol
 from toolkit import LogDir
 from toolkit.lab import Kafka
 from toolkit.schema import TABLES
-from toolkit.spark.datasources.log.log_options import INTERNAL, TAKES
-from toolkit.spark.datasources.log.log_source import KafkaLog
-from toolkit.spark.datasources.log.task_input import SegmentRanges
+from toolkit.spark.datasources.data_sources import KafkaLog
+from toolkit.spark.datasources.log_options import INTERNAL, TAKES
+from toolkit.spark.datasources.log_plan import SegmentRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.lab
 
-SINGLE_TASK_TABLES = {"transaction_history", "transactions", "coordinators", "statistics"}
+SINGLE_TASK_TABLES = {"transaction_history", "transactions", "transaction_owners", "coordinators", "statistics"}
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ from tests.spark.read_log import assert_same_rows, plan_read, read, read_and_fol
 from toolkit import LogDir
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.schema import Row
-from toolkit.spark.datasources.log.log_options import PARTIAL_TRANSACTIONS, TAKES
-from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.datasources.data_sources import KafkaLog
+from toolkit.spark.datasources.log_options import TAKES
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

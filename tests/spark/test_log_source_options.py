@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from toolkit import LogDir
 from toolkit.errors import UsageError
 from toolkit.schema import TABLES
-from toolkit.spark.datasources.local_paths import local_path
-from toolkit.spark.datasources.log.log_options import INTERNAL, PARTIAL_TRANSACTIONS, TAKES, LogOptions, read_options
-from toolkit.spark.datasources.log.log_source import KafkaLog
+from toolkit.spark.datasources.data_sources import KafkaLog
+from toolkit.spark.datasources.log_options import INTERNAL, TAKES, LogOptions, read_options
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, local_path
 
 
 def parse(**options: str) -> LogOptions:
@@ -25,29 +26,28 @@ def test_every_table_of_files_is_available() -> None:
         "reconciliation",
         "lso_holds",
         "observation_times",
-        "transaction_owners",
         "offset_visibility",
         "missing_offsets",
     }
-    assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL
+    assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL == LogDir.functions.keys() | INTERNAL
     for table in TAKES:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
 
 
 def test_names_are_accepted_in_any_list_syntax() -> None:
     for text in ("a,b", " a , b ", '["a", "b"]', "['a', 'b']"):
-        assert parse(subscribe=text).topics == ["a", "b"]
-    assert parse(subscribe='["a"]').topics == ["a"]
+        assert parse(subscribe=text).arguments.topics == ["a", "b"]
+    assert parse(subscribe='["a"]').arguments.topics == ["a"]
     for text in ("", "a,,b", "[", "[]", '["a"'):
         with pytest.raises(UsageError, match="The option subscribe is not a list"):
             parse(subscribe=text)
 
 
 def test_partitions_are_numbers_or_folder_names() -> None:
-    assert parse(subscribe="a", partitions="3").partitions == [3]
-    assert parse(subscribe="a", partitions="[0, 2]").partitions == [0, 2]
-    assert parse(partitions="orders-0,my-orders-12").partitions == [("orders", 0), ("my-orders", 12)]
-    assert parse(table="transaction_history", partitions="7").partitions == [7]
+    assert parse(subscribe="a", partitions="3").arguments.partitions == [3]
+    assert parse(subscribe="a", partitions="[0, 2]").arguments.partitions == [0, 2]
+    assert parse(partitions="orders-0,my-orders-12").arguments.partitions == [("orders", 0), ("my-orders", 12)]
+    assert parse(table="transaction_history", partitions="7").arguments.partitions == [7]
     for options in (
         {"partitions": "0"},
         {"subscribe": "a", "partitions": "a-0"},
@@ -70,7 +70,7 @@ def test_partitions_are_numbers_or_folder_names() -> None:
     ],
 )
 def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> None:
-    assert (parse(startingOffsets=text).start, parse(endingOffsets=text).stop) == (bound, bound)
+    assert (parse(startingOffsets=text).arguments.start, parse(endingOffsets=text).arguments.stop) == (bound, bound)
 
 
 @pytest.mark.parametrize(

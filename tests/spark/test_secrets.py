@@ -22,9 +22,8 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
-from toolkit.spark.datasources.batches.batches_source import KafkaBatches
-from toolkit.spark.datasources.client_options import client_config
-from toolkit.spark.datasources.secret_options import connecting
+from toolkit.spark.datasources.connection_options import client_config, connecting
+from toolkit.spark.datasources.data_sources import KafkaBatches
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, CANARY = "alice", "cAnArY-9f8e7d"

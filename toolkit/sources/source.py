@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 from toolkit import schema
+from toolkit.errors import UsageError
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
-from toolkit.sources.source_table import arrow_tables_of, rows_of_table, source_table
+from toolkit.sources.source_table import (
+    ARGUMENTS,
+    CLUSTER,
+    FILES,
+    RECORDING,
+    SOURCE_TABLES,
+    SourceFunction,
+    TableArguments,
+    arrow_tables_of,
+    rows_of_table,
+    source_table,
+    tables_of,
+)
 
 Topics = str | Sequence[str]
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
-LOGS = "a cluster or a log directory"
-FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"
+LOGS = (CLUSTER, FILES)
 
 
 class Source:
@@ -21,8 +34,60 @@ class Source:
 
     ``toolkit.schema`` declares every table. What could not be read is a row with `error`, never left out. An argument
     means the same for every source and table; a source without a table or an argument raises `UsageError`. The sources
-    are `Cluster`, `LogDir` and `Recording`.
+    are `Cluster`, `LogDir` and `Recording`. Each has a function for each of its tables: the method of the same name,
+    decorated with `implements`.
+
+    Attributes
+    ----------
+    kind
+        `CLUSTER`, `FILES` or `RECORDING`.
+    functions
+        The functions of the source, by the name of their table.
     """
+
+    kind: ClassVar[str]
+    functions: ClassVar[Mapping[str, SourceFunction]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Collect the functions of a source, and check that it has one for each of its tables."""
+        super().__init_subclass__()
+        own = {
+            method.table_name: method.source_function
+            for method in vars(cls).values()
+            if hasattr(method, "source_function")
+        }
+        cls.functions = {**cls.functions, **own}
+        if hasattr(cls, "kind") and cls.functions.keys() != {*tables_of(cls.kind)}:
+            difference = cls.functions.keys() ^ {*tables_of(cls.kind)}
+            raise TypeError(f"{cls.__name__} and the declarations of {cls.kind} differ by {sorted(difference)}.")
+
+    def read(self, table: str, arguments: TableArguments) -> Any:
+        """The rows or Arrow tables of a table, unsorted.
+
+        Parameters
+        ----------
+        table
+            Its name.
+        arguments
+            Its arguments.
+
+        Raises
+        ------
+        NotFound
+            If the source does not have the selected topic, partition or broker.
+        UsageError
+            If the source has no such table or argument, or an argument is invalid.
+        """
+        name, declared = type(self).__name__, SOURCE_TABLES[table]
+        function = self.functions.get(table)
+        if function is None:
+            raise UsageError(f"{name} has no table {table}.", do=f"Read it from {' or '.join(declared.of)}.")
+        for argument in arguments.not_default:
+            if argument not in function.takes:
+                raise UsageError(
+                    f"{name}.{declared.spec.__name__} does not take {argument}.", means=ARGUMENTS[argument]
+                )
+        return function.read(self, arguments)
 
     @source_table(schema.PARTITIONS)
     def partitions(
@@ -102,12 +167,12 @@ class Source:
         recordings none is.
         """
 
-    @source_table(schema.EXPOSURE, of=CLUSTER)
+    @source_table(schema.EXPOSURE, of=[CLUSTER])
     def exposure(self, *, kafka_version: str | None = None) -> None:
         """Features of the cluster, settings and known bugs of every broker, and each id whose client predates
         transaction version 2 (KIP-890). What this principal may not read is a row with `error`."""
 
-    @source_table(schema.FINDINGS, of=RECORDING)
+    @source_table(schema.FINDINGS, of=[RECORDING])
     def lso_holds(
         self,
         *,
@@ -194,7 +259,7 @@ class Source:
     ) -> None:
         """`partitions` are those of ``__consumer_offsets``."""
 
-    @source_table(schema.ABORTED, of=FILES)
+    @source_table(schema.ABORTED, of=[FILES])
     def aborted(
         self,
         *,
@@ -206,7 +271,7 @@ class Source:
     ) -> None:
         """From ``.txnindex`` files; transactions that overlap the range are included."""
 
-    @source_table(schema.STATISTICS, of=FILES)
+    @source_table(schema.STATISTICS, of=[FILES])
     def statistics(
         self,
         *,
@@ -217,7 +282,7 @@ class Source:
     ) -> None:
         """For several logs, the last row is their total, without topic."""
 
-    @source_table(schema.VIOLATIONS, of=FILES)
+    @source_table(schema.VIOLATIONS, of=[FILES])
     def violations(
         self,
         *,
@@ -230,15 +295,15 @@ class Source:
     ) -> None:
         """The invariants are `analysis.log.log_invariants.INVARIANTS`."""
 
-    @source_table(schema.SNAPSHOTS, of=FILES)
+    @source_table(schema.SNAPSHOTS, of=[FILES])
     def snapshots(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
         """A snapshot without producers is a row without producer: no transaction was open at its offset."""
 
-    @source_table(schema.SEGMENTS, of=FILES)
+    @source_table(schema.SEGMENTS, of=[FILES])
     def segments(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
         """From file names and sizes; no file is opened."""
 
-    @source_table(schema.CHECKPOINTS, of=FILES)
+    @source_table(schema.CHECKPOINTS, of=[FILES])
     def checkpoints(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
         """With `topics` or `partitions`, lines without a partition are left out."""
 

@@ -1,16 +1,24 @@
-"""Declare a table of a source once; its signature gives the frame, the rows, their docs and the argument checks."""
+"""The registry of the tables of sources: each is declared once, in `Source`, and each source has one function for it.
+
+The declaration gives the methods that return the frame, the rows and the Arrow tables, with their docs and checks.
+`Source.read` finds the function; so do ``kafka-txn scan`` and Spark's ``kafka_log_dir``, by the name of the table.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
+from toolkit.schema.record import TableRow
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
+from toolkit.sources.partition_selection import requested_partitions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,61 +26,228 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 S = TypeVar("S")
+D = TypeVar("D")
+Rows = Iterable[Row] | Iterable[TableRow] | Iterable["pa.Table"]
+
+FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableArguments:
+    """The arguments of the tables; each means the same for every table and source."""
+
+    topics: Annotated[Sequence[str] | None, "Topic names, or one; null for all, internal ones included."] = None
+    partitions: Annotated[
+        Sequence[int] | Sequence[tuple[str, int]] | None,
+        "Numbers, or one, for each of `topics`; or pairs of topic and number, without `topics`.",
+    ] = None
+    start: Annotated[
+        OffsetSpec | None,
+        "First offset; or a time with zone, for the first record at or after it; or ``log_start``, ``lso``, "
+        "``high_watermark``, ``log_end``. Batches are not split.",
+    ] = None
+    stop: Annotated[OffsetSpec | None, "First offset to leave out, likewise."] = None
+    at: Annotated[
+        dt.datetime | None,
+        "Recording only: the newest sample at or before this time (with zone); null for the newest.",
+    ] = None
+    broker_id: Annotated[int | None, "Cluster only: the replicas of this broker, leaders or not."] = None
+    producer_id: Annotated[int | None, "Only rows of this producer, and error rows."] = None
+    producer_ids: Annotated[Collection[int] | None, "Only ids with these producer ids."] = None
+    transactional_ids: Annotated[
+        Sequence[str] | None, "Only these ids; one that does not exist is a row with `error`. Null for all."
+    ] = None
+    transactional_id_pattern: Annotated[str | None, "Only ids that fully match this regular expression."] = None
+    groups: Annotated[Sequence[str] | None, "Only these groups; null for all."] = None
+    states: Annotated[Collection[str] | None, "Only ids in these states."] = None
+    min_duration_ms: Annotated[int | None, "Only ids with a transaction open for longer than this."] = None
+    crc: Annotated[bool, "Verify the checksum of every batch."] = False
+    recheck_after: Annotated[
+        float | None, "Cluster only: seconds before the confirming second check; 5 if null, 0 disables it."
+    ] = None
+    max_transaction_timeout_ms: Annotated[
+        int | None, "Older live transactions are ``long``; null for the brokers' default, 15 min."
+    ] = None
+    log_evidence: Annotated[
+        bool, "Read the log around a held LSO (a few megabytes) for cause, opening time and impact."
+    ] = True
+    kafka_version: Annotated[
+        str | None, "Release of the brokers, as ``4.2.1``: brokers report only their minor release, and not by name."
+    ] = None
+    min_held_ms: Annotated[
+        int | None,
+        "Files and recordings only: also ``ended`` transactions that held the LSO at least this long.",
+    ] = None
+
+    @classmethod
+    def of(cls, **arguments: Any) -> TableArguments:
+        """The arguments as users write them: one topic or partition, any collection of ids, a time in any zone.
+
+        Raises
+        ------
+        UsageError
+            For an invalid range, or a time without zone.
+        """
+        for name, value in arguments.items():
+            if isinstance(value, dt.datetime):
+                arguments[name] = in_utc(value)
+            elif name in ("topics", "partitions") and isinstance(value, str | int):
+                arguments[name] = [value]
+            elif name in ("transactional_ids", "groups") and value is not None:
+                arguments[name] = list(value)
+        check_offset_range(arguments.get("start"), arguments.get("stop"))
+        return cls(**arguments)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether all partitions are selected."""
+        return self.topics is None and self.partitions is None
+
+    @property
+    def partition_numbers(self) -> Sequence[int] | None:
+        """The partitions of a table about one topic.
+
+        Raises
+        ------
+        UsageError
+            If they are pairs.
+        """
+        if self.partitions is None:
+            return None
+        return [number for _, number in requested_partitions([""], self.partitions)]
+
+    @property
+    def not_default(self) -> list[str]:
+        """Names of the arguments that are set."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not field.default]
+
 
 ARGUMENTS: Mapping[str, str] = {
-    "topics": "Topic names, or one; null for all, internal ones included.",
-    "partitions": "Numbers, or one, for each of `topics`; or pairs of topic and number, without `topics`.",
-    "start": "First offset; or a time with zone, for the first record at or after it; or ``log_start``, ``lso``, "
-    "``high_watermark``, ``log_end``. Batches are not split.",
-    "stop": "First offset to leave out, likewise.",
-    "at": "Recording only: the newest sample at or before this time (with zone); null for the newest.",
-    "broker_id": "Cluster only: the replicas of this broker, leaders or not.",
-    "producer_id": "Only rows of this producer, and error rows.",
-    "producer_ids": "Only ids with these producer ids.",
-    "transactional_ids": "Only these ids; one that does not exist is a row with `error`. Null for all.",
-    "transactional_id_pattern": "Only ids that fully match this regular expression.",
-    "groups": "Only these groups; null for all.",
-    "states": "Only ids in these states.",
-    "min_duration_ms": "Only ids with a transaction open for longer than this.",
-    "crc": "Verify the checksum of every batch.",
-    "recheck_after": "Cluster only: seconds before the confirming second check; 5 if null, 0 disables it.",
-    "max_transaction_timeout_ms": "Older live transactions are ``long``; null for the brokers' default, 15 min.",
-    "log_evidence": "Read the log around a held LSO (a few megabytes) for cause, opening time and impact.",
-    "kafka_version": "Release of the brokers, as ``4.2.1``: brokers report only their minor release, and not by name.",
-    "min_held_ms": "Files and recordings only: also ``ended`` transactions that held the LSO at least this long.",
+    name: hint.__metadata__[0] for name, hint in get_type_hints(TableArguments, include_extras=True).items()
 }
-"""What each argument means, in every table."""
+"""What each argument means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredTable:
+    """A table of sources: its schema, its signature, and the sources that have it."""
+
+    table: Table
+    spec: Callable[..., None]
+    of: Sequence[str]
+
+    @property
+    def takes(self) -> list[str]:
+        """Names of its arguments."""
+        return [name for name in inspect.signature(self.spec).parameters if name != "self"]
+
+
+SOURCE_TABLES: dict[str, DeclaredTable] = {}
+"""The tables that `Source` declares, by name."""
+
+
+def tables_of(source: str) -> list[str]:
+    """Names of the tables of `FILES`, `CLUSTER` or `RECORDING`."""
+    return [name for name, declared in SOURCE_TABLES.items() if source in declared.of]
+
+
+class RowsOf(Enum):
+    """The logs in files that a row depends on."""
+
+    LOG = "one log"
+    PARTITION = "all replicas of a partition"
+    ALL = "all logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFunction:
+    """The function of a source for a table.
+
+    Parameters
+    ----------
+    read
+        Takes the source and `TableArguments`; returns rows or Arrow tables.
+    takes
+        Names of the arguments that it supports.
+    rows_of
+        The logs that a row depends on, for tasks that share the work.
+    topics
+        The only topics whose logs it reads; empty for those selected.
+    needs_topic
+        Whether logs of unknown topic have no row.
+    """
+
+    read: Callable[[Any, TableArguments], Any]
+    takes: frozenset[str]
+    rows_of: RowsOf = RowsOf.LOG
+    topics: Sequence[str] = ()
+    needs_topic: bool = False
 
 
 def source_table(
-    table: Table, *, of: str = ""
+    table: Table, *, of: Sequence[str] = (CLUSTER, FILES, RECORDING)
 ) -> Callable[[Callable[Concatenate[S, P], None]], Callable[Concatenate[S, P], pd.DataFrame]]:
-    """Declare a method that returns a table as a frame.
-
-    A source implements it as a method of the same name with a leading underscore, which takes the arguments that it
-    supports and returns rows or Arrow tables. Any other argument is a `UsageError`.
+    """Declare a method that returns a table as a frame; its signature has some of `TableArguments`.
 
     Parameters
     ----------
     table
         The schema of the result.
     of
-        The sources that have the table, for the error of those that do not.
+        The sources that have the table, and implement it by a method of the same name with `implements`.
     """
 
     def declare(spec: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], pd.DataFrame]:
-        frame: Any = _method(spec, table, of, shape=table.frame, returns="pandas.DataFrame")
-        frame.__declaration__ = spec, table, of
-        declared: Callable[Concatenate[S, P], pd.DataFrame] = frame
-        return declared
+        SOURCE_TABLES[spec.__name__] = DeclaredTable(table=table, spec=spec, of=of)
+        frame: Callable[Concatenate[S, P], pd.DataFrame] = _frame_method(spec.__name__)
+        return frame
 
     return declare
 
 
+def implements(
+    declared: Callable[Concatenate[D, P], pd.DataFrame],
+    *,
+    without: Collection[str] = (),
+    rows_of: RowsOf = RowsOf.LOG,
+    topics: Sequence[str] = (),
+    needs_topic: bool = False,
+) -> Callable[[Callable[[S, TableArguments], Rows]], Callable[Concatenate[S, P], pd.DataFrame]]:
+    """Make a source's function for a table its method of that name, with the declared signature.
+
+    Parameters
+    ----------
+    declared
+        The method of `Source`.
+    without
+        Arguments that this source does not support; they raise `UsageError`.
+    rows_of, topics, needs_topic
+        As for `SourceFunction`.
+    """
+    name = _name(declared)
+    takes = frozenset(SOURCE_TABLES[name].takes)
+    assert takes >= {*without}
+
+    def implement(read: Callable[[S, TableArguments], Rows]) -> Callable[Concatenate[S, P], pd.DataFrame]:
+        method: Any = _frame_method(name)
+        method.source_function = SourceFunction(
+            read=read,
+            takes=takes.difference(without),
+            rows_of=rows_of,
+            topics=topics,
+            needs_topic=needs_topic,
+        )
+        implemented: Callable[Concatenate[S, P], pd.DataFrame] = method
+        return implemented
+
+    return implement
+
+
 def rows_of_table(method: Callable[Concatenate[S, P], pd.DataFrame]) -> Callable[Concatenate[S, P], list[Row]]:
     """The same table as a sorted list of dicts."""
-    spec, table, of = _declaration(method)
-    rows: Callable[Concatenate[S, P], list[Row]] = _method(spec, table, of, shape=table.ordered, returns="list of Row")
+    name = _name(method)
+    rows: Callable[Concatenate[S, P], list[Row]]
+    rows = _method(name, shape=lambda found: SOURCE_TABLES[name].table.ordered(plain(found)), returns="list of Row")
     return rows
 
 
@@ -80,65 +255,50 @@ def arrow_tables_of(
     method: Callable[Concatenate[S, P], pd.DataFrame],
 ) -> Callable[Concatenate[S, P], Iterator[pa.Table]]:
     """The same table as a stream of Arrow tables in bounded memory, for sources that read logs."""
-    spec, table, of = _declaration(method)
     tables: Callable[Concatenate[S, P], Iterator[pa.Table]]
-    tables = _method(spec, table, of, shape=iter, returns="Iterator of pyarrow.Table")
+    tables = _method(_name(method), shape=iter, returns="Iterator of pyarrow.Table")
     return tables
 
 
-def _method(
-    spec: Callable[..., None], table: Table, of: str, *, shape: Callable[[Iterable[Any]], Any], returns: str
-) -> Any:
-    """The method that reads the table from the source's own method; defaults are not passed on."""
-    signature = inspect.signature(spec)
+def plain(found: Iterable[Any]) -> Iterator[Any]:
+    """Records as dicts; dicts and Arrow tables as they are."""
+    return (each.row() if isinstance(each, TableRow) else each for each in found)
 
-    @functools.wraps(spec)
-    def method(source: Any, /, *args: Any, **kwargs: Any) -> Any:
-        bound = dict(signature.bind(source, *args, **kwargs).arguments)
-        del bound["self"]
-        source_name, read = type(source).__name__, getattr(source, f"_{spec.__name__}", None)
-        if read is None:
-            raise UsageError(f"{source_name} has no table {table.name}.", do=f"Read it from {of}." if of else "")
-        arguments = {
-            name: _checked(name, value)
-            for name, value in bound.items()
-            if value is not signature.parameters[name].default
-        }
-        supported = inspect.signature(read).parameters
-        for name in arguments:
-            if name not in supported:
-                raise UsageError(f"{source_name}.{spec.__name__} does not take {name}.", means=ARGUMENTS[name])
-        return shape(read(**arguments))
 
-    method.__doc__ = _docstring(spec, table, returns)
+def _frame_method(name: str) -> Any:
+    table = SOURCE_TABLES[name].table
+    return _method(name, shape=lambda found: table.frame(plain(found)), returns="pandas.DataFrame")
+
+
+def _method(name: str, *, shape: Callable[[Any], Any], returns: str) -> Any:
+    declared = SOURCE_TABLES[name]
+    signature = inspect.signature(declared.spec)
+
+    @functools.wraps(declared.spec)
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        arguments = dict(signature.bind(self, *args, **kwargs).arguments)
+        del arguments["self"]
+        return shape(self.read(name, TableArguments.of(**arguments)))
+
+    method.__doc__ = _docstring(declared, returns)
     method.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
+    method.table_name = name  # type: ignore[attr-defined]
     return method
 
 
-def _checked(name: str, value: Any) -> Any:
-    """The argument, one topic or partition as a list; raise for a time without zone."""
-    if isinstance(value, dt.datetime):
-        return in_utc(value)
-    return as_list(value) if name in {"topics", "partitions"} else value
+def _name(method: Any) -> str:
+    name: str = method.table_name
+    return name
 
 
-def as_list(value: Any) -> Any:
-    """One topic or partition as a list."""
-    return [value] if isinstance(value, (str, int)) else value
-
-
-def _docstring(spec: Callable[..., None], table: Table, returns: str) -> str:
-    names = [name for name in inspect.signature(spec).parameters if name != "self"]
-    parameters = "".join(f"{name}\n    {ARGUMENTS[name]}\n" for name in names)
+def _docstring(declared: DeclaredTable, returns: str) -> str:
+    table = declared.table
+    parameters = "".join(f"{name}\n    {ARGUMENTS[name]}\n" for name in declared.takes)
     summary = f"{table.row[0].upper()}{table.row[1:]} (``schema.{table.name.upper()}``), one row each."
-    details = inspect.cleandoc(spec.__doc__ or "")
+    details = inspect.cleandoc(declared.spec.__doc__ or "")
     text = f"{summary}\n\n{details}\n\n" if details else f"{summary}\n\n"
-    text += f"Parameters\n----------\n{parameters}\n" if names else ""
+    text += f"Parameters\n----------\n{parameters}\n" if parameters else ""
     text += f"Returns\n-------\n{returns}\n\nRaises\n------\nNotFound\n"
     text += "    If the source does not have the selected topic, partition or broker.\n"
     text += "UsageError\n    If this source has no such table or argument, or an argument is invalid.\n"
     return text
-
-
-def _declaration(method: Any) -> Any:
-    return method.__declaration__

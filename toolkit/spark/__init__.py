@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.spark.datasources.registration import register
+    from toolkit.spark.datasources.data_sources import register
     from toolkit.spark.packaging import ship_package
     from toolkit.spark.row_differences import differences
     from toolkit.spark.spark_session import SMALL, delta_settings, local_session
@@ -32,7 +32,7 @@ __getattr__ = lazy_exports(
         "differences": "toolkit.spark.row_differences",
         "local_session": "toolkit.spark.spark_session",
         "sample_table": "toolkit.spark.stream_sinks",
-        "register": "toolkit.spark.datasources.registration",
+        "register": "toolkit.spark.datasources.data_sources",
         "ship_package": "toolkit.spark.packaging",
         "write_recording": "toolkit.spark.stream_sinks",
     },

@@ -72,7 +72,7 @@ def write_recording(
     >>> writer = write_recording(everything, "recording")  # doctest: +SKIP
     >>> query = writer.option("checkpointLocation", "checkpoint").start()  # doctest: +SKIP
     """
-    from toolkit.spark.datasources.recorded_schema import EVERYTHING, recorded_schema
+    from toolkit.spark.datasources.live_options import EVERYTHING, recorded_schema
     from toolkit.spark.packaging import self_contained_function, sent
 
     if everything.columns != recorded_schema(EVERYTHING).names:

@@ -7,7 +7,7 @@ import datetime as dt
 import gc
 import os
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -19,8 +19,8 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import Transaction
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.live import IdOwner, Transaction
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.groups.client_groups import client_groups
@@ -46,15 +46,16 @@ from toolkit.sources.live.transactional_ids import all_ids, filtered_rows, named
 from toolkit.sources.offset_queries.group_lag import group_lag_rows, hidden_topics_row, share_group_lag_rows
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
+from toolkit.sources.source_table import CLUSTER, TableArguments, implements
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from toolkit.sources.live.logs.partition_log import FetchedRange
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
-    from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 TopicPartitions = Sequence[int] | Sequence[tuple[str, int]]
+RECHECK_AFTER = 5.0  # seconds
 
 
 @contextlib.contextmanager
@@ -99,6 +100,8 @@ class Cluster(Source, OffsetTables):
     >>> with Cluster("localhost:9092") as cluster:  # doctest: +SKIP
     ...     cluster.findings(topics=["orders"])
     """
+
+    kind = CLUSTER
 
     def __init__(self, config: str | Mapping[str, object] | ClientConfig, *, timeout: float = 30.0) -> None:
         self.config = ClientConfig(config)
@@ -196,45 +199,30 @@ class Cluster(Source, OffsetTables):
             metadata = self._metadata(topics, partitions)
             return observe(self.client, self.config, metadata, whole_cluster=topics is None and partitions is None)
 
+    @implements(Source.partitions, without=["at"])
     @_pause_gc()
-    def _partitions(
-        self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None
-    ) -> Iterable[Row]:
-        return partition_rows(self.client, self._metadata(topics, partitions))
+    def partitions(self, arguments: TableArguments) -> Iterable[Row]:
+        return partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions))
 
+    @implements(Source.producers, without=["at"])
     @_pause_gc()
-    def _producers(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        broker_id: int | None = None,
-    ) -> Iterable[Row]:
+    def producers(self, arguments: TableArguments) -> Iterable[Row]:
+        topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
         if broker_id is None:
             return producer_rows(self.client, self._metadata(topics, partitions))
         metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
         self._check_broker(broker_id)
         return producer_rows_at(self.client, metadata, broker_id=broker_id)
 
-    def _transactions(
-        self,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        min_duration_ms: int | None = None,
-        transactional_id_pattern: str | None = None,
-        transactional_ids: Sequence[str] | None = None,
-    ) -> Iterable[Row]:
-        filters = TransactionFilters(
-            states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
-        )
-        if transactional_ids is None:
-            return filtered_rows(self.client, self.config, filters)
-        return named_rows(self.client, self.config, transactional_ids)
+    @implements(Source.transactions, without=["at"])
+    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
+        if arguments.transactional_ids is None:
+            return filtered_rows(self.client, self.config, TransactionFilters.of(arguments))
+        return named_rows(self.client, self.config, arguments.transactional_ids)
 
-    def _coordinators(
-        self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None
-    ) -> Iterable[Row]:
+    @implements(Source.coordinators, without=["at"])
+    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+        transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
             transactional_ids = all_ids(self.client, self.config)
         if groups is None:
@@ -242,39 +230,88 @@ class Cluster(Source, OffsetTables):
         rows = coordinator_rows(self.client, transactional_ids, TRANSACTION)
         return rows + coordinator_rows(self.client, groups, GROUP)
 
-    def _exposure(self, *, kafka_version: str | None = None) -> Iterable[Row]:
+    @implements(Source.exposure)
+    def exposure(self, arguments: TableArguments) -> Iterable[Row]:
         from toolkit.sources.live.kip890_exposure import exposure_rows  # imports numpy
 
-        return exposure_rows(self.client, release=release_of(kafka_version) if kafka_version else None)
+        version = arguments.kafka_version
+        return exposure_rows(self.client, release=release_of(version) if version else None)
 
+    @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()
-    def _findings(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        broker_id: int | None = None,
-        recheck_after: float = 5.0,
-        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-        log_evidence: bool = True,
-    ) -> Iterable[Row]:
-        metadata = self._metadata(topics, partitions, broker_id=broker_id)
-        whole_cluster = topics is None and partitions is None and broker_id is None
+    def findings(self, arguments: TableArguments) -> Iterable[Row]:
+        metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
+        whole_cluster = arguments.is_everything and arguments.broker_id is None
         requested = () if whole_cluster else list(metadata)
+        recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
+        timeout_ms = arguments.max_transaction_timeout_ms
+        max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
         first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
         observations = [first]
-        diagnosis = diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms)
+        diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
             observations.append(self._recheck(first, to_recheck))
-            diagnosis = diagnose(observations, max_transaction_timeout_ms=max_transaction_timeout_ms)
-        if log_evidence and diagnosis.to_read():
+            diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
+        if arguments.log_evidence and diagnosis.to_read():
             from toolkit.sources.live.logs.explained_findings import explained_findings  # imports numpy and Arrow
 
             found = explained_findings(self.client, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
         return self._with_owners([each.row() for each in with_groups(self.client, found)], observations)
+
+    @implements(Source.transaction_owners, without=["at"])
+    def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
+        groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
+        return transaction_owners(map(Transaction.of, rows), groups=groups, groups_error=error)
+
+    @implements(Source.batches)
+    def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import batch_tables_of
+
+        for log_range in self._ranges(arguments):
+            yield from batch_tables_of(log_range, producer_id=arguments.producer_id)
+
+    @implements(Source.log_transactions)
+    def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import log_transaction_tables_of
+
+        for log_range in self._ranges(arguments):
+            yield from log_transaction_tables_of(log_range, producer_id=arguments.producer_id)
+
+    @implements(Source.lso_timeline, without=["producer_id"])
+    def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        from toolkit.sources.live.logs.partition_tables import lso_timeline_of
+
+        return map(lso_timeline_of, self._ranges(arguments))
+
+    @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
+    def transaction_log(self, arguments: TableArguments) -> Iterable[Row]:
+        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+
+        return transaction_log_rows(self.client, arguments.transactional_ids, arguments.partition_numbers)
+
+    @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
+    def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
+        from toolkit.analysis.coordinator.transaction_history import transaction_history
+        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+
+        events = transaction_log_rows(self.client, arguments.transactional_ids, arguments.partition_numbers)
+        return transaction_history(map(TransactionLogRecord.of, events), as_of=dt.datetime.now(dt.UTC))
+
+    @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
+    def offsets_log(self, arguments: TableArguments) -> Iterable[Row]:
+        from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+
+        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
+        groups, partitions = arguments.groups, arguments.partition_numbers
+        if groups is None:
+            return event_rows(self.client, topic, partitions)
+        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
+        rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
+        return [row for row in rows if row["error"] or row["group_id"] in groups]
 
     def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
         """Findings with the owners of their transactional ids."""
@@ -283,98 +320,14 @@ class Cluster(Source, OffsetTables):
         owners = owner_clauses(transactions.values(), groups=groups)
         return [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
 
-    def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
-        rows = self.transaction_rows(transactional_ids=transactional_ids)
-        groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
-        owners = transaction_owners(map(Transaction.of, rows), groups=groups, groups_error=error)
-        return [each.row() for each in owners]
-
-    def _batches(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        start: OffsetSpec = "log_start",
-        stop: OffsetSpec = "high_watermark",
-        producer_id: int | None = None,
-        crc: bool = False,
-    ) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import batch_tables_of
-
-        for log_range in self._ranges(topics, partitions, start=start, stop=stop, crc=crc):
-            yield from batch_tables_of(log_range, producer_id=producer_id)
-
-    def _log_transactions(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        start: OffsetSpec = "log_start",
-        stop: OffsetSpec = "high_watermark",
-        producer_id: int | None = None,
-    ) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import log_transaction_tables_of
-
-        for log_range in self._ranges(topics, partitions, start=start, stop=stop):
-            yield from log_transaction_tables_of(log_range, producer_id=producer_id)
-
-    def _lso_timeline(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        start: OffsetSpec = "log_start",
-        stop: OffsetSpec = "high_watermark",
-    ) -> Iterator[pa.Table]:
-        from toolkit.sources.live.logs.partition_tables import lso_timeline_of
-
-        for log_range in self._ranges(topics, partitions, start=start, stop=stop):
-            yield lso_timeline_of(log_range)
-
-    def _transaction_log(
-        self, *, transactional_ids: Collection[str] | None = None, partitions: Sequence[int] | None = None
-    ) -> Iterable[Row]:
-        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
-
-        return transaction_log_rows(self.client, transactional_ids, partitions)
-
-    def _transaction_history(
-        self, *, transactional_ids: Collection[str] | None = None, partitions: Sequence[int] | None = None
-    ) -> Iterable[Row]:
-        from toolkit.analysis.coordinator.transaction_history import transaction_history
-        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
-
-        events = transaction_log_rows(self.client, transactional_ids, partitions)
-        past = transaction_history(map(TransactionLogRecord.of, events), as_of=dt.datetime.now(dt.UTC))
-        return [each.row() for each in past]
-
-    def _offsets_log(
-        self, *, groups: Collection[str] | None = None, partitions: Sequence[int] | None = None
-    ) -> Iterable[Row]:
-        from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-        from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
-
-        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
-        if groups is None:
-            return event_rows(self.client, topic, partitions)
-        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
-        rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
-        return [row for row in rows if row["error"] or row["group_id"] in groups]
-
-    def _ranges(
-        self,
-        topics: Sequence[str] | None,
-        partitions: TopicPartitions | None,
-        *,
-        start: OffsetSpec,
-        stop: OffsetSpec,
-        crc: bool = False,
-    ) -> Iterator[FetchedRange]:
+    def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
         from toolkit.sources.live.logs.partition_log import fetch_range
 
-        for row in partition_rows(self.client, self._metadata(topics, partitions)):
-            yield fetch_range(self.client, row, start, stop, crc=crc)
+        start = "log_start" if arguments.start is None else arguments.start
+        stop = "high_watermark" if arguments.stop is None else arguments.stop
+        for row in partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions)):
+            yield fetch_range(self.client, row, start, stop, crc=arguments.crc)
 
     def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
         """A second observation of some partitions, with the topic gaps of the first."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
@@ -29,6 +30,7 @@ LOGS_AT_ONCE = 2
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
+COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,28 +13,26 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import IdOwner, Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir import replica_tables
-from toolkit.sources.logdir.contents import Contents, Partitions
+from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import partition_of, producers_of
-from toolkit.sources.logdir.replica_tables import OffsetRange, PartitionStats
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
-from toolkit.sources.source import Source
+from toolkit.sources.source import Partitions, Source, Topics
+from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
-class LogDir(Source, OffsetTables):
+class LogDir(LogDirTables, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
     `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
@@ -64,6 +62,8 @@ class LogDir(Source, OffsetTables):
     >>> LogDir("/var/lib/kafka/data").findings(topics=["orders"])  # doctest: +SKIP
     """
 
+    kind = FILES
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -82,7 +82,7 @@ class LogDir(Source, OffsetTables):
 
     def __enter__(self) -> LogDir:
         """Within ``with``, files are listed once, and what one table has read serves the next."""
-        self._listed = self._contents()
+        self._listed = self.contents()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -95,13 +95,13 @@ class LogDir(Source, OffsetTables):
     @property
     def left_out(self) -> list[SkippedFile]:
         """Files and folders that no table, or not every table, reads, with the reason."""
-        return self._contents().left_out
+        return self.contents().left_out
 
     def offset_readers(self, partitions: Sequence[TopicPartition]) -> list[OffsetReader]:
         """One reader per partition, of the replica with the longest log."""
         from toolkit.sources.logdir.replica_offset_reader import ReplicaOffsetReader
 
-        contents, count = self._contents(), self.txn_state_partitions
+        contents, count = self.contents(), self.txn_state_partitions
         found = contents.by_partition(contents.replica_logs(partitions=partitions))
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
 
@@ -112,7 +112,7 @@ class LogDir(Source, OffsetTables):
 
         found = committed_in_files(self, group)
         if not found:
-            is_there = any(not log.error for log in self._contents().of_topic(OFFSETS_TOPIC))
+            is_there = any(not log.error for log in self.contents().of_topic(OFFSETS_TOPIC))
             raise NotFound(
                 f"The files have no committed offset of the group {group!r}.",
                 means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
@@ -122,11 +122,11 @@ class LogDir(Source, OffsetTables):
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
-        return rows + absent_rows(group, absent, taken_at=self._contents().taken_at)
+        return rows + absent_rows(group, absent, taken_at=self.contents().taken_at)
 
     def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
         """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""
-        present = {log.where.partition for log in self._contents().of_topic(STATE_TOPIC) if not log.error}
+        present = {log.where.partition for log in self.contents().of_topic(STATE_TOPIC) if not log.error}
         rows = self.coordinator_rows(transactional_ids=list(transactional_ids), groups=[])
         return [
             f"Nothing is known of {row['key']!r}: its partition {STATE_TOPIC}-{number} is not among the files."
@@ -150,71 +150,59 @@ class LogDir(Source, OffsetTables):
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
         return self._observe(topics, partitions, reach=ReadLimit.OPEN).observation
 
-    def _partitions(
-        self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None
-    ) -> Iterable[Row]:
-        contents = self._contents()
-        return [partition_of(contents.read(log)).row() for log in contents.named_logs(topics, partitions)]
+    @implements(Source.partitions, without=["at"], needs_topic=True)
+    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        return (partition_of(contents.read(log)) for log in logs)
 
-    def _producers(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
-        contents = self._contents()
-        logs = contents.named_logs(topics, partitions)
-        return [each.row() for log in logs for each in producers_of(contents.read(log))]
+    @implements(Source.producers, without=["at", "broker_id"], needs_topic=True)
+    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        return (producer for log in logs for producer in producers_of(contents.read(log)))
 
-    def _transactions(
-        self,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        min_duration_ms: int | None = None,
-        transactional_id_pattern: str | None = None,
-        transactional_ids: Sequence[str] | None = None,
-    ) -> Iterable[Row]:
+    @implements(Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    def transactions(self, arguments: TableArguments) -> Iterable[Row] | Iterable[Transaction]:
         from toolkit.sources.live.state.transaction_listing import TransactionFilters  # it imports Kafka's client
         from toolkit.sources.logdir import coordinator_state
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side
 
-        filters = TransactionFilters(
-            states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
-        )
-        contents = self._contents()
+        filters = TransactionFilters.of(arguments)
+        contents = self.contents()
         found = coordinator_state.transactions_of(read_coordinator_side(contents, count=self.txn_state_partitions))
-        if transactional_ids is not None:
-            named = coordinator_state.named_transactions(found, transactional_ids, taken_at=contents.taken_at)
-            return [each.row() for each in named]
+        if arguments.transactional_ids is not None:
+            return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
         return [row for row in (each.row() for each in found) if row["error"] or filters.match(row)]
 
-    def _coordinators(
-        self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None
-    ) -> Iterable[Row]:
+    @implements(Source.coordinators, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC, OFFSETS_TOPIC])
+    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
         from toolkit.sources.logdir import coordinator_state
 
-        return coordinator_state.coordinator_rows(
-            self._contents(), transactional_ids, groups, self.txn_state_partitions
-        )
+        transactional_ids, groups = arguments.transactional_ids, arguments.groups
+        return coordinator_state.coordinator_rows(self.contents(), transactional_ids, groups, self.txn_state_partitions)
 
-    def _transaction_owners(self, *, transactional_ids: Sequence[str] | None = None) -> Iterable[Row]:
-        owners = transaction_owners(map(Transaction.of, self.transaction_rows(transactional_ids=transactional_ids)))
-        return [each.row() for each in owners]
+    @implements(Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
+        return transaction_owners(map(Transaction.of, rows))
 
-    def _findings(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-        log_evidence: bool = True,
-        min_held_ms: int | None = None,
-    ) -> Iterable[Row]:
+    @implements(
+        Source.findings, without=["at", "broker_id", "recheck_after"], rows_of=RowsOf.PARTITION, needs_topic=True
+    )
+    def findings(self, arguments: TableArguments) -> Iterable[Row]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
         from toolkit.sources.logdir.observe_files import explained_findings
 
+        timeout_ms, min_held_ms = arguments.max_transaction_timeout_ms, arguments.min_held_ms
         reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
-        observed = self._observe(topics, partitions, reach=reach)
-        everything = topics is None and partitions is None
-        requested = () if everything else list(observed.replicas)
-        diagnosis = diagnose([observed.observation], max_transaction_timeout_ms=max_transaction_timeout_ms)
-        if log_evidence:
+        observed = self._observe(arguments.topics, arguments.partitions, reach=reach)
+        requested = () if arguments.is_everything else list(observed.replicas)
+        diagnosis = diagnose(
+            [observed.observation],
+            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+        )
+        if arguments.log_evidence:
             found = explained_findings(observed, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
@@ -226,158 +214,26 @@ class LogDir(Source, OffsetTables):
 
         return with_holds(observed, rows, min_held_ms=min_held_ms)
 
-    def _batches(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-        crc: bool = False,
-    ) -> Iterator[pa.Table]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.replica_logs(topics, partitions)
-        return replica_tables.batch_tables(contents, logs, offset_range, producer_id=producer_id, crc=crc)
-
-    def _log_transactions(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterator[pa.Table]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.replica_logs(topics, partitions)
-        return replica_tables.log_transaction_tables(contents, logs, offset_range, producer_id=producer_id)
-
-    def _lso_timeline(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterable[pa.Table]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.replica_logs(topics, partitions)
-        return replica_tables.lso_tables(contents, logs, offset_range, producer_id=producer_id)
-
-    def _statistics(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-    ) -> Iterable[Row]:
-        return replica_tables.statistic_rows(self.figures(topics=topics, partitions=partitions, start=start, stop=stop))
-
     def figures(
         self,
         *,
-        topics: Sequence[str] | None = None,
+        topics: Topics | None = None,
         partitions: Partitions | None = None,
         start: OffsetSpec | None = None,
         stop: OffsetSpec | None = None,
     ) -> list[PartitionStats]:
         """The data behind `statistics`, per log: counts, distributions, and the open transactions themselves."""
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        return replica_tables.figures(contents, contents.replica_logs(topics, partitions), offset_range)
+        return self.statistics_by_log(TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop))
 
-    def _transaction_log(
-        self,
-        *,
-        transactional_ids: Collection[str] | None = None,
-        partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterable[Row]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.of_topic(STATE_TOPIC, partitions)
-        return replica_tables.event_rows(contents, logs, offset_range, producer_id=producer_id, names=transactional_ids)
-
-    def _transaction_history(
-        self,
-        *,
-        transactional_ids: Collection[str] | None = None,
-        partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterable[Row]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.of_topic(STATE_TOPIC, partitions)
-        return replica_tables.history_rows(
-            contents, logs, offset_range, producer_id=producer_id, names=transactional_ids
-        )
-
-    def _offsets_log(
-        self,
-        *,
-        groups: Collection[str] | None = None,
-        partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterable[Row]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.of_topic(OFFSETS_TOPIC, partitions)
-        return replica_tables.event_rows(contents, logs, offset_range, producer_id=producer_id, names=groups)
-
-    def _aborted(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-    ) -> Iterable[Row]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.replica_logs(topics, partitions)
-        return replica_tables.aborted_rows(contents, logs, offset_range, producer_id=producer_id)
-
-    def _violations(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
-        producer_id: int | None = None,
-        crc: bool = False,
-    ) -> Iterable[Row]:
-        contents, offset_range = self._contents(), OffsetRange(start=start, stop=stop)
-        logs = contents.replica_logs(topics, partitions)
-        return replica_tables.violation_rows(contents, logs, offset_range, producer_id=producer_id, crc=crc)
-
-    def _snapshots(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
-        return replica_tables.snapshot_rows(self._contents().replica_logs(topics, partitions))
-
-    def _segments(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Iterable[Row]:
-        return replica_tables.segment_rows(self._contents().replica_logs(topics, partitions))
-
-    def _checkpoints(
-        self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None
-    ) -> Iterable[Row]:
-        contents = self._contents()
-        everything = topics is None and partitions is None
-        logs = contents.logs if everything else contents.replica_logs(topics, partitions)
-        return replica_tables.checkpoint_rows(contents, logs, everything=everything)
-
-    def _layout(self) -> LogDirLayout:
-        return discover(self.paths)
-
-    def _contents(self) -> Contents:
+    def contents(self) -> Contents:
+        """The logs as of now, or as of the start of ``with``."""
         if self._listed is not None:
             return self._listed
         layout = self._layout()
         return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
+
+    def _layout(self) -> LogDirLayout:
+        return discover(self.paths)
 
     def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
@@ -397,7 +253,7 @@ class LogDir(Source, OffsetTables):
     ) -> FileObservation:
         from toolkit.sources.logdir.observe_files import observe_files
 
-        contents = self._contents()
+        contents = self.contents()
         return observe_files(
             contents,
             contents.named_logs(topics, partitions),

@@ -38,6 +38,7 @@ from toolkit.schema.record import replace as change
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.consistency import check_consistency, first_free_producer_id, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
+    COMPACTED,
     METADATA_TOPIC,
     Contents,
     FileScope,
@@ -47,7 +48,6 @@ from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
-from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`

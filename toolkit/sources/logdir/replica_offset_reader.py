@@ -11,11 +11,10 @@ from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
 from toolkit.sources.logdir.replica_files import bytes_at
 from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_of
-from toolkit.sources.logdir.replica_tables import COMPACTED
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
 
 NO_RECORDS = (

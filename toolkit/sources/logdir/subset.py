@@ -48,14 +48,11 @@ class Subset(LogDir):
         self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
         super().__init__(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
 
-    def contents(self) -> Contents:
-        """The logs as of now; `Contents.replica_logs` returns the requested ones without arguments."""
-        return self._contents()
-
     def _layout(self) -> LogDirLayout:
         return self._scoped_layout
 
-    def _contents(self) -> Contents:
+    def contents(self) -> Contents:
+        """The logs as of now; `Contents.replica_logs` returns the requested ones without arguments."""
         texts = [log for path in self._scoped_layout.texts for log in self._in_text(path)]
         return _SubsetContents(
             self._scoped_layout, texts, paths=self.paths, topic_partitions=self._topic_partitions, scope=self._scope

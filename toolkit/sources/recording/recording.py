@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +21,10 @@ from toolkit.analysis.history.sample_findings import diagnose_sample, with_recor
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.live import Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_visibility import recorded_visibility
 from toolkit.sources.recording.sample_files.observation_rows import observation_of
@@ -37,7 +38,7 @@ from toolkit.sources.recording.sample_files.sample_reader import (
 )
 from toolkit.sources.recording.sample_queries import coordinator_rows, named_rows, select_partitions
 from toolkit.sources.source import Partitions, Source, Topics
-from toolkit.sources.source_table import as_list
+from toolkit.sources.source_table import RECORDING, TableArguments, implements
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +67,8 @@ class Recording(Source):
     --------
     >>> Recording("/var/lib/kafka-txn").findings(at=datetime(2026, 11, 21, 9, 58, tzinfo=UTC))  # doctest: +SKIP
     """
+
+    kind = RECORDING
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -129,8 +132,8 @@ class Recording(Source):
         start, stop
             As for `samples`.
         """
-        names, numbers = as_list(topics), as_list(partitions)
-        return _frame(self._findings_over_time(names, numbers, start, stop))
+        selected = TableArguments.of(topics=topics, partitions=partitions)
+        return _frame(self._findings_over_time(selected.topics, selected.partitions, start, stop))
 
     def history(self, table: str, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """All rows of a recorded table, with the time of their sample (``schema.RECORDED``).
@@ -182,68 +185,37 @@ class Recording(Source):
         observation = self.observe(topics=[topic], partitions=[partition], at=at)
         return [recorded_visibility(observation, offset)]
 
-    def _lso_holds(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        start: dt.datetime | None = None,
-        stop: dt.datetime | None = None,
-    ) -> Iterable[Row]:
-        return [each.row() for each in self._held_over_time(topics, partitions, start, stop)]
+    @implements(Source.lso_holds)
+    def lso_holds(self, arguments: TableArguments) -> Iterable[Finding]:
+        start, stop = map(_time, (arguments.start, arguments.stop))
+        return self._held_over_time(arguments.topics, arguments.partitions, start, stop)
 
-    def _partitions(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        at: dt.datetime | None = None,
-    ) -> Iterable[Row]:
-        observation = self.observe(topics=topics, partitions=partitions, at=at)
-        found = {_tp(each): each for each in (*observation.partitions, *observation.partitions_after)}
-        return [each.row() for each in found.values()]
+    @implements(Source.partitions)
+    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
+        observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
+        return {_tp(each): each for each in (*observation.partitions, *observation.partitions_after)}.values()
 
-    def _producers(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        at: dt.datetime | None = None,
-    ) -> Iterable[Row]:
-        observation = self.observe(topics=topics, partitions=partitions, at=at)
+    @implements(Source.producers, without=["broker_id"])
+    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
+        observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
         rechecked = {_tp(each) for each in observation.partitions_after}
-        found = [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
-        return [each.row() for each in found]
+        return [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
 
-    def _transactions(
-        self,
-        *,
-        states: Collection[str] = (),
-        producer_ids: Collection[int] = (),
-        min_duration_ms: int | None = None,
-        transactional_id_pattern: str | None = None,
-        transactional_ids: Sequence[str] | None = None,
-        at: dt.datetime | None = None,
-    ) -> Iterable[Row]:
+    @implements(Source.transactions)
+    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
         from toolkit.sources.live.state.transaction_listing import TransactionFilters  # imports kafka-python
 
-        filters = TransactionFilters(
-            states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms, pattern=transactional_id_pattern
-        )
-        observation = self._observe(at)
-        if transactional_ids is not None:
-            return named_rows(observation, transactional_ids)
+        filters = TransactionFilters.of(arguments)
+        observation = self._observe(arguments.at)
+        if arguments.transactional_ids is not None:
+            return named_rows(observation, arguments.transactional_ids)
         rows = [each.row() for each in observation.transactions]
         return [row for row in rows if row["error"] or filters.match(row)]
 
-    def _coordinators(
-        self,
-        *,
-        transactional_ids: Sequence[str] | None = None,
-        groups: Sequence[str] | None = None,
-        at: dt.datetime | None = None,
-    ) -> Iterable[Row]:
-        tables = read_sample(self.path, self._find_samples(at).sample)
+    @implements(Source.coordinators)
+    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+        tables = read_sample(self.path, self._find_samples(arguments.at).sample)
+        transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
             transactional_ids = [row["transactional_id"] for row in tables["transactions"] if row["transactional_id"]]
         if groups is None:
@@ -252,44 +224,35 @@ class Recording(Source):
         assert observation
         return coordinator_rows(observation, transactional_ids, groups)
 
-    def _transaction_owners(
-        self, *, transactional_ids: Sequence[str] | None = None, at: dt.datetime | None = None
-    ) -> Iterable[Row]:
-        owners = transaction_owners(
-            map(Transaction.of, self.transaction_rows(transactional_ids=transactional_ids, at=at))
-        )
-        return [each.row() for each in owners]
+    @implements(Source.transaction_owners)
+    def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids, at=arguments.at)
+        return transaction_owners(map(Transaction.of, rows))
 
-    def _findings(
-        self,
-        *,
-        topics: Sequence[str] | None = None,
-        partitions: TopicPartitions | None = None,
-        broker_id: int | None = None,
-        at: dt.datetime | None = None,
-        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-        log_evidence: bool = True,
-        min_held_ms: int | None = None,
-    ) -> Iterable[Row]:
-        found = self._find_samples(at)
+    @implements(Source.findings, without=["recheck_after"])
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
+        found = self._find_samples(arguments.at)
         tables = read_sample(self.path, found.sample, idle_producers=False)
         whole_cluster = observation_of(tables)
         assert whole_cluster
-        observation = select_partitions(whole_cluster, topics, partitions, broker_id=broker_id)
-        everything = topics is None and partitions is None and broker_id is None
-        recorded = [Finding.of(row) for row in tables["findings"]] if log_evidence else []
+        observation = select_partitions(
+            whole_cluster, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
+        )
+        everything = arguments.is_everything and arguments.broker_id is None
+        recorded = [Finding.of(row) for row in tables["findings"]] if arguments.log_evidence else []
+        timeout_ms = arguments.max_transaction_timeout_ms
         diagnosed = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
             requested=() if everything else [_tp(each) for each in observation.partitions],
-            max_transaction_timeout_ms=max_transaction_timeout_ms,
+            max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
             recorded=recorded,
         )
         owners = owner_clauses(whole_cluster.transactions)
         findings = [
             replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
         ]
-        if min_held_ms is not None:
+        if arguments.min_held_ms is not None:
             selected: set[tuple[str | None, int | None]] = {_tp(each) for each in observation.partitions}
             past = self._held_over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
             ended = [
@@ -297,8 +260,8 @@ class Recording(Source):
                 for each in past
                 if each.verdict == "ended" and (everything or (each.topic, each.partition) in selected)
             ]
-            findings += without_short(ended, min_held_ms=min_held_ms)
-        return [each.row() for each in (*findings, *_failed_samples(found))]
+            findings += without_short(ended, min_held_ms=arguments.min_held_ms)
+        return [*findings, *_failed_samples(found)]
 
     def _held_over_time(
         self,
@@ -364,6 +327,12 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
         is_open=False,
     )
     return [replace(decide(unreachable).finding(observed_at=last["observed_at"]), error=last["error"])]
+
+
+def _time(bound: OffsetSpec | None) -> dt.datetime | None:
+    if bound is None or isinstance(bound, dt.datetime):
+        return bound
+    raise UsageError(f"{bound!r} is not a time: the samples of a recording are selected by time.")
 
 
 def _tp(answer: Partition | Producer) -> TopicPartition:

@@ -20,7 +20,7 @@ from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.datasources.batches.batches_reader import live_log
+from toolkit.spark.datasources.batches_reader import live_log
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live
 from toolkit.spark.pipeline.staging_table import LOG, StoredState
 

@@ -17,12 +17,10 @@ from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir.subset import found_in
-from toolkit.spark.datasources.local_paths import local_path
-from toolkit.spark.datasources.log.log_listing import listing_rows
-from toolkit.spark.datasources.log.log_options import read_options
-from toolkit.spark.datasources.log.log_reader import LogReader
-from toolkit.spark.datasources.log.log_schema import schema_of
-from toolkit.spark.datasources.registration import register
+from toolkit.spark.datasources.data_sources import register
+from toolkit.spark.datasources.log_options import read_options, schema_of
+from toolkit.spark.datasources.log_reader import LogReader, listing_rows
+from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_logs
 from toolkit.spark.pipeline.staging_table import LOG, StoredState
 
@@ -55,7 +53,7 @@ class LogFiles:
     is_consistent, txn_state_partitions
         ``consistent_copy`` and ``txn_state_partitions`` of `toolkit.LogDir`.
     logs
-        Rows of `toolkit.spark.datasources.log.log_listing.LISTING`, of these topics.
+        Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`, of these topics.
     """
 
     spark: SparkSession

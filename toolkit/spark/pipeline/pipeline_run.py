@@ -29,8 +29,8 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
+from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
-from toolkit.spark.datasources.registration import register
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import list_files

@@ -62,7 +62,7 @@ def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[
     Parameters
     ----------
     listed
-        Rows of `toolkit.spark.datasources.log.log_listing.LISTING`.
+        Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`.
     states
         The stored states, by log.
     """

@@ -15,6 +15,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name, error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
+from toolkit.sources.source_table import TableArguments
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000
@@ -59,6 +60,16 @@ class TransactionFilters:
     min_duration_ms: int | None = None
     pattern: str | None = None
     _regex: re.Pattern[str] = field(init=False, repr=False)
+
+    @classmethod
+    def of(cls, arguments: TableArguments) -> TransactionFilters:
+        """The filters in the arguments of a table."""
+        return cls(
+            states=arguments.states or (),
+            producer_ids=arguments.producer_ids or (),
+            min_duration_ms=arguments.min_duration_ms,
+            pattern=arguments.transactional_id_pattern,
+        )
 
     def __post_init__(self) -> None:
         if unknown := set(self.states) - STATES:

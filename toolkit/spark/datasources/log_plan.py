@@ -1,50 +1,111 @@
-"""The plan of a read of log directories: tasks by segment, by log, or one task for everything."""
+"""The plan of a read of log directories: tasks by segment, by log, or one task for everything; and their input."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.log_dir_layout import LogDirLayout
+from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.contents import Contents, FileScope
+from toolkit.sources.logdir.log_dir_layout import LogDirLayout, Replica
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.segment_splits import SegmentSplit, splits
+from toolkit.sources.logdir.segment_splits import SegmentSplit, read_split, splits
 from toolkit.sources.logdir.subset import found_in
-from toolkit.spark.datasources.log.log_listing import name_of
-from toolkit.spark.datasources.log.log_options import LISTING, PARTIAL_TRANSACTIONS, LogOptions
-from toolkit.spark.datasources.log.task_input import SegmentRanges, SegmentRun, WholeLogs
+from toolkit.sources.source_table import RowsOf
+from toolkit.spark.datasources.log_options import LISTING, LogOptions
+from toolkit.spark.datasources.partial_transactions import log_name
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
 BY_SEGMENT = {"batches", PARTIAL_TRANSACTIONS}
-AS_ONE = {
-    "transaction_history",
-    "transactions",
-    "coordinators",
-    "statistics",
-}  # each row depends on all logs
-OF_NAMED = {"partitions", "producers", "findings"}
 OF_THE_END = {"partitions", "producers", "findings"}  # they read little more than the newest segment of a log
 OF_SMALL_FILES = {"aborted", "checkpoints", "snapshots", "segments", LISTING}
-OF_TOPICS = {
-    "transaction_log": (STATE_TOPIC,),
-    "transaction_history": (STATE_TOPIC,),
-    "transactions": (STATE_TOPIC,),
-    "offsets_log": (OFFSETS_TOPIC,),
-    "coordinators": (STATE_TOPIC, OFFSETS_TOPIC),
-}
 TO_OPEN = 1 << 16  # bytes that can be read in the time of opening a file
 AT_ONCE = 8  # segments split in parallel: on a mounted volume, reading an index has latency
 WORTH_IT = 4  # a task of findings reads __transaction_state, and at least so many times as much of other logs
 
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRun:
+    """Consecutive splits of one log.
+
+    Parameters
+    ----------
+    where
+        Topic, partition and broker.
+    log
+        Name of the log, see `name_of`.
+    replica
+        The folder of the log.
+    start
+        First offset to read; null for the beginning of the log.
+    splits
+        The splits, in the order of the log.
+    range_order
+        Index of the first one among all splits of the log.
+    is_last
+        Whether the last one ends the log.
+    log_end_offset
+        Base offset of the newest segment, which may be empty.
+    """
+
+    where: LogId
+    log: str
+    replica: Replica
+    start: int | None
+    splits: Sequence[SegmentSplit]
+    range_order: int
+    is_last: bool
+    log_end_offset: int
+
+    def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
+        """The batches before `stop`; with `crc` the checksums are verified."""
+        chunks = chain.from_iterable(read_split(split, crc=crc) for split in self.splits)
+        return clip(chunks, start=self.start, stop=stop)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentRanges(InputPartition):
+    """Splits of one log, or small splits of several."""
+
+    runs: Sequence[SegmentRun]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeLogs(InputPartition):
+    """Complete logs.
+
+    Parameters
+    ----------
+    layout
+        The folders and texts to read.
+    topic_partitions
+        Topics and partitions of the requested logs.
+    scope
+        Brokers and log directories of all tasks, for findings.
+    """
+
+    layout: LogDirLayout
+    topic_partitions: Collection[tuple[str | None, int | None]]
+    scope: FileScope | None = None
+
+
+def name_of(log: ReplicaLog) -> str:
+    """The name of a log: broker and folder, or text file and partition."""
+    if log.is_text:
+        return f"{log.name}#{log.where}"
+    return str(log_name(f"{log.name}/", log.where.broker_id))
 
 
 def plan(options: LogOptions) -> list[InputPartition]:
@@ -59,7 +120,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
     logs = _selected_logs(contents, options)
     if options.starts is not None:
         logs = [log for log in logs if name_of(log) in options.starts]
-    if options.table not in BY_SEGMENT or _is_by_state(options.start) or _is_by_state(options.stop):
+    if options.table not in BY_SEGMENT or _is_by_state(options.arguments.start) or _is_by_state(options.arguments.stop):
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
@@ -69,13 +130,13 @@ def plan(options: LogOptions) -> list[InputPartition]:
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
-    if options.table in OF_TOPICS:
-        numbers: Any = options.partitions
-        return [log for topic in OF_TOPICS[options.table] for log in contents.of_topic(topic, numbers)]
-    if options.table == "checkpoints" and options.is_everything:
+    arguments, function = options.arguments, LogDir.functions.get(options.table)
+    if function and function.topics:
+        return [log for topic in function.topics for log in contents.of_topic(topic, arguments.partition_numbers)]
+    if options.table == "checkpoints" and arguments.is_everything:
         return contents.logs
-    select = contents.named_logs if options.table in OF_NAMED else contents.replica_logs
-    return select(options.topics, options.partitions)
+    select = contents.named_logs if function and function.needs_topic else contents.replica_logs
+    return select(arguments.topics, arguments.partitions)
 
 
 def _is_by_state(bound: object) -> bool:
@@ -84,7 +145,7 @@ def _is_by_state(bound: object) -> bool:
 
 
 def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
-    stop: Any = options.stop
+    stop: Any = options.arguments.stop
 
     def cut(log: FolderLog) -> list[SegmentSplit]:
         return splits(log.listing, start=_start(log, options), stop=stop, max_bytes=options.max_partition_bytes)
@@ -94,7 +155,7 @@ def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, lis
 
 
 def _start(log: ReplicaLog, options: LogOptions) -> int | None:
-    start: Any = options.start if options.starts is None else options.starts[name_of(log)]
+    start: Any = options.arguments.start if options.starts is None else options.starts[name_of(log)]
     return start  # type: ignore[no-any-return]
 
 
@@ -143,13 +204,13 @@ def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions
 def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[ReplicaLog]]:
     """Groups of logs, each to be read by one task."""
     texts = any(log.is_text for log in logs)
-    if options.table in AS_ONE or (options.table == "findings" and texts):
+    function = LogDir.functions.get(options.table)
+    rows_of = function.rows_of if function else RowsOf.PARTITION if options.table == LISTING else RowsOf.LOG
+    if rows_of is RowsOf.ALL or (options.table == "findings" and texts):
         return [logs]
 
     def group_key(log: ReplicaLog) -> tuple[object, ...]:
-        if options.table in {"findings", "checkpoints", LISTING}:  # replicas are compared
-            return log.where.topic, log.where.partition
-        return (log.name,)
+        return (log.where.topic, log.where.partition) if rows_of is RowsOf.PARTITION else (log.name,)
 
     by_key: dict[tuple[object, ...], list[ReplicaLog]] = {}
     for log in logs:
@@ -160,7 +221,7 @@ def _groups(logs: Sequence[ReplicaLog], options: LogOptions) -> list[Sequence[Re
 def _weight(log: ReplicaLog, options: LogOptions) -> int:
     if options.table in OF_SMALL_FILES:
         return TO_OPEN
-    if options.table in OF_THE_END and options.min_held_ms is None and isinstance(log, FolderLog):
+    if options.table in OF_THE_END and options.arguments.min_held_ms is None and isinstance(log, FolderLog):
         return TO_OPEN + log.newest_size
     return TO_OPEN + log.size
 
@@ -169,7 +230,7 @@ def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions,
     """The input of a task; the first one also reads the checkpoint lines without a partition."""
     replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
     texts = {Path(log.name): None for log in logs if log.is_text}
-    has_roots = options.table == "checkpoints" and (is_first or not options.is_everything)
+    has_roots = options.table == "checkpoints" and (is_first or not options.arguments.is_everything)
     return LogDirLayout(
         roots=contents.layout.roots if has_roots else (), replicas=list(replicas), texts=list(texts), left_out=()
     )

@@ -14,23 +14,30 @@ from pyspark.sql.types import StructType
 from toolkit.errors import DecodeError, UsageError
 from toolkit.schema import TABLES
 from toolkit.spark.arrow_types import spark_schema
-from toolkit.spark.datasources.log.log_options import INTERNAL
-from toolkit.spark.datasources.log.log_schema import schema_of
 
 ROWS = 1 << 16
 TORN = "TORN_TAIL"
 NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists several
 
 
-def selected(schema: StructType, table: str) -> pa.Schema:
+def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
     """The Arrow schema of the requested columns of a table.
+
+    Parameters
+    ----------
+    schema
+        The requested columns.
+    table
+        Name of the table, declared or internal.
+    whole
+        All its columns.
 
     Raises
     ------
     UsageError
         If a column is not in the table, or has another type there.
     """
-    declared = {field.name: field.dataType for field in schema_of(table)}
+    declared = {field.name: field.dataType for field in whole}
     for field in schema:
         if declared.get(field.name) != field.dataType:
             type_name = declared[field.name].simpleString() if field.name in declared else "no such column"
@@ -38,7 +45,7 @@ def selected(schema: StructType, table: str) -> pa.Schema:
                 f"The schema has {field.name} {field.dataType.simpleString()}; the table {table} has {type_name}.",
                 do="Load it without a schema, then select or cast columns.",
             )
-    types = to_arrow_schema(schema_of(table)) if table in INTERNAL else spark_schema(TABLES[table].arrow_schema)
+    types = spark_schema(TABLES[table].arrow_schema) if table in TABLES else to_arrow_schema(whole)
     return pa.schema([pa.field(field.name, types.field(field.name).type, field.nullable) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""Options of ``kafka_log_dir``, all checked before anything is read."""
+"""Options and schemas of ``kafka_log_dir``, by the registry of tables; all checked before anything is read."""
 
 from __future__ import annotations
 
@@ -10,58 +10,94 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir import LogDir
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
-from toolkit.sources.partition_selection import (
-    requested_partitions,
+from toolkit.sources.partition_selection import requested_partitions
+from toolkit.sources.source_table import FILES, TableArguments, tables_of
+from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.datasources.reader_options import (
+    MODES,
+    PARTIAL_TRANSACTIONS,
+    WORDS,
+    Options,
+    choice,
+    flag,
+    local_path,
+    milliseconds,
+    refuse_unknown,
+    whole_number,
 )
-from toolkit.spark.datasources.corrupt_rows import MODES
-from toolkit.spark.datasources.local_paths import local_path
-from toolkit.spark.datasources.offset_options import WORDS
-from toolkit.spark.datasources.reader_options import Options, choice, flag, milliseconds, refuse_unknown, whole_number
 
 SOURCE = "kafka_log_dir"
-PARTIAL_TRANSACTIONS = "partial_transactions"
 LISTING = "listing"
 INTERNAL = {PARTIAL_TRANSACTIONS, LISTING}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
-SELECTION = ("subscribe", "partitions")
-RANGE = ("startingOffsets", "endingOffsets")
-PARTITIONS = ("partitions",)
-IDS = ("transactionalIds",)
-GROUPS = ("groups",)
-COUNT = ("txnStatePartitions",)
-STARTS = "starts"  # set by the pipeline only: JSON with the start offset of each log
-
-TAKES: Mapping[str, Sequence[str]] = {
-    "batches": (*SELECTION, *RANGE, STARTS, "producerId", "crc"),
-    "log_transactions": (*SELECTION, *RANGE, "producerId"),
-    "lso_timeline": (*SELECTION, *RANGE, "producerId"),
-    "aborted": (*SELECTION, *RANGE, "producerId"),
-    "checkpoints": SELECTION,
-    "transaction_log": (*PARTITIONS, *IDS, *RANGE, STARTS, "producerId"),
-    "offsets_log": (*PARTITIONS, *GROUPS, *RANGE, "producerId"),
-    "transaction_history": (*PARTITIONS, *IDS, *RANGE, "producerId"),
-    "partitions": SELECTION,
-    "producers": SELECTION,
-    "transactions": (*IDS, "producerId", *COUNT),
-    "coordinators": (*IDS, *GROUPS, *COUNT),
-    "statistics": (*SELECTION, *RANGE),
-    "violations": (*SELECTION, *RANGE, "producerId", "crc"),
-    "findings": (*SELECTION, "consistentCopy", "maxTransactionTimeout", "minHeld", *COUNT),
-    "snapshots": SELECTION,
-    "segments": SELECTION,
-    PARTIAL_TRANSACTIONS: (*SELECTION, STARTS),
-    LISTING: SELECTION,
+OPTION_NAMES: Mapping[str, str] = {
+    "topics": "subscribe",
+    "partitions": "partitions",
+    "start": "startingOffsets",
+    "stop": "endingOffsets",
+    "producer_id": "producerId",
+    "producer_ids": "producerId",
+    "transactional_ids": "transactionalIds",
+    "groups": "groups",
+    "crc": "crc",
+    "max_transaction_timeout_ms": "maxTransactionTimeout",
+    "min_held_ms": "minHeld",
 }
+"""The option that sets each of `TableArguments`."""
+OF_LOG_DIR: Mapping[str, Sequence[str]] = {
+    "findings": ("consistentCopy", "txnStatePartitions"),
+    "transactions": ("txnStatePartitions",),
+    "transaction_owners": ("txnStatePartitions",),
+    "coordinators": ("txnStatePartitions",),
+}
+"""The tables that depend on arguments of `LogDir`."""
+STARTS = "starts"  # set by the pipeline only: JSON with the start offset of each log
+WITH_STARTS = {"batches", "transaction_log", PARTIAL_TRANSACTIONS}
+
+
+def _options_of(table: str) -> Sequence[str]:
+    starts = (STARTS,) if table in WITH_STARTS else ()
+    if table in INTERNAL:
+        return "subscribe", "partitions", *starts
+    takes = LogDir.functions[table].takes
+    named = (option for argument, option in OPTION_NAMES.items() if argument in takes)
+    return *named, *OF_LOG_DIR.get(table, ()), *starts
+
+
+TABLE_NAMES = ("batches", *sorted({*tables_of(FILES), *INTERNAL} - {"batches"}))
+TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TABLE_NAMES}
 """The options of each table, besides `FOR_ALL`."""
 
+LISTING_TYPE = StructType(
+    [
+        StructField("log", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("broker_id", IntegerType()),
+        StructField("begin", LongType()),  # base offset of its first segment
+        StructField("segments", IntegerType()),
+        StructField("bytes", LongType()),
+        StructField("listing", StringType()),  # digest of names, sizes and modification times of its segments
+        StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
+        StructField("topic_id", StringType()),
+        StructField("leader_epochs", StringType()),  # JSON: the start offset of each
+        StructField(
+            "is_best", BooleanType()
+        ),  # of __transaction_state: whether it is the best replica of its partition
+    ]
+)
+"""Spark's schema of the table ``listing``: a row per log, with digests that change when the log changes."""
+
 KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
-OF_A_TOPIC = {"transaction_log", "offsets_log", "transaction_history"}  # partitions of one internal topic
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
 INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
@@ -69,7 +105,7 @@ INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Options of `toolkit.spark.datasources.log.log_source.KafkaLog`.
+    """Options of `KafkaLog`.
 
     Parameters
     ----------
@@ -78,15 +114,15 @@ class LogOptions:
     table
         Name of the table.
     mode
-        What to do with rows with `error`, one of `corrupt_rows.MODES`.
+        What to do with rows with `error`, one of `reader_options.MODES`.
     max_partition_bytes
         Approximate maximum of log bytes per task.
-    topics, partitions, start, stop, producer_id, transactional_ids, groups, crc
+    arguments
+        The arguments of the table.
+    consistent_copy, txn_state_partitions
         As for `LogDir`.
-    consistent_copy, txn_state_partitions, max_transaction_timeout_ms, min_held_ms
-        As for `LogDir`; null for the default.
     starts
-        The logs to read (`log_listing.name_of`), and the start offset of each, null for its beginning; if null, all
+        The logs to read (`log_plan.name_of`), and the start offset of each, null for its beginning; if null, all
         logs from their beginning.
     """
 
@@ -94,29 +130,10 @@ class LogOptions:
     table: str
     mode: str
     max_partition_bytes: int
-    topics: Sequence[str] | None = None
-    partitions: Sequence[int] | Sequence[TopicPartition] | None = None
-    start: OffsetSpec | None = None
-    stop: OffsetSpec | None = None
-    producer_id: int | None = None
-    transactional_ids: Sequence[str] | None = None
-    groups: Sequence[str] | None = None
-    crc: bool = False
+    arguments: TableArguments
     consistent_copy: bool = False
     txn_state_partitions: int | None = None
-    max_transaction_timeout_ms: int | None = None
-    min_held_ms: int | None = None
     starts: Mapping[str, int | None] | None = None
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether all partitions are selected."""
-        return self.topics is None and self.partitions is None
-
-    @property
-    def names(self) -> Sequence[str] | None:
-        """The selected groups or transactional ids of a coordinator topic's records."""
-        return self.groups if self.table == "offsets_log" else self.transactional_ids
 
 
 def read_options(options: Options) -> LogOptions:
@@ -128,11 +145,13 @@ def read_options(options: Options) -> LogOptions:
         For an unknown option, one that the table does not have, or an invalid value.
     """
     refuse_unknown(options, KNOWN, source=SOURCE)
-    table = choice(options, "table", tuple(TAKES), default="batches")
+    table = choice(options, "table", TABLE_NAMES, default="batches")
     _refuse_others(options, table)
     topics, partitions = _list(options, "subscribe"), _partitions(options)
     if partitions is not None:
-        requested_partitions([""] if table in OF_A_TOPIC else topics, partitions)
+        function = LogDir.functions.get(table)
+        requested_partitions(function.topics if function and function.topics else topics, partitions)
+    producer_id = whole_number(options, "producerId")
     return LogOptions(
         paths=_paths(options),
         table=table,
@@ -140,20 +159,30 @@ def read_options(options: Options) -> LogOptions:
         max_partition_bytes=_bytes(
             options, "maxPartitionBytes", default=INTERNAL_BYTES if table in INTERNAL else USUAL_BYTES
         ),
-        topics=topics,
-        partitions=partitions,
-        start=_bound(options, "startingOffsets"),
-        stop=_bound(options, "endingOffsets"),
-        producer_id=whole_number(options, "producerId"),
-        transactional_ids=_list(options, "transactionalIds"),
-        groups=_list(options, "groups"),
-        crc=flag(options, "crc"),
+        arguments=TableArguments.of(
+            topics=topics,
+            partitions=partitions,
+            start=_bound(options, "startingOffsets"),
+            stop=_bound(options, "endingOffsets"),
+            transactional_ids=_list(options, "transactionalIds"),
+            groups=_list(options, "groups"),
+            crc=flag(options, "crc"),
+            max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout"),
+            min_held_ms=milliseconds(options, "minHeld"),
+            **_of_producer(table, producer_id),
+        ),
         consistent_copy=flag(options, "consistentCopy"),
         txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
-        max_transaction_timeout_ms=milliseconds(options, "maxTransactionTimeout"),
-        min_held_ms=milliseconds(options, "minHeld"),
         starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
+
+
+def _of_producer(table: str, producer_id: int | None) -> dict[str, Any]:
+    """The argument for one producer: some tables take several."""
+    if producer_id is None:
+        return {}
+    takes_several = "producer_ids" in LogDir.functions[table].takes
+    return {"producer_ids": [producer_id]} if takes_several else {"producer_id": producer_id}
 
 
 def _refuse_others(options: Options, table: str) -> None:
@@ -254,3 +283,12 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
             f"The option {name} is not a size: {options[name]!r}.", do="Use a number of bytes, or for example 128m."
         )
     return size
+
+
+def schema_of(table: str) -> StructType:
+    """Spark's schema of a table, declared or internal."""
+    if table == PARTIAL_TRANSACTIONS:
+        from toolkit.spark.datasources import partial_transactions
+
+        return partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA
+    return LISTING_TYPE if table == LISTING else struct_type(TABLES[table])

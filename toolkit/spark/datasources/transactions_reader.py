@@ -5,19 +5,20 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.config import ClientConfig
+from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.sampling.sample import Sample
 from toolkit.sources.recording.sampling.sampler import Sampler
-from toolkit.spark.datasources.recorded_schema import recorded_table
-from toolkit.spark.datasources.transactions.transactions_options import TransactionsOptions
+from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays
+from toolkit.spark.datasources.live_options import EVERYTHING, TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback
 
 try:
@@ -28,6 +29,14 @@ except ImportError:  # Spark 4.2 plans the whole input of availableNow at once
         pass
 
 
+TIME = pa.timestamp("us", tz="UTC")
+EVERYTHING_SCHEMA = pa.schema(
+    [
+        pa.field("sampled_at", TIME, nullable=False),
+        pa.field("table", pa.string(), nullable=False),
+        *arrow_fields(RECORDED.items()),
+    ]
+)
 PAUSE = 0.5  # maximum delay in seconds of a poll by Spark (every 10 ms); stopping takes as long
 BYTES_AT_ONCE = 1 << 20  # of uncompressed rows per task
 
@@ -158,3 +167,16 @@ def _as_bytes(rows: pa.Table) -> bytes:
 
 def _now() -> dt.datetime:
     return EPOCH + dt.timedelta(milliseconds=time.time_ns() // 1_000_000)
+
+
+def recorded_table(tables: Mapping[str, Sequence[Row]], table: str) -> pa.Table:
+    """Rows of a sample as Arrow data of `recorded_schema`."""
+    if table != EVERYTHING:
+        return spark_table(RECORDED[table].arrow(tables[table]))
+    return pa.concat_tables([_widened(name, RECORDED[name].arrow(tables[name])) for name in RECORDED])
+
+
+def _widened(name: str, rows: pa.Table) -> pa.Table:
+    times = rows["sampled_at"].combine_chunks().cast(TIME)
+    columns = [times, pa.repeat(name, len(rows)), *struct_arrays(RECORDED.items(), name, rows)]
+    return pa.Table.from_arrays(columns, schema=EVERYTHING_SCHEMA)

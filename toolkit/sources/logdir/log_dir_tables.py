@@ -1,0 +1,309 @@
+"""The tables of logs in files that read one replica's log after another."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit import schema
+from toolkit.analysis.coordinator.transaction_history import transaction_history
+from toolkit.analysis.log import transaction_statistics
+from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
+from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
+from toolkit.formats.coordinator.coordinator_log_rows import unread_records
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources import log_tables
+from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
+from toolkit.sources.logdir.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_state import offset_of
+from toolkit.sources.progress_bar import progress
+from toolkit.sources.source import Source
+from toolkit.sources.source_table import RowsOf, TableArguments, implements
+
+
+class PartitionStats(NamedTuple):
+    """Transaction statistics of one log, and its read errors."""
+
+    where: LogId
+    found: Statistics
+    failures: Sequence[str]
+
+
+class LogDirTables(Source, ABC):
+    """These tables, of the logs that `contents` lists."""
+
+    @abstractmethod
+    def contents(self) -> Contents:
+        """The logs, as of now."""
+
+    @implements(Source.batches)
+    def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("reading batches", total=_size(logs), unit="B") as advance:
+            for log in logs:
+                if log.error:
+                    yield _error_row(log, schema.BATCHES)
+                    continue
+                start, stop = offsets(contents, log, arguments)
+                parts = _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance)
+                yield from log_tables.batch_tables(parts, log.where, producer_id=arguments.producer_id)
+
+    @implements(Source.log_transactions)
+    def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("reading transactions", total=_size(logs), unit="B") as advance:
+            for log in logs:
+                if log.error:
+                    yield _error_row(log, schema.LOG_TRANSACTIONS)
+                    continue
+                start, stop = offsets(contents, log, arguments)
+                parts = _counted(log.parts(start=start, stop=stop), advance)
+                yield from log_tables.log_transaction_tables(
+                    parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+                )
+
+    @implements(Source.lso_timeline)
+    def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("reading the LSO", total=_size(logs), unit="B") as advance:
+            for log in logs:
+                if log.error:
+                    continue
+                start, stop = offsets(contents, log, arguments)
+                parts = _counted(log.parts(start=start, stop=stop), advance)
+                end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
+                table = log_tables.lso_timeline_table(
+                    parts, log.where, before=known_before(log, start), log_end_offset=end
+                )
+                if arguments.producer_id is not None:
+                    table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
+                yield table
+
+    def statistics_by_log(self, arguments: TableArguments) -> list[PartitionStats]:
+        """Transaction statistics of each log; several logs are read in parallel, as the loops release the GIL."""
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("reading transactions", total=_size(logs), unit="B") as advance:
+
+            def partition_stats(log: ReplicaLog) -> PartitionStats:
+                if log.error:
+                    return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
+                start, stop = offsets(contents, log, arguments)
+                parts = _counted(log.parts(start=start, stop=stop), advance)
+                return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
+
+            with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
+                return list(pool.map(partition_stats, logs))
+
+    @implements(Source.statistics, rows_of=RowsOf.ALL)
+    def statistics(self, arguments: TableArguments) -> Iterator[Row]:
+        return statistic_rows(self.statistics_by_log(arguments))
+
+    @implements(Source.transaction_log, topics=[STATE_TOPIC])
+    def transaction_log(self, arguments: TableArguments) -> Iterator[Row]:
+        return self._events(STATE_TOPIC, arguments, arguments.transactional_ids, id_column="transactional_id")
+
+    @implements(Source.offsets_log, topics=[OFFSETS_TOPIC])
+    def offsets_log(self, arguments: TableArguments) -> Iterator[Row]:
+        return self._events(OFFSETS_TOPIC, arguments, arguments.groups, id_column="group_id")
+
+    def _events(
+        self, topic: str, arguments: TableArguments, ids: Collection[str] | None, *, id_column: str
+    ) -> Iterator[Row]:
+        contents = self.contents()
+        logs = contents.of_topic(topic, arguments.partition_numbers)
+        with progress("reading records", total=len(logs), unit="partitions") as advance:
+            for log in logs:
+                events = event_rows(contents, log, arguments)
+                yield from only(events, producer_id=arguments.producer_id, ids=ids, id_column=id_column)
+                advance(1)
+
+    @implements(Source.transaction_history, rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    def transaction_history(self, arguments: TableArguments) -> Iterator[Row]:
+        """From the replica with most of the log of each partition."""
+        contents, ids = self.contents(), arguments.transactional_ids
+        logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
+        events: Iterable[TransactionLogRecord]
+        if ids is None or arguments.start is not None or arguments.stop is not None:
+            best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
+            read = (row for log in best for row in event_rows(contents, log, arguments))
+            events = map(TransactionLogRecord.of, only(read, ids=ids, id_column="transactional_id"))
+        else:
+            by_partition = contents.by_partition(logs, reach=ReadLimit.RECORDS)
+            indexes = [replicas[0].window.records for _, replicas in by_partition]
+            events = (record for index in indexes for record in index.records(ids))
+        past = (each.row() for each in transaction_history(events))
+        return only(past, producer_id=arguments.producer_id, id_column="transactional_id")
+
+    @implements(Source.aborted)
+    def aborted(self, arguments: TableArguments) -> Iterator[Row]:
+        return only(self._aborted(arguments), producer_id=arguments.producer_id, id_column="producer_id")
+
+    def _aborted(self, arguments: TableArguments) -> Iterator[Row]:
+        """Transactions with an offset in the range."""
+        contents = self.contents()
+        for log in contents.replica_logs(arguments.topics, arguments.partitions):
+            if log.error:
+                yield _error_of(log)
+                continue
+            start, stop = offsets(contents, log, arguments)
+            for row in log.aborted_rows():
+                first, last = row.get("first_offset"), row.get("last_offset")
+                if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
+                    yield row
+
+    @implements(Source.snapshots)
+    def snapshots(self, arguments: TableArguments) -> Iterator[Row]:
+        return snapshot_rows(self.contents().replica_logs(arguments.topics, arguments.partitions))
+
+    @implements(Source.segments)
+    def segments(self, arguments: TableArguments) -> Iterator[Row]:
+        return segment_rows(self.contents().replica_logs(arguments.topics, arguments.partitions))
+
+    @implements(Source.checkpoints, rows_of=RowsOf.PARTITION)
+    def checkpoints(self, arguments: TableArguments) -> Iterator[Row]:
+        """Of all partitions, also lines about no partition, or about one without a folder."""
+        contents, everything = self.contents(), arguments.is_everything
+        logs = contents.logs if everything else contents.replica_logs(arguments.topics, arguments.partitions)
+        selected = {(log.where.topic, log.where.partition) for log in logs}
+        for root in contents.layout.roots:
+            for row in checkpoint_rows_in(root.path, broker_id=root.broker_id):
+                if everything or (row.get("topic"), row.get("partition")) in selected:
+                    yield row
+        for log in logs:
+            yield from log.checkpoint_rows()
+
+    @implements(Source.violations)
+    def violations(self, arguments: TableArguments) -> Iterator[Row]:
+        return only(self._violations(arguments), producer_id=arguments.producer_id, id_column="producer_id")
+
+    def _violations(self, arguments: TableArguments) -> Iterator[Row]:
+        contents = self.contents()
+        logs = contents.replica_logs(arguments.topics, arguments.partitions)
+        with progress("checking", total=_size(logs), unit="B") as advance:
+            for log in logs:
+                start, stop = offsets(contents, log, arguments)
+                checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
+                for scanned, file in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
+                    yield from (violation.row() for violation in checker.check(scanned.headers, file=file))
+                if log.where.topic == STATE_TOPIC and not log.error:
+                    records = map(TransactionLogRecord.of, log.transaction_log(start=start, stop=stop))
+                    yield from (violation.row() for violation in event_violations(records))
+
+
+def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
+    """`start` and `stop` as offsets of a log."""
+    is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
+    state = contents.read(log) if is_named else None
+    return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+
+
+def event_rows(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> Iterator[Row]:
+    """Records of a coordinators' topic: rows of ``schema.TRANSACTION_LOG``, or of ``schema.OFFSETS_LOG``."""
+    where = log.where
+    if log.error:
+        yield unread_records(
+            where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
+        )
+        return
+    start, stop = offsets(contents, log, arguments)
+    read = log.transaction_log if where.topic == STATE_TOPIC else log.offsets_log
+    for row in read(start=start, stop=stop):
+        offset = row.get("offset")
+        if offset is None or ((start is None or offset >= start) and (stop is None or offset < stop)):
+            yield row
+
+
+def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[Row]:
+    """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
+    for stats in by_log:
+        rows = transaction_statistics.statistic_rows(stats.found, **stats.where.columns)
+        yield from ({**row, "error": "; ".join(stats.failures) or None} for row in rows)
+    if len(by_log) > 1:
+        everything = transaction_statistics.combined(*(stats.found for stats in by_log))
+        yield from transaction_statistics.statistic_rows(everything, topic=None, partition=None)
+
+
+def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
+    """Rows of ``schema.SNAPSHOTS``."""
+    for log in logs:
+        if log.error:
+            yield _error_of(log)
+            continue
+        for snapshot in log.snapshots():
+            log_columns = {**log.where.columns, "snapshot_offset": snapshot.offset, "file": snapshot.file}
+            if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
+                yield {**log_columns, "error": snapshot.error}
+            for producer in snapshot.producers:
+                yield log_columns | {
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.producer_epoch,
+                    "last_sequence": producer.last_sequence,
+                    "last_offset": producer.last_offset,
+                    "offset_delta": producer.offset_delta,
+                    "last_timestamp": schema.utc(producer.last_timestamp),
+                    "coordinator_epoch": producer.coordinator_epoch,
+                    "current_txn_start_offset": producer.current_txn_first_offset,
+                }
+
+
+def segment_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
+    """Rows of ``schema.SEGMENTS``."""
+    for log in logs:
+        if log.error:
+            yield _error_of(log)
+        else:
+            yield from log.segment_rows()
+
+
+def only(
+    rows: Iterable[Row], *, producer_id: int | None = None, ids: Collection[str] | None = None, id_column: str
+) -> Iterator[Row]:
+    """Rows of a producer and of some ids in a column, and errors without an id, which may concern them."""
+    wanted = None if ids is None else {*ids}
+    for row in rows:
+        is_selected = producer_id is None or row.get("producer_id") == producer_id
+        is_named = wanted is None or row.get(id_column) in wanted
+        if (is_selected and is_named) or (row.get("error") and row.get(id_column) is None):
+            yield row
+
+
+def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
+    """Whether the cleaner may have compacted the log, by its checkpoint; true without log directory or checkpoint."""
+    if log.where.topic in COMPACTED or log.root is None:
+        return True
+    checkpoints = contents.checkpoints(log.root)
+    return not checkpoints.has_cleaned or (log.where.topic or "", log.where.partition or 0) in checkpoints.cleaned
+
+
+def _counted(parts: Iterable[ScanChunk], advance: Callable[[int], object]) -> Iterator[ScanChunk]:
+    for part in parts:
+        advance(int(part.scanned.headers["size"].sum()) + sum(damage.size for damage in part.scanned.damage))
+        yield part
+
+
+def _size(logs: Iterable[ReplicaLog]) -> int:
+    return sum(log.size for log in logs)
+
+
+def _error_of(log: ReplicaLog) -> Row:
+    return {**log.where.columns, "file": log.name, "error": log.error}
+
+
+def _error_row(log: ReplicaLog, table: schema.Table) -> pa.Table:
+    return table.arrow([_error_of(log)])

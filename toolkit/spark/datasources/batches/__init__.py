@@ -1,1 +1,0 @@
-"""The data source of live partitions' logs."""

@@ -1,0 +1,252 @@
+"""The data sources for ``spark.read.format``, and their registration in a session.
+
+A class plans nothing itself: Spark reads its schema in a separate process, which needs no reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from toolkit.config import ClientConfig
+from toolkit.spark.datasources.connection_options import ConnectingSource, client_config, connecting, hide_secrets
+from toolkit.spark.datasources.live_options import (
+    batches_options,
+    batches_schema,
+    recorded_schema,
+    transactions_options,
+)
+from toolkit.spark.spark_errors import without_traceback
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession, *, config: str | Mapping[str, object] | ClientConfig | None = None) -> None:
+    """Register ``kafka_log_dir``, ``kafka_log_live`` and ``kafka_txn_samples`` for ``spark.read.format`` and SQL.
+
+    Parameters
+    ----------
+    spark
+        The session. Its executors need this package: installed, or sent by `toolkit.spark.ship_package`. It is
+        configured to redact secrets in the options of readers.
+    config
+        Default connection of live sources, as for `Cluster`. No text of Spark contains its secrets.
+
+    Raises
+    ------
+    UsageError
+        As `ClientConfig` does.
+    """
+    from toolkit.spark.packaging import self_contained_source, sent
+
+    client = None if config is None else ClientConfig(config)
+    hidden = hide_secrets(spark)
+    spark.dataSource.register(KafkaLog)
+    spark.dataSource.register(connecting(KafkaBatches, config=client, hides_secrets=hidden))
+    stream, package = connecting(KafkaTransactions, config=client, hides_secrets=hidden), sent(spark)
+    spark.dataSource.register(stream if package is None else self_contained_source(stream, package))
+
+
+class KafkaLog(DataSource):
+    """The tables of `toolkit.LogDir` from the brokers' files: the same rows, read by many tasks.
+
+    Paths must be valid on the executors and on the driver, which lists them: a mounted volume such as
+    ``/Volumes/...``, or a disk if everything runs on one machine. They are listed when a DataFrame is first used; load
+    it again to see newer data. Filters are not pushed down: correct results, no less reading; use options to read less.
+
+    Options, in any case, besides ``path`` and ``paths`` (``load("/a")``, ``load(["/a", "/b"])``):
+
+    ``table``
+        ``batches`` (the default), or another table of `toolkit.LogDir`, by the name of its method. The page of each
+        table lists its options.
+    ``subscribe``, ``partitions``
+        Topics and partition numbers, separated by commas or as a JSON list; or only ``partitions``: ``orders-0``.
+    ``startingOffsets``, ``endingOffsets``
+        First offset, and end offset (exclusive): a number, a time with a zone (2026-11-21T12:00:00Z), or
+        ``earliest``, ``lso``, ``high_watermark``, ``log_end``.
+    ``producerId``, ``transactionalIds``, ``groups``
+        Only rows of this producer, these ids, these groups.
+    ``crc``
+        ``true``: verify the checksum of every batch (batches, violations).
+    ``consistentCopy``, ``txnStatePartitions``, ``maxTransactionTimeout``, ``minHeld``
+        As for `toolkit.LogDir` and its ``findings``; durations are ``30s``, ``15m``, ``2h``.
+    ``mode``
+        ``PERMISSIVE`` (the default): unreadable data becomes a row with ``error``. ``DROPMALFORMED``: these rows are
+        dropped. ``FAILFAST``: the first such row fails the job, except for a torn end of a log's newest segment, which
+        a running or crashed broker leaves: it stays a row with ``error``.
+    ``maxPartitionBytes``
+        Approximate maximum of bytes per task: ``128m``. Segments are split by their ``.index``; small ones are
+        combined.
+
+    Batches are divided among tasks by segment. For the other tables, one task reads a log; for histories,
+    transactions, coordinators and statistics, one task reads everything, as their rows depend on all logs. Findings
+    read a bounded amount of log evidence in each task. Texts of kafka-dump-log.sh are read completely, also on the
+    driver.
+
+    An unknown option, or one that the table does not have, is an error. `toolkit.spark.register` registers this source
+    in a session.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kafka_log_dir"
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The declared schema of the table.
+
+        Raises
+        ------
+        UsageError
+            For an unknown option, or an invalid value.
+        """
+        from toolkit.spark.datasources.log_options import read_options, schema_of
+
+        return schema_of(read_options(self.options).table)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader, which plans and reads.
+
+        Parameters
+        ----------
+        schema
+            The schema of the table, or some of its columns.
+        """
+        # Imported here, as Spark reads the schema in a separate process, which does not need it.
+        from toolkit.spark.datasources.log_options import read_options
+        from toolkit.spark.datasources.log_reader import LogReader
+
+        return LogReader(read_options(self.options), schema)
+
+
+class KafkaBatches(ConnectingSource, DataSource):
+    """Headers of all batches of live partitions (``schema.BATCHES``), and a row for each range that could not be read.
+
+    The rows are those of `Cluster.batches` for each partition. Tasks read the log with Fetch requests, one range of
+    offsets per task; no connector is needed. The start and end offsets are resolved when Spark plans the query.
+
+    Options have the names of Spark's own Kafka source, where it has them.
+
+    - Connection: see `connection_options.client_config`. ``timeout`` limits connecting and each round of requests
+      (default 30 s).
+    - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
+      matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
+    - Range: ``startingOffsets`` (default ``earliest``) and ``endingOffsets`` (exclusive, default ``latest``):
+      ``earliest``, ``latest``, ``log_start``, ``lso``, ``high_watermark``, ``log_end``, or JSON with an offset or one
+      of these words for every partition; ``startingTimestamp`` and ``endingTimestamp`` (milliseconds, or ISO 8601
+      with a zone), ``startingOffsetsByTimestamp`` and ``endingOffsetsByTimestamp`` (JSON). If the start lies inside a
+      batch, the complete batch is read. A time after the last record resolves to the high watermark.
+    - ``maxRecordsPerPartition``: maximum number of offsets per task (default 1,000,000); ``minPartitions``: divide
+      further, into about so many tasks.
+    - ``table``: ``batches`` (default), or ``partial_transactions``, whose rows `toolkit.spark.pipeline.log_fold.fold`
+      merges.
+    - ``producerId``: only batches of this producer. ``crc``: verify every batch's checksum (default false).
+    - ``mode``: PERMISSIVE (default) keeps rows with `error`, DROPMALFORMED drops them, FAILFAST fails.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kafka_log_live"
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The declared schema of the table.
+
+        Raises
+        ------
+        UsageError
+            For an unknown option, or an invalid value.
+        """
+        client_config(self.options, self)
+        return batches_schema(batches_options(self.options).table)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader, which plans and reads.
+
+        Raises
+        ------
+        UsageError
+            As `schema` does.
+        """
+        from toolkit.spark.datasources.batches_reader import BatchesReader
+
+        return BatchesReader(batches_options(self.options), client_config(self.options, self), schema)
+
+
+class KafkaTransactions(ConnectingSource, DataSource):
+    """Samples of a cluster: partitions, producers, transactions, findings (``schema.RECORDED``).
+
+    A stream samples the cluster once per interval, and each sample is a micro-batch. A broker that is down yields rows
+    with `error`. If no broker responds, the sample is a row of ``samples`` with `error`, and the stream continues: only
+    ``samples`` shows that nothing was observed, so keep it. A batch query takes one sample when Spark plans it.
+
+    Spark's process for the stream, next to the driver, takes the samples. It keeps the connections and the previous
+    sample. So all outputs of a micro-batch are from the same sample.
+
+    Offsets are the due times of samples: multiples of the interval. Only the newest is taken, as the past cannot be
+    sampled. After a restart from a checkpoint, the stream continues with the next one due. A micro-batch that Spark
+    repeats is sampled again with the same `sampled_at`. The trigger decides when Spark reads; ``availableNow`` and
+    ``once`` take one sample, or none if the last one due has been taken.
+
+    Options:
+
+    - Connection: see `connection_options.client_config`. ``timeout`` limits connecting and each round of requests
+      (default a third of the interval, between 1 s and 30 s).
+    - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
+      ``producers``, ``transactions``, ``findings``, ``late_transactions``.
+    - ``interval``: of a stream, a Spark interval or seconds (default 10 s).
+    - ``recheckAfter``: of a batch query, delay before the confirming second check of doubtful partitions (default 5 s;
+      0 disables it). A stream diagnoses every sample together with the previous one.
+    - ``maxTransactionTimeout``, ``latePadding``, ``logEvidence``: as for `Cluster.findings` and the recorder.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kafka_txn_samples"
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The declared schema of the table.
+
+        Raises
+        ------
+        UsageError
+            For an unknown option, or an invalid value.
+        """
+        client_config(self.options, self)
+        return recorded_schema(transactions_options(self.options).table)
+
+    @without_traceback
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of one sample.
+
+        Raises
+        ------
+        UsageError
+            As `schema` does.
+        """
+        from toolkit.spark.datasources.transactions_reader import BatchSampleReader
+
+        return BatchSampleReader(transactions_options(self.options), client_config(self.options, self))
+
+    @without_traceback
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader of one sample per interval.
+
+        Raises
+        ------
+        UsageError
+            As `schema` does.
+        """
+        from toolkit.spark.datasources.transactions_reader import StreamSampleReader
+
+        return StreamSampleReader(transactions_options(self.options), client_config(self.options, self))

@@ -1,0 +1,269 @@
+"""The reader of ``kafka_log_dir``: the rows of `LogDir` from some of the logs in each task; partials and listings."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from toolkit.analysis.log.log_transactions import EMPTY
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
+from toolkit.schema import TABLES, Row
+from toolkit.sources import log_tables
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
+from toolkit.sources.logdir.log_dir_tables import event_rows, only
+from toolkit.sources.logdir.log_window import known_before
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.subset import Subset
+from toolkit.sources.source_table import plain
+from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, LogOptions, schema_of
+from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, name_of, plan
+from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
+from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
+from toolkit.spark.spark_errors import each_without_traceback, without_traceback
+
+ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
+LISTING_SCHEMA: pa.Schema = to_arrow_schema(LISTING_TYPE)
+LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
+
+
+class LogReader(DataSourceReader):
+    """Plans the tasks on the driver, and reads in them.
+
+    Parameters
+    ----------
+    options
+        The options.
+    schema
+        The schema of the table, or some of its columns.
+
+    Raises
+    ------
+    UsageError
+        If a column is not in the table, or has another type there.
+    """
+
+    def __init__(self, options: LogOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = selected(schema, options.table, schema_of(options.table))
+
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:
+        """The input of each task."""
+        return plan(self.options)
+
+    @each_without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        # For an empty plan, Spark adds a partition of another type.
+        if isinstance(partition, SegmentRanges | WholeLogs):
+            found = without_damage(read_task(partition, self.options), self.options.mode)
+            yield from record_batches(found, self.columns)
+        freeze_modules()
+
+
+_FROZEN: set[bool] = set()  # whether numba was loaded, with most of the modules
+
+
+def freeze_modules() -> None:
+    """Exclude the loaded modules from garbage collection, once per worker, and again after numba was loaded.
+
+    A reused worker collects garbage after each task. Scanning all modules takes longer than reading 100 MB of a log.
+    """
+    with_numba = "numba" in sys.modules
+    if TaskContext.get() is not None and with_numba not in _FROZEN:
+        _FROZEN.add(with_numba)
+        gc.collect()
+        gc.freeze()
+
+
+def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
+    """The rows of one task.
+
+    Parameters
+    ----------
+    work
+        The input of the task.
+    options
+        The options.
+    """
+    if isinstance(work, SegmentRanges):
+        read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
+        return chain.from_iterable(read_run(run, options) for run in work.runs)
+    subset = Subset(
+        options.paths,
+        work.layout,
+        topic_partitions=work.topic_partitions,
+        scope=work.scope,
+        consistent_copy=options.consistent_copy,
+        txn_state_partitions=options.txn_state_partitions,
+    )
+    if options.table == PARTIAL_TRANSACTIONS:
+        return partials_of_logs(subset.contents().replica_logs(), options)
+    if options.table == LISTING:
+        contents = subset.contents()
+        return listing_rows(contents, contents.replica_logs())
+    if options.starts is not None:
+        return _in_tables(_events(subset.contents(), options), options.table)
+    return _in_tables(subset.read(options.table, options.arguments), options.table)
+
+
+def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
+    """Rows as Arrow tables; Arrow tables as they are."""
+    found = plain(found)
+    while some := list(islice(found, 1)):
+        if isinstance(some[0], pa.Table):
+            yield from chain(some, found)
+            return
+        yield TABLES[name].arrow([*some, *islice(found, ROWS_AT_ONCE - 1)])
+
+
+def _events(contents: Contents, options: LogOptions) -> Iterator[Row]:
+    """Records of ``__transaction_state`` from the start offset of each log."""
+    arguments = options.arguments
+    for log in contents.replica_logs():
+        events = event_rows(contents, log, replace(arguments, start=(options.starts or {})[name_of(log)]))
+        yield from only(
+            events,
+            producer_id=arguments.producer_id,
+            ids=arguments.transactional_ids,
+            id_column="transactional_id",
+        )
+
+
+def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
+    arguments, stop = options.arguments, options.arguments.stop
+    assert stop is None or isinstance(stop, int)  # others are planned by log
+    chunks = run.parts(stop=stop, crc=arguments.crc)
+    return log_tables.batch_tables(chunks, run.where, producer_id=arguments.producer_id)
+
+
+def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
+    """The partial transactions of one range of a log; the first range includes those open before the log."""
+    begins = run.range_order == 0 and run.start is None
+    return _tables(
+        partial_transaction_batches(
+            run.parts(stop=None),
+            run.where,
+            log=run.log,
+            range_order=run.range_order,
+            before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
+            log_end_offset=run.log_end_offset if run.is_last else None,
+        )
+    )
+
+
+def partials_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
+    """The partial transactions of complete logs: texts, and folders without segments to read."""
+    for log in logs:
+        name = name_of(log)
+        start = None if options.starts is None else options.starts[name]
+        if log.error:
+            failure = {"log": name, "range_order": 0, "kind": TAIL, "file": log.name, "error": log.error}
+            yield pa.Table.from_batches([partial_transaction_rows({**log.where.columns, **failure}, rows=1)])
+            continue
+        yield from _tables(
+            partial_transaction_batches(
+                log.parts(start=start),
+                log.where,
+                log=name,
+                before=known_before(log, None) if start is None else EMPTY,
+                log_end_offset=log.base_offsets[-1] if log.base_offsets else None,
+            )
+        )
+
+
+def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([batch]) for batch in batches)
+
+
+def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
+    """Rows of the table ``listing``.
+
+    Parameters
+    ----------
+    contents
+        The contents of the files.
+    logs
+        The logs to list: all replicas of a partition, or none.
+    """
+    best = {id(each.log) for each in contents.best(STATE_TOPIC).values()} if _has_replicas(logs) else None
+    roots: dict[LogDirRoot, str] = {}
+    rows = []
+    for log in logs:
+        if log.root is not None and log.root not in roots:
+            roots[log.root] = _digest(_stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN)))
+        is_best = log.where.topic == STATE_TOPIC and (best is None or id(log) in best)
+        rows.append(_row(log, is_best, "" if log.root is None else roots[log.root]))
+    yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
+
+
+def _has_replicas(logs: Iterable[ReplicaLog]) -> bool:
+    """Whether a partition of ``__transaction_state`` has several replicas."""
+    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
+    return len(numbers) > len(set(numbers))
+
+
+def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
+    segments: list[tuple[str, int, int]] = list(_stamps([Path(log.name)])) if log.is_text else []
+    others: list[tuple[str, int, int]] = []
+    if isinstance(log, FolderLog):
+        names = {segment.path.name for segment in log.listing.segments}
+        for name, stamp in sorted(log.listing.stamps.items()):
+            (segments if name in names else others).append((name, stamp.size, stamp.modified_ns))
+    epochs, topic_id = _read_metadata(log)
+    return {
+        "log": name_of(log),
+        **log.where.columns,
+        "begin": log.base_offsets[0] if log.base_offsets else None,
+        "segments": len(log.base_offsets),
+        "bytes": log.size,
+        "listing": _digest([segments, topic_id, log.error]),
+        "checkpoints": _digest([checkpoints, others]),
+        "topic_id": topic_id,
+        "leader_epochs": json.dumps(epochs),
+        "is_best": is_best,
+    }
+
+
+def _read_metadata(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
+    """The start offset of each leader epoch, and the topic id, from the files next to the segments."""
+    epochs: dict[int, int] = {}
+    topic_id = None
+    for row in () if log.error else log.checkpoint_rows():
+        if row.get("error"):
+            continue
+        if row["name"] == LEADER_EPOCHS and row["leader_epoch"] is not None:
+            epochs[row["leader_epoch"]] = row["offset"]
+        elif row["name"] == METADATA and row["key"] == "topic_id":
+            topic_id = row["value"]
+    return epochs, topic_id
+
+
+def _stamps(paths: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+    for path in paths:
+        try:
+            stat = path.stat()
+        except OSError:
+            continue
+        yield path.name, stat.st_size, stat.st_mtime_ns
+
+
+def _digest(values: Iterable[object]) -> str:
+    return hashlib.sha256(json.dumps(list(values)).encode()).hexdigest()[:16]

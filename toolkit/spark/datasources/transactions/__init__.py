@@ -1,1 +1,0 @@
-"""The data source of samples of a cluster, as a batch or as a stream."""
