@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from tests import process
 from toolkit import connect
 from toolkit.cli.commands import app
-from toolkit.cli.file_commands import TableName
+from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -92,7 +92,7 @@ def test_a_partition_alone_is_unknown(partition: Path) -> None:
     assert "no partition of __transaction_state is among the files" in done.stdout
 
 
-@pytest.mark.parametrize("table", [name.value for name in TableName])
+@pytest.mark.parametrize("table", TABLE_NAMES)
 def test_every_table_can_be_scanned_in_every_format(table: str, folder: Path, tmp_path: Path) -> None:
     names = TABLES[table].names
     arguments = ["scan", str(folder), "--table", table]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,9 +22,9 @@ from toolkit.cli.common_options import (
 from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.cli.source_options import ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import STATISTICS, TABLES
+from toolkit.sources.source import tables_of
+from toolkit.sources.source_table import FILES, STREAMED, TableArguments, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,26 +32,7 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
 
 
-class TableName(StrEnum):
-    """The tables that files can give."""
-
-    BATCHES = "batches"
-    LOG_TRANSACTIONS = "log_transactions"
-    LSO_TIMELINE = "lso_timeline"
-    ABORTED = "aborted"
-    SNAPSHOTS = "snapshots"
-    SEGMENTS = "segments"
-    TRANSACTION_LOG = "transaction_log"
-    TRANSACTION_HISTORY = "transaction_history"
-    OFFSETS_LOG = "offsets_log"
-    CHECKPOINTS = "checkpoints"
-    VIOLATIONS = "violations"
-    PARTITIONS = "partitions"
-    PRODUCERS = "producers"
-    TRANSACTIONS = "transactions"
-    FINDINGS = "findings"
-    STATISTICS = "statistics"
-
+TABLE_NAMES = tables_of(FILES)
 
 Paths = Annotated[
     list[Path],
@@ -76,20 +57,10 @@ ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", h
 ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
 
 
-STREAMED = {TableName.BATCHES: "batch_tables", TableName.LOG_TRANSACTIONS: "log_transaction_tables"}
-SECTIONS = {*STREAMED, TableName.LSO_TIMELINE, TableName.ABORTED, TableName.VIOLATIONS, TableName.STATISTICS}
-CHECKED = {TableName.BATCHES, TableName.VIOLATIONS}
-RECORDS = {
-    TableName.TRANSACTION_LOG: STATE_TOPIC,
-    TableName.TRANSACTION_HISTORY: STATE_TOPIC,
-    TableName.OFFSETS_LOG: OFFSETS_TOPIC,
-}
-
-
 def scan(
     *,
     paths: Paths,
-    table: Annotated[TableName, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TableName)}.")],
+    table: Annotated[str, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TABLE_NAMES)}.")],
     topic: Topics = None,
     partition: Partitions = None,
     producer_id: ProducerId = None,
@@ -114,20 +85,22 @@ def scan(
 
     Nothing is written to where they lie. Bytes that cannot be read are rows with their position and the reason.
     """
+    if table not in TABLE_NAMES:
+        raise UsageError(f"{table!r} is not one of the tables of files.", do=f"Use {', '.join(TABLE_NAMES)}.")
     partition_options(topic, partition)
-    declared = TABLES[table.value]
+    declared = TABLES[table]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
     wanted = {name: value for name, value in ids.items() if value is not None}
     if unknown := wanted.keys() - set(declared.names):
         raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
-    options = _options(table, start=_bound(start), stop=_bound(stop), crc=crc)
-    found = _matching(_tables(_open(paths), table, topic, partition, options), wanted)
+    arguments = TableArguments.of(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop), crc=crc)
+    found = _matching(_tables(_open(paths), table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file
 
         check_output_path(file, paths)
         written = write_file(file, declared, found)
-        remark(f"{file}: {written.rows:,} rows of {table.value}")
+        remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(3 if written.errors else 0)
     rows = [row for each in found for row in each.to_pylist()]
     answer(declared, rows, output, without=("broker_id", "file"))
@@ -213,39 +186,28 @@ def _bound(text: str | None) -> int | dt.datetime | str | None:
     return None if text is None else offset_spec(text)
 
 
-def _options(table: TableName, *, start: object, stop: object, crc: bool) -> dict[str, Any]:
-    """Options of a table; raises for one that the table does not take."""
-    section = {name: value for name, value in (("start", start), ("stop", stop)) if value is not None}
-    if section and table not in SECTIONS and table not in RECORDS:
-        raise _not_of(table, f"--{min(section)}")
-    if crc and table not in CHECKED:
-        raise _not_of(table, "--crc")
-    return {**section, "crc": True} if crc else section
+def _not_of(table: str, flag: str) -> UsageError:
+    return UsageError(f"The table {table} takes no {flag}.", do=f"Leave {flag} out.")
 
 
-def _not_of(table: TableName, flag: str) -> UsageError:
-    return UsageError(f"The table {table.value} takes no {flag}.", do=f"Leave {flag} out.")
-
-
-def _tables(
-    files: LogDir, table: TableName, topics: list[str] | None, partitions: list[int] | None, options: Mapping[str, Any]
-) -> Iterator[pa.Table]:
+def _tables(files: LogDir, table: str, arguments: TableArguments) -> Iterator[pa.Table]:
+    """A large table in parts; another one whole and sorted."""
+    function = files.functions[table]
+    if function.takes.isdisjoint({"topics"}) and function.takes >= {"partitions"}:  # it is about one topic
+        if arguments.topics not in (None, function.topics):
+            raise UsageError(f"The table {table} is read from {function.topics[0]}.", do="Leave --topic out.")
+        arguments = replace(arguments, topics=None)
+    for argument in arguments.not_default:
+        if argument not in function.takes:
+            raise _not_of(table, f"--{argument.removesuffix('s')}")
+    found = plain(files.read(table, arguments))
     if table in STREAMED:
-        yield from getattr(files, STREAMED[table])(topics=topics, partitions=partitions, **options)
+        yield from found
         return
     import pyarrow as pa
 
-    if table in RECORDS:
-        if topics not in (None, [RECORDS[table]]):
-            raise UsageError(f"The table {table.value} is read from {RECORDS[table]}.", do="Leave --topic out.")
-        frame = getattr(files, table.value)(partitions=partitions, **options)
-    elif table is TableName.TRANSACTIONS:
-        if topics:
-            raise _not_of(table, "--topic")
-        frame = files.transactions()
-    else:
-        frame = getattr(files, table.value)(topics=topics, partitions=partitions, **options)
-    yield pa.Table.from_pandas(frame, schema=TABLES[table.value].arrow_schema, preserve_index=False)
+    declared = TABLES[table]
+    yield pa.Table.from_pandas(declared.frame(found), schema=declared.arrow_schema, preserve_index=False)
 
 
 def _matching(tables: Iterator[pa.Table], wanted: Mapping[str, object]) -> Iterator[pa.Table]:

@@ -20,13 +20,17 @@ from toolkit.sources.source_table import (
     arrow_tables_of,
     rows_of_table,
     source_table,
-    tables_of,
 )
 
 Topics = str | Sequence[str]
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 LOGS = (CLUSTER, FILES)
+
+
+def tables_of(source: str) -> list[str]:
+    """Names of the tables of `FILES`, `CLUSTER` or `RECORDING`."""
+    return [name for name, declared in SOURCE_TABLES.items() if source in declared.of]
 
 
 class Source:

@@ -144,11 +144,8 @@ class DeclaredTable:
 
 SOURCE_TABLES: dict[str, DeclaredTable] = {}
 """The tables that `Source` declares, by name."""
-
-
-def tables_of(source: str) -> list[str]:
-    """Names of the tables of `FILES`, `CLUSTER` or `RECORDING`."""
-    return [name for name, declared in SOURCE_TABLES.items() if source in declared.of]
+STREAMED: set[str] = set()
+"""Names of those that may be too large for memory."""
 
 
 class RowsOf(Enum):
@@ -255,6 +252,7 @@ def arrow_tables_of(
     method: Callable[Concatenate[S, P], pd.DataFrame],
 ) -> Callable[Concatenate[S, P], Iterator[pa.Table]]:
     """The same table as a stream of Arrow tables in bounded memory, for sources that read logs."""
+    STREAMED.add(_name(method))
     tables: Callable[Concatenate[S, P], Iterator[pa.Table]]
     tables = _method(_name(method), shape=iter, returns="Iterator of pyarrow.Table")
     return tables
