@@ -161,7 +161,7 @@ def test_a_kill_loses_at_most_the_current_sample(kafka: Kafka, hanging: StagedIn
     assert set(observed) < set(found)
     last = run("find-hanging", "--recording", str(directory), "--topic", hanging.topic)
     assert last.returncode == 1, "samples before and after a restart are two observations"
-    verdicts = Recording(directory).findings_over_time(topics=hanging.topic)
+    verdicts = Recording(directory).history("findings").query(f"topic == '{hanging.topic}'")
     first = verdicts["sampled_at"].min()
     hangs = verdicts[(verdicts["partition"] == 0) & (verdicts["sampled_at"] > first)]
     assert set(hangs["verdict"]) == {"hanging"}

@@ -87,8 +87,8 @@ def test_the_recording_has_clear_then_hanging_then_clear_samples() -> None:
     assert recording
     assert len(recording.samples()) >= 18
     times = sorted(recording.samples()["sampled_at"])
-    hanging_rows = [row for row in RECORDED["findings"].rows(recording.findings_over_time(topics=["orders"]))
-            if row["verdict"] == "hanging"]  # fmt: skip
+    recorded = RECORDED["findings"].rows(recording.history("findings"))
+    hanging_rows = [row for row in recorded if row["topic"] == "orders" and row["verdict"] == "hanging"]
     assert len(hanging_rows) >= 5
     assert hanging_rows[-1]["groups_held"] == [record_samples.GROUP]
     assert times[2] < hanging_rows[0]["sampled_at"] < hanging_rows[-1]["sampled_at"] < times[-2]

@@ -152,7 +152,7 @@ def test_a_missing_partition_is_one_error_sentence(tmp_path: Path, arguments: li
 def test_a_recording_gives_the_offsets_and_states_that_it_has_no_records(tmp_path: Path) -> None:
     recording = load("flight-recording").recording()
     assert recording
-    held = next(row for row in recording.lso_hold_rows() if row["start_offset"] is not None)
+    held = next(row for row in recording.finding_over_time_rows() if row["start_offset"] is not None)
     at = held["held_from"] + (held["held_to"] - held["held_from"]) / 2
     where = ["--recording", str(recording.path), "--at", at.isoformat(), "--format", "json"]
     reported = [json.loads(CliRunner().invoke(app, ["why", f"orders-0@{offset}", *where]).stdout)[0]

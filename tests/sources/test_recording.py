@@ -65,7 +65,7 @@ def test_in_a_recording_of_other_software_no_transaction_hangs(tmp_path: Path, n
         (row,) = [row for row in recording.finding_rows(log_evidence=log_evidence) if row["start_offset"] is not None]
         assert (row["verdict"], row["action"], row["missing"]) == ("unknown", None, gaps)
         assert row["remedy"].startswith("Do not abort.")
-    assert set(recording.lso_holds()["verdict"]) == {"unknown"}
+    assert set(recording.findings_over_time()["verdict"]) == {"unknown"}
 
 
 def test_every_table_can_be_read_completely(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_missing_columns_of_an_older_recording_are_null(six: Path) -> None:
     with SampleWriter(six) as writer:
         writer.merge(now=NINE + 60 * MINUTE)
     assert list(pd.read_parquet(six / "findings").columns) == RECORDED["findings"].names
-    assert len(Recording(six).findings_over_time()) == 5
+    assert len(Recording(six).history("findings")) == 5
 
 
 def test_a_damaged_file_is_an_error(six: Path) -> None:
@@ -318,19 +318,12 @@ def test_requested_partitions_have_a_finding(six: Path) -> None:
     assert recording.finding_rows(broker_id=9) == []
 
 
-def test_findings_over_time_match_the_recorded_ones(six: Path) -> None:
+def test_history_has_the_findings_of_each_sample(six: Path) -> None:
     recording = Recording(six)
-    everything = recording.findings_over_time()
+    everything = recording.history("findings")
     assert everything["sampled_at"].nunique() == 5
     assert set(everything["topic"]) == {"orders"}
-    assert (
-        len(recording.findings_over_time(topics="orders"))
-        == len(recording.findings_over_time(topics=["orders"]))
-        == len(everything)
-    )
-    assert len(recording.findings_over_time(partitions=[("orders", 0)])) == 5
-    assert len(recording.findings_over_time(topics=["others"])) == 0
-    window = recording.findings_over_time(start=NINE + 10 * MINUTE, stop=NINE + 30 * MINUTE)
+    window = recording.history("findings", start=NINE + 10 * MINUTE, stop=NINE + 30 * MINUTE)
     assert sorted(window["sampled_at"].unique()) == [NINE + 10 * MINUTE, NINE + 20 * MINUTE]
     assert len(recording.late_transactions()) == 0
     with pytest.raises(UsageError, match=r"has no table 'batches'\. Use samples, partitions"):
@@ -339,19 +332,20 @@ def test_findings_over_time_match_the_recorded_ones(six: Path) -> None:
 
 def test_holds_have_start_and_end_times(six: Path) -> None:
     recording = Recording(six)
-    (row,) = recording.lso_hold_rows()
+    (row,) = recording.finding_over_time_rows()
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
     assert row["held_to"] is None, "the last sample still has it"
     assert row["held_from"] < row["observed_at"]
-    assert recording.lso_holds(topics="orders", partitions=[0])["start_offset"].tolist() == [100]
-    assert recording.lso_hold_rows(topics=["others"]) == []
+    for selection in ({"topics": "orders"}, {"topics": ["orders"], "partitions": [0]}, {"partitions": [("orders", 0)]}):
+        assert recording.findings_over_time(**selection)["start_offset"].tolist() == [100]
+    assert recording.finding_over_time_rows(topics=["others"]) == []
 
 
 def test_a_hold_that_ended_in_the_recording_has_its_end() -> None:
     sample = load("flight-recording")
     recording = sample.recording()
     assert recording
-    (row,) = recording.lso_hold_rows()
+    (row,) = recording.finding_over_time_rows()
     assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "ended", ["billing"])
     assert sample.at
     assert row["held_from"] < sample.at < row["held_to"]

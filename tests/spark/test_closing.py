@@ -80,7 +80,7 @@ class RecordedCluster:
         return getattr(self.log, name)
 
     def finding_rows(self, *_: object, **__: object) -> list[Row]:
-        return self.recording.lso_hold_rows()
+        return self.recording.finding_over_time_rows()
 
     def partition_rows(self, **selection: object) -> list[Row]:
         return self.recording.partition_rows(
@@ -89,8 +89,8 @@ class RecordedCluster:
 
 
 TABLES: dict[str, Callable[[SampleSources], list[Row]]] = {
-    "Recording.lso_holds": lambda sources: FINDINGS.rows(sources.recording.lso_holds()),
-    "Recording.lso_holds of the partition": lambda sources: sources.recording.lso_hold_rows(
+    "Recording.findings_over_time": lambda sources: FINDINGS.rows(sources.recording.findings_over_time()),
+    "Recording.findings_over_time of the partition": lambda sources: sources.recording.finding_over_time_rows(
         topics=["orders"], partitions=[0]
     ),
     "Recording.findings": lambda sources: sources.recording.finding_rows(min_held_ms=0),
@@ -164,8 +164,9 @@ def test_an_open_transaction_is_hanging_in_every_table() -> None:
     assert recording
     assert sample.at
     just_after = sample.at + dt.timedelta(milliseconds=1)
-    for rows in (recording.lso_hold_rows(stop=just_after), recording.finding_rows(at=sample.at, min_held_ms=0)):
+    over_time = recording.finding_over_time_rows(stop=just_after)
+    for rows in (over_time, recording.finding_rows(at=sample.at, min_held_ms=0)):
         assert [row["verdict"] for row in rows] == ["hanging"]
     assert recording.finding_rows(at=LATER) == [], "the later sample is diagnosed again, and has no open transaction"
-    history = recording.findings_over_time(topics=["orders"])
+    history = recording.history("findings")
     assert "ended" not in set(history["verdict"]), "recorded verdicts are unchanged"

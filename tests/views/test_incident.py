@@ -83,7 +83,7 @@ def test_a_transaction_that_ended_after_the_last_sample_is_ended(kind: str, tmp_
     """The log leaves it out, as it was held for only 14 s, and a cluster has nothing of it any more."""
     sample = load("flight-recording")
     recording = _stopped(sample, tmp_path / "recording")
-    assert [row["verdict"] for row in recording.lso_hold_rows()] == ["hanging"]
+    assert [row["verdict"] for row in recording.finding_over_time_rows()] == ["hanging"]
     source = sample.log_dir() if kind == "log directory" else cast(Cluster, _Afterwards(sample))
     for sources in ((recording, source), (source, recording)):
         (row,) = collect_incident(*sources, min_held_ms=60_000, remark=lambda _: None)["findings"]

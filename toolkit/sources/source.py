@@ -157,7 +157,7 @@ class Source:
         """A selected partition has a row even if its LSO is not held.
 
         Of several replicas in files the longest log is used, and the evidence names it. For a recording, the sample and
-        the one before it are diagnosed by this version's rules; `Recording.findings_over_time` has the recorded
+        the one before it are diagnosed by this version's rules; `Recording.history` has the recorded
         findings. A finding without topic reports failed later samples.
         """
 
@@ -177,7 +177,7 @@ class Source:
         transaction version 2 (KIP-890). What this principal may not read is a row with `error`."""
 
     @source_table(schema.FINDINGS, of=[RECORDING])
-    def lso_holds(
+    def findings_over_time(
         self,
         *,
         topics: Topics | None = None,
@@ -185,7 +185,10 @@ class Source:
         start: dt.datetime | None = None,
         stop: dt.datetime | None = None,
     ) -> None:
-        """Each transaction observed open, and when it held the LSO."""
+        """One for each transaction observed open, and for each verdict on a partition itself, over all samples.
+
+        `Recording.history` has the findings of every sample.
+        """
 
     @source_table(schema.BATCHES, of=LOGS)
     def batches(
@@ -318,7 +321,7 @@ class Source:
     finding_rows = rows_of_table(findings)
     transaction_owner_rows = rows_of_table(transaction_owners)
     exposure_rows = rows_of_table(exposure)
-    lso_hold_rows = rows_of_table(lso_holds)
+    finding_over_time_rows = rows_of_table(findings_over_time)
     batch_rows = rows_of_table(batches)
     batch_tables = arrow_tables_of(batches)
     log_transaction_rows = rows_of_table(log_transactions)

@@ -3,7 +3,7 @@
 Its marker in the log proves the end, and so does a later sample that read its partition completely without it. An
 error, a failed sample and topics that may be hidden prove nothing. All code that reports past findings closes them with
 `close`, the merge of the findings of a log and of a recording, too. Findings as they were recorded
-(``Recording.findings_over_time``, the pipeline's ``recorded_findings``) and those that state their time (the pipeline's
+(``Recording.history``, the pipeline's ``recorded_findings``) and those that state their time (the pipeline's
 ``current_findings``) stay unchanged.
 """
 

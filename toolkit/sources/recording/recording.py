@@ -37,7 +37,7 @@ from toolkit.sources.recording.sample_files.sample_reader import (
     read_sample,
 )
 from toolkit.sources.recording.sample_queries import coordinator_rows, named_rows, select_partitions
-from toolkit.sources.source import Partitions, Source, Topics
+from toolkit.sources.source import Source
 from toolkit.sources.source_table import RECORDING, TableArguments, implements
 
 if TYPE_CHECKING:
@@ -115,26 +115,6 @@ class Recording(Source):
         """
         return self.history("late_transactions", start=start, stop=stop)
 
-    def findings_over_time(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: dt.datetime | None = None,
-        stop: dt.datetime | None = None,
-    ) -> pd.DataFrame:
-        """The recorded findings of every sample (``schema.RECORDED["findings"]``); `lso_holds` has their outcomes.
-
-        Parameters
-        ----------
-        topics, partitions
-            As for `partitions`; findings about the whole cluster are always included.
-        start, stop
-            As for `samples`.
-        """
-        selected = TableArguments.of(topics=topics, partitions=partitions)
-        return _frame(self._findings_over_time(selected.topics, selected.partitions, start, stop))
-
     def history(self, table: str, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """All rows of a recorded table, with the time of their sample (``schema.RECORDED``).
 
@@ -150,7 +130,10 @@ class Recording(Source):
         UsageError
             If there is no such table, or a time has no zone.
         """
-        return _frame(self._history(table, start, stop))
+        import pandas as pd
+
+        frame: pd.DataFrame = self._history(table, start, stop).to_pandas(types_mapper=pd.ArrowDtype)
+        return frame
 
     def observe(
         self,
@@ -185,10 +168,10 @@ class Recording(Source):
         observation = self.observe(topics=[topic], partitions=[partition], at=at)
         return [recorded_visibility(observation, offset)]
 
-    @implements(Source.lso_holds)
-    def lso_holds(self, arguments: TableArguments) -> Iterable[Finding]:
+    @implements(Source.findings_over_time)
+    def findings_over_time(self, arguments: TableArguments) -> Iterable[Finding]:
         start, stop = map(_time, (arguments.start, arguments.stop))
-        return self._held_over_time(arguments.topics, arguments.partitions, start, stop)
+        return self._over_time(arguments.topics, arguments.partitions, start, stop)
 
     @implements(Source.partitions)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
@@ -254,7 +237,7 @@ class Recording(Source):
         ]
         if arguments.min_held_ms is not None:
             selected: set[tuple[str | None, int | None]] = {_tp(each) for each in observation.partitions}
-            past = self._held_over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
+            past = self._over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
             ended = [
                 each
                 for each in past
@@ -263,30 +246,21 @@ class Recording(Source):
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
         return [*findings, *_failed_samples(found)]
 
-    def _held_over_time(
+    def _over_time(
         self,
         topics: Sequence[str] | None,
         partitions: TopicPartitions | None,
         start: dt.datetime | None,
         stop: dt.datetime | None,
     ) -> list[Finding]:
-        findings = self._findings_over_time(topics, partitions, start, stop)
+        """One finding for each transaction and verdict; those about the whole cluster are always included."""
+        findings = self._history("findings", start, stop)
+        if topics is not None or partitions is not None:
+            selected = set(topics or ()) if partitions is None else set(requested_partitions(topics, partitions))
+            tps = zip(findings["topic"].to_pylist(), findings["partition"].to_pylist(), strict=True)
+            findings = findings.filter([tp[0] is None or not selected.isdisjoint((tp, tp[0])) for tp in tps])
         samples = [RecordedSample.of(row) for row in self._history("samples", start, stop).to_pylist()]
         return over_time(findings, observation_times(samples))
-
-    def _findings_over_time(
-        self,
-        topics: Sequence[str] | None,
-        partitions: TopicPartitions | None,
-        start: dt.datetime | None,
-        stop: dt.datetime | None,
-    ) -> pa.Table:
-        rows = self._history("findings", start, stop)
-        if topics is None and partitions is None:
-            return rows
-        selected = set(topics or ()) if partitions is None else set(requested_partitions(topics, partitions))
-        topic_partitions = zip(rows["topic"].to_pylist(), rows["partition"].to_pylist(), strict=True)
-        return rows.filter([tp[0] is None or not selected.isdisjoint((tp, tp[0])) for tp in topic_partitions])
 
     def _history(self, table: str, start: dt.datetime | None, stop: dt.datetime | None) -> pa.Table:
         import pyarrow as pa
@@ -304,13 +278,6 @@ class Recording(Source):
 
     def _observe(self, at: dt.datetime | None) -> Observation:
         return read_observation(self.path, self._find_samples(at).sample)
-
-
-def _frame(table: pa.Table) -> pd.DataFrame:
-    import pandas as pd
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    return frame
 
 
 def _failed_samples(found: FoundSamples) -> list[Finding]:

@@ -121,7 +121,7 @@ def _own_findings(
     min_held_ms: int,
 ) -> list[Finding]:
     if isinstance(source, Recording):
-        over_time = records_of(source.lso_hold_rows(topics=topics, partitions=partitions), Finding)
+        over_time = records_of(source.finding_over_time_rows(topics=topics, partitions=partitions), Finding)
         return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
     if isinstance(source, LogDir):
         rows = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
