@@ -51,21 +51,21 @@ LOG_TRANSACTION_COLUMNS = (
 
 @declares(
     "lso_holds",
-    row="a transaction that held the LSO of its partition; a row without first_offset is a marker with its time",
+    row="a transaction that held or holds the LSO of its partition",
     key=("topic", "partition", "first_offset"),
     sort=("topic", "partition", "broker_id", "first_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoHold(TableRow):
-    """A transaction that held the LSO: the step between log transactions and findings.
-
-    The columns up to ``error`` are those of ``schema.LOG_TRANSACTIONS``. The last three are filled after counting.
-    """
+    """A transaction that held the LSO; what only the partition's log shows is null in a recording."""
 
     topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
     partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
     producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
     producer_epoch: Annotated[Int16 | None, "Epoch of its last data batch; of its marker where it has no data."] = None
+    transactional_id: Annotated[
+        str | None, "Its transactional id, by the coordinators' log or a sample; null if they do not show it."
+    ] = None
     first_epoch: Annotated[Int16 | None, "Epoch of its first data batch: a lower one is a dead epoch's."] = None
     first_offset: Annotated[
         Int64 | None, "Offset of its first record; null where it is empty or that was not read."
@@ -112,12 +112,17 @@ class LsoHold(TableRow):
         "producer (CreateTime), or broker: LogAppendTime, or the time of the last marker before the first batch.",
     ] = None
     held_from: Annotated[dt.datetime | None, "When it began to hold the LSO; null if the log does not show it."] = None
-    held_to: Annotated[dt.datetime | None, "When its marker was written; null if it is open."] = None
+    held_to: Annotated[
+        dt.datetime | None,
+        "When its marker was written, in a recording: the first sample without it; null if it is open.",
+    ] = None
     held_ms: Annotated[
         Int64 | None, "How long it held the LSO; null if it is open or a time is unknown.", Unit("ms")
     ] = None
     least_ms: Annotated[Int64 | None, "How long it held the LSO at least, by marker times alone.", Unit("ms")] = None
-    as_of: Annotated[dt.datetime | None, "Time of the last marker in the log: the state is as of then."] = None
+    as_of: Annotated[
+        dt.datetime | None, "Time of the last marker in the log, or of the sample: the state is as of then."
+    ] = None
     log_end_offset: Annotated[Int64 | None, "Offset after the last batch that was read."] = None
     records_held: Annotated[Int64 | None, "Data records from its first offset to its marker.", Unit("records")] = None
     bytes_held: Annotated[

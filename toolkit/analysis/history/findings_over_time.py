@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.history.closing import close, unread
-from toolkit.schema.derived import ObservationTime
+from toolkit.schema.derived import LsoHold, ObservationTime
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.record import column_values, replace
@@ -98,6 +98,38 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
         return []
     last = Finding.of_table(findings.take([each.found[-1].number for each in lifetimes]))
     return [each.finding(finding) for each, finding in zip(lifetimes, last, strict=True)]
+
+
+def observed_holds(findings: Iterable[Finding]) -> list[LsoHold]:
+    """The holds of the LSO that samples show; a partition that could not be read is a hold with its error alone.
+
+    Parameters
+    ----------
+    findings
+        Findings over time, as by `over_time`.
+    """
+    return [
+        LsoHold(
+            topic=each.topic,
+            partition=each.partition,
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            transactional_id=each.transactional_id,
+            first_offset=each.start_offset,
+            broker_id=each.broker_id,
+            error=each.error,
+            opened_at=each.opened_at,
+            opened_at_clock=each.opened_at_clock,
+            held_from=each.held_from,
+            held_to=each.held_to,
+            held_ms=None if each.held_to is None else each.held_ms,
+            as_of=each.observed_at,
+            records_held=each.records_held,
+            bytes_held=each.bytes_held,
+        )
+        for each in findings
+        if each.held_from is not None or each.error is not None
+    ]
 
 
 class _Sampled(NamedTuple):

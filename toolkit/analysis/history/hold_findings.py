@@ -79,6 +79,35 @@ def held_findings(
     return [*found, *(each for each in current_findings or () if (each.producer_id, each.start_offset) not in replaced)]
 
 
+def attributed_holds(
+    holds: Iterable[LsoHold], transaction_history: Mapping[int, Sequence[PastTransaction]] | None
+) -> list[LsoHold]:
+    """Holds with the transactional id and the times that the coordinators' log has of them.
+
+    Parameters
+    ----------
+    holds
+        The holds, by the log of their partition.
+    transaction_history
+        As for `held_findings`.
+    """
+    found = []
+    for hold in holds:
+        held = _AttributedHold.of(hold, _attribution(hold, transaction_history))
+        opened_at, opened_at_clock = held.opening
+        found.append(
+            replace(
+                hold,
+                transactional_id=held.attribution.transactional_id,
+                opened_at=opened_at,
+                opened_at_clock=opened_at_clock,
+                held_from=held.held_from,
+                held_ms=held.held_ms,
+            )
+        )
+    return found
+
+
 def _attribution(hold: LsoHold, transaction_history: Mapping[int, Sequence[PastTransaction]] | None) -> Attribution:
     if transaction_history is None:
         return NOT_READ

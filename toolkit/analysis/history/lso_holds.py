@@ -11,6 +11,7 @@ range, and replication is not considered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,8 +69,8 @@ def candidates(
     Returns
     -------
     pyarrow.Table
-        Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range, and the
-        first and the last marker of this range.
+        Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range. The
+        first and the last marker of this range are rows without first_offset.
     """
     stop = NEVER if stop is None else stop
     lowest, marker_times = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
@@ -77,7 +78,7 @@ def candidates(
     # If it was not alone, the markers around its first batch may be anywhere before.
     not_after: Array = np.where(lowest.alone, marker_times.after(lowest.first), lowest.times_before)
     found = _with_times(
-        _table(
+        hold_table(
             log_transactions.take(pa.array(lowest.rows)),
             {
                 "after_offset": numbers(np.where(lowest.alone, -1, lowest.became_at)),
@@ -114,7 +115,7 @@ def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     before = np.where(alone & (before < 0), marker_times.before(first), before)
     after = np.where(alone & (after < 0), marker_times.after(first), after)
     as_of = np.full(found.num_rows, marker_times.times[-1] if len(marker_times.times) else -1)
-    found = _table(found, {"not_before": times(before), "not_after": times(after), "as_of": times(as_of)})
+    found = hold_table(found, {"not_before": times(before), "not_after": times(after), "as_of": times(as_of)})
     found = _with_times(found)
     return found.filter(pa.array(_long_enough(found, min_held_ms)))
 
@@ -127,7 +128,7 @@ def _with_times(found: pa.Table) -> pa.Table:
     opened_at, opened_at_clock = _openings(found, not_before, not_after)
     held_from: Array = np.where(alone, opened_at, not_after)
     held_from = np.where(end >= 0, np.minimum(held_from, end), held_from)
-    return _table(
+    return hold_table(
         found,
         {
             "opened_at": times(opened_at),
@@ -229,11 +230,11 @@ class _MarkerTimes:
     def table(self, log_transactions: pa.Table) -> pa.Table:
         """The first and the last marker as rows of `LSO_HOLDS` without first offset."""
         both = log_transactions.take(pa.array(self.rows[[0, -1]] if len(self.rows) else self.rows))
-        return _table(both.select(["topic", "partition", "broker_id", "marker_offset", "end"]), {})
+        return hold_table(both.select(["topic", "partition", "broker_id", "marker_offset", "end"]), {})
 
 
-def _table(rows: pa.Table, new_columns: dict[str, pa.Array]) -> pa.Table:
-    """A table of the declared columns; missing ones are null."""
+def hold_table(rows: pa.Table, new_columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows of `LSO_HOLDS` with new columns; those that the rows lack are null."""
     columns = []
     for field in SCHEMA:
         column = new_columns[field.name] if field.name in new_columns else _column(rows, field)

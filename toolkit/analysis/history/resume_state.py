@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.history.lso_holds import (
     candidates,
+    hold_table,
     without_short_holds,
 )
 from toolkit.analysis.log.log_transactions import (
@@ -260,7 +261,7 @@ class LogState:
         state._files = {name: number for number, name in enumerate(row["files"])}
         state._records, state._bytes = row["records"], row["bytes"]
         state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
-        state._keep(from_ipc(row["holds"]))
+        state._keep(hold_table(from_ipc(row["holds"]), {}))  # an earlier release lacks a column
         return state
 
     @property

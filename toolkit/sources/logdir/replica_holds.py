@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
@@ -34,13 +34,12 @@ def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, mi
     by_partition: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
     for finding in map(Finding.of, current_findings):
         by_partition[finding.topic, finding.partition].append(finding)
-    holds: dict[tuple[str | None, int | None], list[LsoHold]] = {
-        tp: _holds(replicas[0], by_partition[tp], min_held_ms=min_held_ms) for tp, replicas in observed.replicas.items()
-    }
-    producer_ids = {
-        hold.producer_id for of_partition in holds.values() for hold in of_partition if hold.producer_id is not None
-    }
-    past = _transaction_history(observed.side, producer_ids)
+    holds: dict[tuple[str | None, int | None], list[LsoHold]] = {}
+    for observed_tp, replicas in observed.replicas.items():
+        now = next((each for each in by_partition[observed_tp] if each.last_stable_offset is not None), None)
+        lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
+        holds[observed_tp] = replica_holds(replicas[0], lso=lso, high_watermark=high_watermark, min_held_ms=min_held_ms)
+    past = history_of([hold for of_partition in holds.values() for hold in of_partition], observed.side)
     for tp in sorted(by_partition.keys() | holds.keys(), key=str):
         found = held_findings(
             holds.get(tp, ()),
@@ -51,14 +50,24 @@ def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, mi
         yield from (each.row() for each in found)
 
 
-def _holds(state: ReplicaState, current_findings: Sequence[Finding], *, min_held_ms: int) -> list[LsoHold]:
-    """The holds, with the records and bytes that each held."""
+def replica_holds(
+    state: ReplicaState, *, lso: int | None, high_watermark: int | None, min_held_ms: int = 0
+) -> list[LsoHold]:
+    """The holds in the log of a replica that was read completely, with the records and bytes that each held.
+
+    Parameters
+    ----------
+    state
+        The replica.
+    lso, high_watermark
+        Of its partition; null if unknown.
+    min_held_ms
+        As for `toolkit.analysis.history.lso_holds.lso_holds`.
+    """
     window = state.window
     log_transactions = log_transaction_table(
         window.log_transactions, **state.log.where.columns, files=window.fold.file_names
     ).select(LOG_TRANSACTION_COLUMNS)
-    now = next((each for each in current_findings if each.last_stable_offset is not None), None)
-    lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
     holds = []
     for hold in LsoHold.of_table(lso_holds(log_transactions, min_held_ms=min_held_ms)):
         hold = replace(hold, log_end_offset=window.fold.log_end_offset if hold.marker_offset is None else None)
@@ -69,10 +78,9 @@ def _holds(state: ReplicaState, current_findings: Sequence[Finding], *, min_held
     return holds
 
 
-def _transaction_history(
-    side: CoordinatorState, producer_ids: Collection[int]
-) -> Mapping[int, Sequence[PastTransaction]]:
-    """History of every id with one of these producer ids, by producer id."""
+def history_of(holds: Iterable[LsoHold], side: CoordinatorState) -> Mapping[int, Sequence[PastTransaction]]:
+    """History of every transactional id of the producers of holds, by producer id."""
+    producer_ids = {hold.producer_id for hold in holds if hold.producer_id is not None}
     indexes = [partition.replica.window.records for partition in side.partitions.values()]
     records = (each for index in indexes for each in index.records(index.ids_of(producer_ids)))
     return by_producer(transaction_history(records))
