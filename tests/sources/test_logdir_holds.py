@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
-from toolkit.schema import BATCHES, FINDINGS, Row
+from toolkit.schema import BATCHES, FINDINGS, LSO_HOLDS, LSO_TIMELINE, Row
 
 pytestmark = pytest.mark.lab
 
@@ -152,6 +153,36 @@ def test_exactly_the_long_holds_are_reported(past: Past) -> None:
                 assert row["records_held"] == sum(each["record_count"] for each in data)
                 assert row["bytes_held"] == sum(each["size"] for each in between)
     assert found == {}
+
+
+def test_the_holds_are_the_holders_of_the_timeline_with_the_facts_of_the_findings(past: Past) -> None:
+    holds = {(row["topic"], row["partition"], row["first_offset"]): row for row in past.files.lso_hold_rows()}
+    LSO_HOLDS.arrow(holds.values())
+    steps = LSO_TIMELINE.rows(past.files.lso_timeline())
+    assert {(*tp, holder["producer_id"]) for (*tp, _), holder in holds.items()} == {
+        (step["topic"], step["partition"], step["holder_producer_id"])
+        for step in steps
+        if step["holder_producer_id"] is not None
+    }
+    found = {(row["topic"], row["partition"], row["start_offset"]): row for row in past.findings if row["held_from"]}
+    assert len(found) > 5
+    for key, finding in found.items():
+        hold = holds[key]
+        for name in ("producer_id", "producer_epoch", "held_from", "held_to", "records_held", "bytes_held"):
+            assert hold[name] == finding[name], (key, name)
+        assert hold["transactional_id"] == finding["transactional_id"] or finding["held_to"] is None, key
+        assert hold["held_ms"] == (finding["held_ms"] if finding["held_to"] else None)
+    assert all(row["held_ms"] < MIN_HELD_MS for key, row in holds.items() if key not in found)
+
+
+def test_a_range_has_the_holds_that_overlap_it(past: Past) -> None:
+    staged = past.staged["open_young"]
+    rows = partial(past.files.lso_hold_rows, topics=staged.topic, partitions=staged.partition)
+    (row,) = [row for row in rows() if row["producer_id"] == staged.producer_id]
+    first, marker = row["first_offset"], row["marker_offset"]
+    assert row in rows(start=first + 1, stop=marker)
+    assert row not in rows(start=marker + 1)
+    assert row not in rows(stop=first)
 
 
 def walked(batches: list[Row]) -> Iterator[tuple[int, int, int]]:

@@ -336,8 +336,8 @@ def test_holds_have_start_and_end_times(six: Path) -> None:
     assert (row["topic"], row["partition"], row["verdict"], row["start_offset"]) == ("orders", 0, "hanging", 100)
     assert row["held_to"] is None, "the last sample still has it"
     assert row["held_from"] < row["observed_at"]
-    for selection in ({"topics": "orders"}, {"topics": ["orders"], "partitions": [0]}, {"partitions": [("orders", 0)]}):
-        assert recording.findings_over_time(**selection)["start_offset"].tolist() == [100]
+    assert recording.findings_over_time(topics="orders", partitions=[0])["start_offset"].tolist() == [100]
+    assert recording.findings_over_time(partitions=[("orders", 0)])["start_offset"].tolist() == [100]
     assert recording.finding_over_time_rows(topics=["others"]) == []
 
 
@@ -349,6 +349,18 @@ def test_a_hold_that_ended_in_the_recording_has_its_end() -> None:
     assert (row["start_offset"], row["verdict"], row["groups_held"]) == (15, "ended", ["billing"])
     assert sample.at
     assert row["held_from"] < sample.at < row["held_to"]
+
+
+def test_lso_holds_have_the_times_without_verdicts() -> None:
+    sample = load("flight-recording")
+    recording = sample.recording()
+    assert recording
+    (finding,), (hold,) = recording.finding_over_time_rows(), recording.lso_hold_rows()
+    for name in ("topic", "partition", "producer_id", "transactional_id", "held_from", "held_to", "held_ms"):
+        assert hold[name] == finding[name]
+    assert (hold["first_offset"], hold["as_of"], hold["marker_offset"]) == (15, finding["observed_at"], None)
+    assert recording.lso_hold_rows(stop=sample.at)[0]["held_to"] is None, "not over yet"
+    assert recording.lso_hold_rows(topics=["others"]) == []
 
 
 def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ READ_TABLES = (
         "batches",
         "log_transactions",
         "lso_timeline",
+        "lso_holds",
         "aborted",
         "checkpoints",
         "transaction_log",

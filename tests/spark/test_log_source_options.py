@@ -24,7 +24,6 @@ def test_every_table_of_files_is_available() -> None:
     not_in_files |= {
         "group_lag",
         "reconciliation",
-        "lso_holds",
         "observation_times",
         "offset_visibility",
         "missing_offsets",

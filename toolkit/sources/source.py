@@ -190,6 +190,21 @@ class Source:
         `Recording.history` has the findings of every sample.
         """
 
+    @source_table(schema.LSO_HOLDS, of=[FILES, RECORDING])
+    def lso_holds(
+        self,
+        *,
+        topics: Topics | None = None,
+        partitions: Partitions | None = None,
+        start: OffsetSpec | None = None,
+        stop: OffsetSpec | None = None,
+    ) -> None:
+        """Past holds and the present one: who held the LSO, and from when to when; `findings` has the verdicts.
+
+        A hold that overlaps the range is included. Of several replicas in files the longest log is read. A recording
+        has holds that a sample shows; its `start` and `stop` are times.
+        """
+
     @source_table(schema.BATCHES, of=LOGS)
     def batches(
         self,
@@ -322,6 +337,7 @@ class Source:
     transaction_owner_rows = rows_of_table(transaction_owners)
     exposure_rows = rows_of_table(exposure)
     finding_over_time_rows = rows_of_table(findings_over_time)
+    lso_hold_rows = rows_of_table(lso_holds)
     batch_rows = rows_of_table(batches)
     batch_tables = arrow_tables_of(batches)
     log_transaction_rows = rows_of_table(log_transactions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,12 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import IdOwner, Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
-from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats
+from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import partition_of, producers_of
@@ -213,6 +214,28 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.replica_holds import with_holds
 
         return with_holds(observed, rows, min_held_ms=min_held_ms)
+
+    @implements(Source.lso_holds, rows_of=RowsOf.ALL, needs_topic=True)
+    def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
+        from toolkit.analysis.history.hold_findings import attributed_holds
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+        from toolkit.sources.logdir.replica_holds import history_of, replica_holds
+
+        contents = self.contents()
+        logs = contents.named_logs(arguments.topics, arguments.partitions)
+        side = read_coordinator_side(contents, count=self.txn_state_partitions)
+        for tp, (state, *_) in contents.by_partition(logs, reach=ReadLimit.WHOLE):
+            if state.error:
+                yield LsoHold(
+                    topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
+                )
+            start, stop = offsets(contents, state.log, arguments)
+            lso, high_watermark = state.last_stable_offset, state.high_watermark
+            holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
+            for hold in attributed_holds(holds, history_of(holds, side)):
+                first, marker = hold.first_offset or 0, hold.marker_offset
+                if (stop is None or first < stop) and (start is None or marker is None or marker >= start):
+                    yield hold
 
     def figures(
         self,

@@ -16,11 +16,12 @@ from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.analysis.history.closing import without_short
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
+from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time
 from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
+from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
@@ -172,6 +173,11 @@ class Recording(Source):
     def findings_over_time(self, arguments: TableArguments) -> Iterable[Finding]:
         start, stop = map(_time, (arguments.start, arguments.stop))
         return self._over_time(arguments.topics, arguments.partitions, start, stop)
+
+    @implements(Source.lso_holds)
+    def lso_holds(self, arguments: TableArguments) -> Iterable[LsoHold]:
+        start, stop = map(_time, (arguments.start, arguments.stop))
+        return observed_holds(self._over_time(arguments.topics, arguments.partitions, start, stop))
 
     @implements(Source.partitions)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
