@@ -23,6 +23,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
+from toolkit.schema.table import TransactionKey
 
 MILLISECOND = dt.timedelta(milliseconds=1)
 AT_LEAST = "held_at_least_since"  # evidence name of `toolkit.analysis.diagnosis.evidence.explanation.held_since`
@@ -106,6 +107,35 @@ def attributed_holds(
             )
         )
     return found
+
+
+def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> list[LsoHold]:
+    """Holds in a log and in a recording: one for each transaction, with the times of the log.
+
+    Parameters
+    ----------
+    of_log
+        From `attributed_holds`.
+    of_recording
+        From `toolkit.analysis.history.findings_over_time.observed_holds`.
+    """
+    recorded: dict[TransactionKey, LsoHold] = {}
+    found: list[LsoHold] = []
+    for hold in of_recording:
+        if hold.first_offset is None:
+            found.append(hold)  # a partition that could not be read
+        else:
+            recorded[_key(hold)] = hold
+    for hold in of_log:
+        same = recorded.pop(_key(hold), None)
+        if same is not None and hold.transactional_id is None:
+            hold = replace(hold, transactional_id=same.transactional_id)
+        found.append(hold)
+    return [*found, *recorded.values()]
+
+
+def _key(hold: LsoHold) -> TransactionKey:
+    return TransactionKey(hold.topic, hold.partition, hold.producer_id, hold.first_offset)
 
 
 def _attribution(hold: LsoHold, transaction_history: Mapping[int, Sequence[PastTransaction]] | None) -> Attribution:

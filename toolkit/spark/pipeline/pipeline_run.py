@@ -22,11 +22,24 @@ from pyspark.sql.dataframe import DataFrame
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
+from toolkit.analysis.history.findings_over_time import observed_holds
+from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, merge_holds
 from toolkit.errors import UsageError
 from toolkit.formats.columns import from_ipc, to_ipc
-from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.schema import (
+    BATCHES,
+    FINDINGS,
+    LOG_TRANSACTIONS,
+    LSO_HOLDS,
+    LSO_TIMELINE,
+    RECORDED,
+    TRANSACTION_HISTORY,
+    Row,
+    Table,
+)
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
+from toolkit.schema.record import TableRow
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -135,8 +148,13 @@ def run(
         )
         this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
-        found = done["findings"] if this.has_news else list(map(Finding.of, store.rows("findings", FINDINGS)))
-        counts = {**done["counts"], "findings": TableCounts.of(found, is_new=this.has_news)}
+        counts = done["counts"]
+        if this.has_news:
+            holds, found = done["findings"]
+            counts["lso_holds"] = TableCounts.of(holds, is_new=True)
+        else:
+            found = list(map(Finding.of, store.rows("findings", FINDINGS)))
+        counts["findings"] = TableCounts.of(found, is_new=this.has_news)
         return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
 
 
@@ -266,7 +284,10 @@ class _PipelineRun:
             states, run_id = self.states.before, self.states.run_id
             for name in RECORDED:
                 jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, states, run_id=run_id))
-        jobs["counts"] = Job(partial(count_rows, self.store, run_id=self.states.run_id), after=list(jobs))
+        replaced = {"findings", "lso_holds"} if self.has_news else {"findings"}
+        jobs["counts"] = Job(
+            partial(count_rows, self.store, run_id=self.states.run_id, without=replaced), after=list(jobs)
+        )
         if self.has_news:
             needed = {CURRENT_FINDINGS, "logs", "transaction_history", *(KEPT if self._has_samples else ())}
             jobs["findings"] = Job(self._make_findings, after=needed.intersection(jobs) - {"findings"})
@@ -358,39 +379,41 @@ class _PipelineRun:
 
     # Findings.
 
-    def _make_findings(self) -> list[Finding]:
-        """Make all findings from the stored tables, and replace those stored."""
-        found = self._all_findings()
-        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(each.row() for each in found)))
-        self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
-        return found
-
-    def _all_findings(self) -> list[Finding]:
-        """Findings of logs and recordings, merged by transaction; `ended` if either source shows the end."""
-        found: list[Finding] = []
-        states = self.states.all
-        has_logs = CURRENT_FINDINGS in states
-        if has_logs:
-            (state,) = StoredState.of_table(self.states.remembered_table([CURRENT_FINDINGS]))
-            current_findings = Finding.of_table(from_ipc(state.remembered or b""))
-            logs = StoredState.of_table(self.states.remembered_table(best_logs(states.values())))
-            holds = self._diagnosable(holds_of(logs, min_held_ms=self.min_held_ms), current_findings)
-            transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
-            found = findings(
-                holds,
-                transaction_history=transaction_history,
-                current_findings=current_findings,
-                min_held_ms=self.min_held_ms,
-            )
+    def _make_findings(self) -> tuple[list[LsoHold], list[Finding]]:
+        """Make all findings and holds of the LSO from the stored tables, and replace those stored."""
+        holds, found = self._findings_of_logs() if CURRENT_FINDINGS in self.states.all else ([], [])
         if self._has_samples:
             over_time = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
             recorded = Finding.of_table(over_time.toArrow())
-            found = (
-                merge_findings(found, close_by_log(recorded, markers(recorded, self._stored("log_transactions"))))
-                if has_logs
-                else recorded
-            )
-        return without_short(found, min_held_ms=self.min_held_ms)
+            if CURRENT_FINDINGS in self.states.all:
+                recorded = close_by_log(recorded, markers(recorded, self._stored("log_transactions")))
+            holds = merge_holds(holds, observed_holds(recorded))
+            found = merge_findings(found, recorded)
+        found = without_short(found, min_held_ms=self.min_held_ms)
+        self._replace("lso_holds", LSO_HOLDS, holds)
+        self._replace("findings", FINDINGS, found)
+        return holds, found
+
+    def _findings_of_logs(self) -> tuple[list[LsoHold], list[Finding]]:
+        """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
+        states = self.states.all
+        (state,) = StoredState.of_table(self.states.remembered_table([CURRENT_FINDINGS]))
+        current_findings = Finding.of_table(from_ipc(state.remembered or b""))
+        logs = StoredState.of_table(self.states.remembered_table(best_logs(states.values())))
+        holds = holds_of(logs, min_held_ms=self.min_held_ms)
+        transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
+        found = findings(
+            self._diagnosable(holds, current_findings),
+            transaction_history=transaction_history,
+            current_findings=current_findings,
+            min_held_ms=self.min_held_ms,
+        )
+        attributed = attributed_holds(holds, by_producer(transaction_history))
+        return [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms], found
+
+    def _replace(self, name: str, table: Table, records: Iterable[TableRow]) -> None:
+        rows = self.store.spark.createDataFrame(spark_table(table.arrow(each.row() for each in records)))
+        self.store.replace(name, table, rows, run_id=self.states.run_id)
 
     @property
     def _has_samples(self) -> bool:

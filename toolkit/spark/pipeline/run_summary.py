@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, RUN_ID, TableStore
 
@@ -36,10 +37,10 @@ class TableCounts:
     new: int = 0
 
     @staticmethod
-    def of(findings: Sequence[Finding], *, is_new: bool) -> TableCounts:
-        """The counts of the findings, which each run replaces."""
-        errors = sum(each.error is not None for each in findings)
-        return TableCounts(rows=len(findings), errors=errors, new=len(findings) if is_new else 0)
+    def of(records: Sequence[Finding] | Sequence[LsoHold], *, is_new: bool) -> TableCounts:
+        """The counts of a table that each run replaces."""
+        errors = sum(each.error is not None for each in records)
+        return TableCounts(rows=len(records), errors=errors, new=len(records) if is_new else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +100,9 @@ class RunSummary:
         return self.tables["log_transactions"].errors if "log_transactions" in self.tables else 0
 
 
-def count_rows(store: TableStore, *, run_id: int) -> dict[str, TableCounts]:
-    """Row counts of the tables that may be large; in one stage, as each further one costs 0.25 s."""
-    names = [name for name in KEPT if name != "findings" and not name.startswith("recorded_")]
+def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> dict[str, TableCounts]:
+    """Row counts of the tables, but for some; in one stage, as each further one costs 0.25 s."""
+    names = [name for name in KEPT if name not in without and not name.startswith("recorded_")]
     if store.find(RECORDED_AS["samples"]) is not None:
         names += RECORDED_AS.values()
     found = [_marked(frame, name, run_id) for name in names if (frame := store.find(name)) is not None]

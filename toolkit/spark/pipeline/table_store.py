@@ -244,6 +244,7 @@ KEPT: Mapping[str, Table] = {
     "lso_timeline": schema.LSO_TIMELINE,
     "transaction_history": schema.TRANSACTION_HISTORY,
     **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
+    "lso_holds": schema.LSO_HOLDS,
     "findings": schema.FINDINGS,
 }
 """The stored tables by name."""
