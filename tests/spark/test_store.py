@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,3 +86,21 @@ def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None
         open_store(spark, "./out", format="csv")
     with pytest.raises(UsageError, match="only stores Delta tables"):
         open_store(spark, "default", format="parquet")
+
+
+WITHOUT_DELTA = """
+import sys
+from toolkit.spark import local_session
+from toolkit.spark.pipeline import run
+run(local_session(master="local[1]"), sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.full
+def test_a_session_without_delta_lake_says_what_to_add(tmp_path: Path) -> None:
+    """It was a stack trace of Java: DATA_SOURCE_NOT_FOUND."""
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
+    command = [sys.executable, "-c", WITHOUT_DELTA, str(tmp_path), str(tmp_path / "tables")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert "SetupError: This Spark session has no Delta Lake. Start it with" in process.stderr.splitlines()[-1]

@@ -14,6 +14,7 @@ from toolkit import errors
 from toolkit.errors import SetupError, ToolkitError
 
 RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
+NO_DELTA = "Failed to find the data source: delta."
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -47,11 +48,16 @@ def each_without_traceback(function: Callable[Arguments, Iterator[Result]]) -> C
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Raise this package's error instead of the Spark error that contains it; other errors pass."""
+    """Raise this package's error instead of the Spark error that contains it, or means it; other errors pass."""
     try:
         yield
-    except PySparkException as error:
-        found = RAISED.search(str(error))
+    except Exception as error:  # of PySpark, or of Py4J, which a client of Spark Connect lacks
+        if NO_DELTA in str(error):
+            raise SetupError(
+                "This Spark session has no Delta Lake.",
+                do="Start it with local_session(config=delta_settings()), or add these settings to your own.",
+            ) from error
+        found = RAISED.search(str(error)) if isinstance(error, PySparkException) else None
         if found is None:
             raise
         kind: type[ToolkitError] = getattr(errors, found[1]) if found[1] in PLAIN else ToolkitError
