@@ -13,18 +13,21 @@ from typing import Any
 from toolkit.actions.audit import Audit
 from toolkit.actions.connected_source import ConnectedSource
 from toolkit.errors import UsageError
+from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import await_coordinators
+from toolkit.lab.producer import write_committed
+from toolkit.lab.queries import await_coordinators, config_of
 from toolkit.lab.samples import IncidentSample
 from toolkit.lab.server.broker import Kafka
-from toolkit.lab.staged_traffic import stage_between
 from toolkit.lab.staging import ClusterSetup, StagedIncident
+from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_files.recording_folder import is_recording
 
 GROUP = "billing"
+BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction
 STAGED: Mapping[str, str] = MappingProxyType({"orders": "late_message"})
 COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "start_offset")
 
@@ -138,6 +141,44 @@ def open_sample(sample: IncidentSample) -> SampleSource:
         source = SampleSource(sample, folder=folder)
         source.own(resources)
         return source
+
+
+def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedIncident:
+    """Stage an incident on partition 0 of a new topic, between records that a read_committed group reads.
+
+    Parameters
+    ----------
+    kafka
+        The cluster.
+    name
+        Incident of one broker.
+    topic
+        New topic with two partitions.
+    group
+        Group that reads and commits before the incident.
+
+    Raises
+    ------
+    LabError
+        As for the incident.
+    """
+    options: dict[str, Any] = {"group": group} if name == "offsets_never_added" else {}
+    create_topic(kafka, topic)
+    with BrokerClient(config_of(kafka)) as cluster:
+        write_committed(cluster, topic, 0, records=BEFORE)
+        blocked_consumer(kafka, topic, group).close()
+        staged = INCIDENTS[name](kafka, topic=topic, **options)
+        write_committed(cluster, topic, 0, records=BEHIND)
+    return staged
+
+
+def create_topic(kafka: Kafka, topic: str) -> None:
+    """Create a topic with two partitions of one replica."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(30)
 
 
 def _setup(setups: list[ClusterSetup]) -> ClusterSetup:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from platformdirs import user_cache_path
 
 from toolkit.errors import ConnectionFailed, SetupError, UsageError
-from toolkit.java.jar_download import Download, download
 from toolkit.java.java_runtime import FAST_START, UNVERIFIED, find_java, java_version
-from toolkit.java.maven import locked, repository_url
+from toolkit.java.maven import Download, download, locked, repository_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,11 +23,21 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
-from toolkit.lab.server import zookeeper
 from toolkit.lab.server.jars import fetch_jars
+from toolkit.lab.server.node import (
+    ZOOKEEPER_CLASS,
+    Node,
+    depends_on,
+    free_ports,
+    is_registered,
+    keep_storage,
+    properties_text,
+    random_uuid,
+    server_properties,
+    write_storage,
+    zookeeper_properties,
+)
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
-from toolkit.lab.server.server_properties import Node, free_ports, properties_text, server_properties
-from toolkit.lab.server.storage import depends_on, keep_storage, random_uuid, write_storage
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CLASSES = "classes.jsa"
@@ -212,7 +222,7 @@ class Kafka:
         if self._process(broker_id).poll() is None:
             return
         if port := self._zookeeper_port:
-            self._wait(broker_id, lambda: not zookeeper.is_registered(port, broker_id))
+            self._wait(broker_id, lambda: not is_registered(port, broker_id))
         self._launch(broker_id)
         self._wait_until_ready(broker_id)
 
@@ -312,8 +322,8 @@ class Kafka:
 
     def _start_zookeeper(self, directory: Path, port: int) -> None:
         settings = directory / "zookeeper.properties"
-        settings.write_text(properties_text(zookeeper.zookeeper_properties(directory, port=port)))
-        self._run(zookeeper.MAIN_CLASS, str(settings), log=directory / "zookeeper.log")
+        settings.write_text(properties_text(zookeeper_properties(directory, port=port)))
+        self._run(ZOOKEEPER_CLASS, str(settings), log=directory / "zookeeper.log")
 
     def _format(self) -> None:
         cluster_id, node, jars = random_uuid(), self._nodes[1], fetch_jars(self.version)
