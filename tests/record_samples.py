@@ -40,7 +40,7 @@ from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.recording.sampling.fixed_recording import record_samples
+from toolkit.sources.recording.recorder import record_samples
 
 TOPIC, GROUP = "orders", "billing"
 VERSION = "4.3.1"

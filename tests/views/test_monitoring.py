@@ -16,7 +16,7 @@ from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
-from toolkit.sources.recording.sampling.metrics import LATE
+from toolkit.sources.recording.metrics import LATE
 from toolkit.views.monitoring import AlertSettings, grafana_dashboard, prometheus_rules
 from toolkit.views.monitoring.alerts import alerts
 

@@ -24,7 +24,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.sample_files.recording_folder import is_recording
+from toolkit.sources.recording.recording_folder import is_recording
 
 GROUP = "billing"
 BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from toolkit.sources.recording.sampling.sample import Sample
+    from toolkit.sources.recording.sampler import Sample
 
 
 def sample_table(everything: DataFrame, table: str) -> DataFrame:
@@ -86,7 +86,7 @@ def write_recording(
 
 
 def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:
-    from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+    from toolkit.sources.recording.sample_writer import SampleWriter
 
     samples = list(_samples(batch.toArrow()))
     if not samples:
@@ -104,7 +104,7 @@ def _samples(found: pa.Table) -> Iterator[Sample]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from toolkit.sources.recording.sampling.sample import Sample
+    from toolkit.sources.recording.sampler import Sample
 
     for due in sorted(found["sampled_at"].unique().to_pylist()):
         sample_rows = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))

@@ -128,7 +128,7 @@ def load(name: str) -> IncidentSample:
     entry = dict(_index()[name])
     at = entry.pop("at")
     archive = resources.files(__package__) / "data" / f"{name}.tar.xz"
-    path = _unpacked(archive.read_bytes(), name=name)
+    path = unpacked(archive.read_bytes(), name=name)
     return IncidentSample(name=name, path=path, at=dt.datetime.fromisoformat(at) if at else None, **entry)
 
 
@@ -139,7 +139,7 @@ def _index() -> Mapping[str, Mapping[str, Any]]:
     return index
 
 
-def _unpacked(archive: bytes, *, name: str) -> Path:
+def unpacked(archive: bytes, *, name: str) -> Path:
     """The folder with the files of an archive, unpacked on first use.
 
     Parameters

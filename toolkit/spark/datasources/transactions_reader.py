@@ -15,8 +15,7 @@ from toolkit.config import ClientConfig
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.sampling.sample import Sample
-from toolkit.sources.recording.sampling.sampler import Sampler
+from toolkit.sources.recording.sampler import Sample, Sampler
 from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays
 from toolkit.spark.datasources.live_options import EVERYTHING, TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback

@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.sample_files import durable_files
-from toolkit.sources.recording.sample_files.compaction import merge, recover_compaction
-from toolkit.sources.recording.sample_files.recording_folder import files_of, is_recording, sample_times
-from toolkit.sources.recording.sample_files.sample_names import AN_INSTANT, EMPTY, HIDDEN, sample_name
+from toolkit.sources.recording import durable_files
+from toolkit.sources.recording.compaction import merge, recover_compaction
+from toolkit.sources.recording.recording_folder import (
+    AN_INSTANT,
+    EMPTY,
+    HIDDEN,
+    files_of,
+    is_recording,
+    sample_name,
+    sample_times,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from toolkit.sources.recording.sampling.sample import Sample
+    from toolkit.sources.recording.sampler import Sample
 
 LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples

@@ -1,19 +1,25 @@
-"""The flight recorder: a sample at every multiple of an interval, until stopped."""
+"""The flight recorder: a sample at every multiple of an interval, until stopped; it resumes an earlier recording."""
 
 from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from toolkit.errors import ToolkitError
-from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.sample_files.sample_names import ONE_HOUR, floor_time
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-from toolkit.sources.recording.sampling.recorder_resume import resume
-from toolkit.sources.recording.sampling.sample import Sample
-from toolkit.sources.recording.sampling.sampler import Sampler
+from toolkit.analysis.history.sample_findings import first_seen
+from toolkit.errors import NotFound, ToolkitError
+from toolkit.schema import Row
+from toolkit.schema.table import EPOCH, TransactionKey
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.recording.recorded_samples import find_samples, observation_of, read_sample
+from toolkit.sources.recording.recording_folder import ONE_HOUR, floor_time, read
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample, Sampler
+
+MAX_LOOKBACK = dt.timedelta(days=1)  # transactions open for longer are already recorded as late
 
 
 class RecorderListener(Protocol):
@@ -173,6 +179,89 @@ class Recorder:
     def _skip(self, count: int) -> None:
         if count > 0:
             self.listener.on_skip(count)
+
+
+def record_samples(
+    connect: Callable[[], Cluster],
+    folder: Path,
+    *,
+    stop: threading.Event | None = None,
+    samples: int | None = None,
+    interval_ms: int = 1000,
+) -> None:
+    """Record a cluster, silently.
+
+    Parameters
+    ----------
+    connect
+        Returns the connected cluster.
+    folder
+        Folder of the recording.
+    stop
+        Ends recording when set.
+    samples
+        Maximum number; null until stopped.
+    interval_ms
+        Time between samples.
+    """
+    sampler = Sampler(connect=connect, interval_ms=interval_ms)
+    with SampleWriter(folder) as writer:
+        Recorder(sampler=sampler, writer=writer, listener=_SilentListener()).run(
+            stop or threading.Event(), samples=samples
+        )
+
+
+def resume(directory: Path) -> Sample | None:
+    """The last successful sample, which the next one is diagnosed with; null if there is none."""
+    try:
+        found = find_samples(directory)
+    except NotFound:
+        return None
+    tables = read_sample(directory, found.sample)
+    observation = observation_of(tables)
+    assert observation
+    observed = first_seen(observation, {})
+    with_opening_time = {_key(row) for row in tables["findings"] if row["opened_at"] is not None}
+    recorded = {
+        _key(row): row["opened_at"] for row in tables["late_transactions"] if row["opened_at_clock"] == "recorder"
+    }
+    undated = observed.keys() - with_opening_time - recorded.keys()
+    return Sample(
+        due=found.sample["sampled_at"],
+        tables=tables,
+        observation=observation,
+        first_seen=observed | recorded | (_earliest(directory, undated, found.sample) if undated else {}),
+    )
+
+
+class _SilentListener:
+    """Ignores what the recorder reports."""
+
+    def on_wait(self, due: dt.datetime) -> None: ...
+    def on_sample(self, sample: object, *, written: bool) -> None: ...
+    def on_skip(self, count: int) -> None: ...
+    def on_warning(self, text: str) -> None: ...
+
+
+def _earliest(
+    directory: Path, transactions: Collection[TransactionKey], last: Row
+) -> dict[TransactionKey, dt.datetime]:
+    """When each was first observed open within the last day of the recording."""
+    import pyarrow.compute as pc
+
+    names = ["topic", "partition", "producer_id", "current_txn_start_offset"]
+    start = last["sampled_at"] - MAX_LOOKBACK
+    rows = read(directory, "producers", start=start, columns=["sampled_at", *names])
+    rows = rows.filter(pc.is_valid(rows["current_txn_start_offset"]))
+    samples = read(directory, "samples", start=start, columns=["sampled_at", "observed_at"]).to_pylist()
+    observed = {row["sampled_at"]: row["observed_at"] for row in samples}
+    firsts = rows.group_by(names).aggregate([("sampled_at", "min")]).to_pylist()
+    earliest = {TransactionKey(*(row[name] for name in names)): observed.get(row["sampled_at_min"]) for row in firsts}
+    return {key: time for key in transactions if (time := earliest.get(key)) is not None}
+
+
+def _key(row: Row) -> TransactionKey:
+    return TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])
 
 
 def _now() -> dt.datetime:
