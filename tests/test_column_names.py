@@ -87,8 +87,8 @@ DICT_READERS = {
         "panel/timeline_picture.py",
         "report/incident.py",
         "report/report.py",
-        "symptoms/explained_error.py",
-        "tables/show_table.py",
+        "explained_error.py",
+        "show_table.py",
     },
 }
 """Modules that read columns of dicts: what comes from JSON, Arrow, pandas or Spark, and is no record yet."""
