@@ -16,7 +16,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -156,8 +156,9 @@ def unpacked(archive: bytes, *, name: str) -> Path:
     """
     label = f"{name}-{hashlib.sha256(archive).hexdigest()[:16]}"
     problem = ""
-    for home in _homes():
-        folder = home / label
+    temporary = Path(tempfile.gettempdir()) / f"kafka-txn-toolkit-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    for home in (user_cache_path("kafka-txn-toolkit"), temporary):
+        folder = home / "samples" / label
         if folder.is_dir():
             return folder
         try:
@@ -167,11 +168,6 @@ def unpacked(archive: bytes, *, name: str) -> Path:
     raise UsageError(
         f"The sample {name} cannot be unpacked: {problem}.", do="Let XDG_CACHE_HOME or TMPDIR name a writable folder."
     )
-
-
-def _homes() -> Iterator[Path]:
-    yield user_cache_path("kafka-txn-toolkit") / "samples"
-    yield Path(tempfile.gettempdir()) / f"kafka-txn-toolkit-{os.getuid() if hasattr(os, 'getuid') else 0}" / "samples"
 
 
 def _unpack(archive: bytes, folder: Path) -> Path:

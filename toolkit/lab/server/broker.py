@@ -139,7 +139,8 @@ class Kafka:
         """
         if self._supervisor:
             return self
-        self._java = find_java(newest=self._newest_java)
+        # Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer.
+        self._java = find_java(newest=None if _numbers(self.version) >= (3, 9) else 22)
         self._classpath = self.classpath
         for attempts_left in (2, 1, 0):
             try:
@@ -289,7 +290,9 @@ class Kafka:
         atexit.register(self.stop)
         self._lay_out(directory)
         if self._zookeeper_port:
-            self._start_zookeeper(directory, self._zookeeper_port)
+            settings = directory / "zookeeper.properties"
+            settings.write_text(properties_text(zookeeper_properties(directory, port=self._zookeeper_port)))
+            self._run(ZOOKEEPER_CLASS, str(settings), log=directory / "zookeeper.log")
         else:
             self._format()
         for broker_id in self.broker_ids:
@@ -319,11 +322,6 @@ class Kafka:
             )
             node.directory.mkdir()
             node.settings.write_text(properties_text(properties | self._properties))
-
-    def _start_zookeeper(self, directory: Path, port: int) -> None:
-        settings = directory / "zookeeper.properties"
-        settings.write_text(properties_text(zookeeper_properties(directory, port=port)))
-        self._run(ZOOKEEPER_CLASS, str(settings), log=directory / "zookeeper.log")
 
     def _format(self) -> None:
         cluster_id, node, jars = random_uuid(), self._nodes[1], fetch_jars(self.version)
@@ -404,11 +402,6 @@ class Kafka:
         )
 
     # Small things
-
-    @property
-    def _newest_java(self) -> int | None:
-        """Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer."""
-        return None if _numbers(self.version) >= (3, 9) else 22
 
     def _running(self) -> ProcessSupervisor:
         if not self._supervisor:

@@ -145,7 +145,10 @@ def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> No
         if node.log_dir != folder:
             shutil.copytree(folder, node.log_dir, dirs_exist_ok=True)  # from 4.4 on with a log of the metadata topic
         properties = node.log_dir / "meta.properties"
-        properties.write_text(_with_ids(properties.read_text(), ids))
+        text = properties.read_text()
+        for key, value in ids.items():
+            text = re.sub(rf"(?m)^{re.escape(key)}=.*$", f"{key}={value}", text)
+        properties.write_text(text)
 
 
 def random_uuid() -> str:
@@ -209,9 +212,3 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(char if " " <= char <= "~" and char != "\\" else f"\\u{ord(char):04x}" for char in text)
-
-
-def _with_ids(text: str, ids: dict[str, str]) -> str:
-    for key, value in ids.items():
-        text = re.sub(rf"(?m)^{re.escape(key)}=.*$", f"{key}={value}", text)
-    return text

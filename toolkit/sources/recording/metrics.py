@@ -321,77 +321,56 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """The metric families, for prometheus-client."""
+        from prometheus_client.core import CounterMetricFamily
+
         with self._lock:
             series, counts = self._series, dict(self._counts)
+        for name, doc, label, numbers in (
+            (
+                LATE,
+                "Partitions with a late transaction (KIP-664), by their leader.",
+                "broker_id",
+                series.late_partitions,
+            ),
+            ("kafka_txn_transactions", "Open transactions by verdict.", "verdict", series.transactions),
+            (
+                "kafka_txn_open_outcomes",
+                "Open transactions by what was decided about their records.",
+                "outcome",
+                series.outcomes,
+            ),
+            (
+                "kafka_txn_group_held_partitions",
+                "Partitions on which a held LSO blocks a consumer group.",
+                "group",
+                series.groups,
+            ),
+            ("kafka_txn_build_info", "Version of the recorder; always 1.", "version", {__version__: 1}),
+        ):
+            yield _gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
+        for name, attribute, doc in PARTITION_GAUGES:
+            by_partition = {tp: getattr(each, attribute) for tp, each in series.partitions.items()}
+            yield _gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
+        for name, attribute, doc in GROUP_LAGS:
+            by_group = {key: getattr(each, attribute) for key, each in sorted(series.group_lags.items())}
+            yield _gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
+        omitted = series.group_lags_omitted
         yield _gauge(
-            LATE, "Partitions with a late transaction (KIP-664), by their leader.", series.late_partitions, "broker_id"
+            "kafka_txn_group_series_omitted", "Groups on partitions without series of their own.", {(): omitted}
         )
-        yield _gauge("kafka_txn_transactions", "Open transactions by verdict.", series.transactions, "verdict")
-        yield _gauge(
-            "kafka_txn_open_outcomes",
-            "Open transactions by what was decided about their records.",
-            series.outcomes,
-            "outcome",
-        )
-        yield from _partitions(series)
-        yield _gauge(
-            "kafka_txn_group_held_partitions",
-            "Partitions on which a held LSO blocks a consumer group.",
-            series.groups,
-            "group",
-        )
-        yield from _group_lags(series)
-        yield from _sample(series)
+        if series.interval is not None:
+            yield _gauge("kafka_txn_sample_interval_seconds", "Time between samples.", {(): series.interval})
+            for name, attribute, doc in SAMPLE_GAUGES:
+                yield _gauge(f"kafka_txn_last_sample_{name}", doc, {(): getattr(series, attribute)})
         for name, doc in COUNTS:
-            yield _counter(f"kafka_txn_samples_{name}", doc, counts[name])
-        yield _gauge("kafka_txn_build_info", "Version of the recorder; always 1.", {__version__: 1}, "version")
+            yield CounterMetricFamily(f"kafka_txn_samples_{name}", doc, value=counts[name])
 
 
-def _partitions(series: MetricSeries) -> Iterator[Any]:
+def _gauge(name: str, doc: str, values: Mapping[Any, float], *labels: str) -> Any:
+    """A metric family, of values by what the labels are; without labels, of the one by an empty tuple."""
     from prometheus_client.core import GaugeMetricFamily
 
-    for name, attribute, doc in PARTITION_GAUGES:
-        family = GaugeMetricFamily(f"kafka_txn_partition_{name}", doc, labels=["topic", "partition"])
-        for (topic, partition), values in series.partitions.items():
-            family.add_metric([topic, str(partition)], getattr(values, attribute))
-        yield family
-
-
-def _group_lags(series: MetricSeries) -> Iterator[Any]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    for name, attribute, doc in GROUP_LAGS:
-        family = GaugeMetricFamily(f"kafka_txn_group_{name}", doc, labels=["group", "topic", "partition"])
-        for (group, topic, partition), numbers in sorted(series.group_lags.items()):
-            family.add_metric([group, topic, str(partition)], getattr(numbers, attribute))
-        yield family
-    yield GaugeMetricFamily(
-        "kafka_txn_group_series_omitted",
-        "Groups on partitions without series of their own.",
-        value=series.group_lags_omitted,
-    )
-
-
-def _sample(series: MetricSeries) -> Iterator[Any]:
-    from prometheus_client.core import GaugeMetricFamily
-
-    if series.interval is None:
-        return
-    yield GaugeMetricFamily("kafka_txn_sample_interval_seconds", "Time between samples.", value=series.interval)
-    for name, attribute, doc in SAMPLE_GAUGES:
-        yield GaugeMetricFamily(f"kafka_txn_last_sample_{name}", doc, value=getattr(series, attribute))
-
-
-def _counter(name: str, doc: str, value: int) -> Any:
-    from prometheus_client.core import CounterMetricFamily
-
-    return CounterMetricFamily(name, doc, value=value)
-
-
-def _gauge(name: str, doc: str, values: Any, label: str) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, doc, labels=[label])
+    family = GaugeMetricFamily(name, doc, labels=labels)
     for key, value in values.items():
-        family.add_metric([str(key)], value)
+        family.add_metric([str(each) for each in key], value)
     return family

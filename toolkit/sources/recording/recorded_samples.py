@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.errors import NotFound
@@ -31,7 +30,15 @@ def observation_rows(observation: Observation, *, due: dt.datetime) -> dict[str,
         "proofs": list(coverage.proofs),
         "gaps": list(coverage.gaps),
         "topic_gaps": list(coverage.topic_gaps),
-        "first_batches": [_first_batch_row(key, first_batch) for key, first_batch in observation.first_batches.items()],
+        "first_batches": [
+            {
+                "topic": topic,
+                "partition": partition,
+                "start_offset": start_offset,
+                **{name: getattr(first_batch, name) for name in FIRST_BATCH},
+            }
+            for (topic, partition, start_offset), first_batch in observation.first_batches.items()
+        ],
         "error": None,
     }
     return {
@@ -152,12 +159,6 @@ def read_observation(directory: Path, row: Row, *, idle_producers: bool = True) 
 
 def _with_phase(answers: Sequence[Partition | Producer], phase: str, due: dt.datetime) -> list[Row]:
     return [{"sampled_at": due, "phase": phase, **each.row()} for each in answers]
-
-
-def _first_batch_row(key: tuple[str, int, int], first_batch: FirstBatch) -> Row:
-    topic, partition, start_offset = key
-    row: dict[str, Any] = {"topic": topic, "partition": partition, "start_offset": start_offset}
-    return row | {name: getattr(first_batch, name) for name in FIRST_BATCH}
 
 
 def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[Row]:

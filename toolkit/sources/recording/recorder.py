@@ -103,10 +103,12 @@ class Recorder:
                     )
                 if stop.wait(max(0.0, (due - _now()).total_seconds())):
                     break
-                due = self._latest_due(due)
-                self._record(due)
+                latest = max(due, floor_time(_now(), self.interval))  # another one if this machine was suspended
+                self._skip((latest - due) // self.interval)
+                self._record(latest)
                 count += 1
-                due = self._after(due)
+                due = self._next()
+                self._skip((due - latest) // self.interval - 1)  # due while the sample was taken
         finally:
             self.sampler.close()
         return count
@@ -118,24 +120,18 @@ class Recorder:
             self.writer.write(sample)
         except OSError as error:
             written = False
-            self._warn_lost(due, error)
+            self._lost += 1
+            if self._lost == 1:
+                since, reason = _utc_text(due), error.strerror or error
+                self.listener.on_warning(f"Samples are lost from {since} on: they cannot be written: {reason}.")
         if written:
             self._previous = sample  # recorded samples only, so that a diagnosis can be repeated
-            self._warn_recovered(due)
+            if self._lost:
+                lost = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
+                self.listener.on_warning(f"Since {_utc_text(due)} samples can be written again; {lost} lost.")
+            self._lost = 0
         self.listener.on_sample(sample, written=written)
         self._compact(due)
-
-    def _warn_lost(self, due: dt.datetime, error: OSError) -> None:
-        self._lost += 1
-        if self._lost == 1:
-            reason = error.strerror or error
-            self.listener.on_warning(f"Samples are lost from {_utc_text(due)} on: they cannot be written: {reason}.")
-
-    def _warn_recovered(self, due: dt.datetime) -> None:
-        if self._lost:
-            lost = f"{self._lost} samples were" if self._lost > 1 else "one sample was"
-            self.listener.on_warning(f"Since {_utc_text(due)} samples can be written again; {lost} lost.")
-        self._lost = 0
 
     def _compact(self, due: dt.datetime) -> None:
         """Merge files and remove expired ones, once an hour."""
@@ -163,18 +159,6 @@ class Recorder:
         while self.writer.has(due):
             due += self.interval
         return due
-
-    def _latest_due(self, due: dt.datetime) -> dt.datetime:
-        """`due`, or the last multiple if this machine was suspended."""
-        last = max(due, floor_time(_now(), self.interval))
-        self._skip((last - due) // self.interval)
-        return last
-
-    def _after(self, due: dt.datetime) -> dt.datetime:
-        """The next multiple after a sample; those missed meanwhile are skipped."""
-        following = self._next()
-        self._skip((following - due) // self.interval - 1)
-        return following
 
     def _skip(self, count: int) -> None:
         if count > 0:

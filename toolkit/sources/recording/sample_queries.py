@@ -136,27 +136,19 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
             "reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""})),
         }
     row["error"] = row["error"] or NOT_RECORDED
-    if lso is None or offset < lso:
-        return row | {"reason": _below_lso(lso)}
+    if lso is None:
+        return row | {"reason": "The LSO at that time is unknown."}
+    if offset < lso:
+        received = "read_committed consumers received it unless it is a marker or was aborted"
+        return row | {"reason": f"It was below the LSO {lso}: {received}."}
     opened = {
         each.producer_id: each.current_txn_start_offset
         for each in (*observation.producers, *observation.producers_after)
         if each.current_txn_start_offset is not None
     }
+    held = "and no transaction was open, so the LSO waited for replication"
     if opened:
         holder = min(opened, key=lambda each: opened[each])
         row |= {"holder_producer_id": holder, "holder_first_offset": opened[holder]}
-    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {_holder(row)}."}
-
-
-def _below_lso(lso: int | None) -> str:
-    if lso is None:
-        return "The LSO at that time is unknown."
-    return f"It was below the LSO {lso}: read_committed consumers received it unless it is a marker or was aborted."
-
-
-def _holder(row: Row) -> str:
-    if row["holder_producer_id"] is None:
-        return "and no transaction was open, so the LSO waited for replication"
-    producer, first = row["holder_producer_id"], row["holder_first_offset"]
-    return f"held by the transaction of producer {producer} that began at offset {first}"
+        held = f"held by the transaction of producer {holder} that began at offset {opened[holder]}"
+    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {held}."}

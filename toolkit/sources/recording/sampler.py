@@ -278,12 +278,15 @@ def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | No
     groups = offsets_of_groups(client, sorted(held))
     if groups is None:
         return None
-    return [
-        _row(group, held[tp], committed)
-        for group, offsets in groups
-        for tp, committed in offsets.items()
-        if 0 <= committed < held[tp]["high_watermark"]
-    ]
+    rows: list[Row] = []
+    for group, offsets in groups:
+        for tp, committed in offsets.items():
+            lso, high_watermark = held[tp]["last_stable_offset"], held[tp]["high_watermark"]
+            if 0 <= committed < high_watermark:
+                lag = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
+                row = dict.fromkeys(GROUP_LAG.names) | {name: held[tp][name] for name in OF_FINDING}
+                rows.append({**row, "group_id": group, "committed_offset": committed, **lag._asdict()})
+    return rows
 
 
 def longest_timeout_ms(client: BrokerClient) -> int | None:
@@ -315,10 +318,3 @@ def longest_timeout_ms(client: BrokerClient) -> int | None:
         if config.name == MAX_TIMEOUT and (config.value or "").isdecimal()
     ]
     return max(values) if values and len(values) == len(brokers) else None
-
-
-def _row(group: str, finding: Row, committed: int) -> Row:
-    lso, high_watermark = finding["last_stable_offset"], finding["high_watermark"]
-    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names) | {name: finding[name] for name in OF_FINDING}
-    row |= {"group_id": group, "committed_offset": committed}
-    return {**row, **group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)._asdict()}
