@@ -34,7 +34,6 @@ from toolkit.errors import ConnectionFailed, UsageError
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
-    from toolkit.sources.live.cluster import Cluster
     from toolkit.views.explained_error import ExplainedError
     from toolkit.views.report.incident import IncidentFindings
     from toolkit.views.report.report_parts import Figure
@@ -142,7 +141,9 @@ def explain(
     Exit code 4: the text is unknown. Otherwise as for diagnose.
     """
     partition_options(topic, partition)
-    pasted = _read_stdin() if text == STDIN else text
+    if text == STDIN and sys.stdin.isatty():
+        progress("Paste the error, then press Ctrl-D.")
+    pasted = _both_ends(sys.stdin.buffer).decode(errors="replace") if text == STDIN else text
 
     from toolkit.sources.resource_checks import ResourceChecks
     from toolkit.views.explained_error import explain as explain_text
@@ -207,6 +208,7 @@ def report(
     One page that needs nothing else, with light and dark colours and ready to print; keys and values of records are
     never in it.
     """
+    from toolkit.actions.audit import Audit
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.report import report as write_report
     from toolkit.views.report.incident import tables_around
@@ -221,7 +223,9 @@ def report(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
     source = source_options.open()
-    actions = _actions(audit_file)
+    if audit_file is not None and not audit_file.exists():
+        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
+    actions = Audit(audit_file).rows() if audit_file is not None else None
     with source:
         rows = read_findings(
             source_options,
@@ -234,7 +238,9 @@ def report(
         )
         tables = tables_around(rows, source, remark=remark)
         if isinstance(source, Cluster) and not actions:
-            actions = _own_actions(source)
+            audit = Audit()  # of what was done to this cluster from here, as it was addressed
+            own = [row for row in audit.rows() if row["bootstrap_servers"] == source.bootstrap_servers]
+            actions = own if audit.path.exists() else None
     page = write_report(
         rows,
         **tables,
@@ -344,12 +350,6 @@ def _answer_explained(explained: ExplainedError, output: Format, *, code: int | 
     raise typer.Exit(explained_exit_code(explained) if code is None else code)
 
 
-def _read_stdin() -> str:
-    if sys.stdin.isatty():
-        progress("Paste the error, then press Ctrl-D.")
-    return _both_ends(sys.stdin.buffer).decode(errors="replace")
-
-
 def _both_ends(stream: BinaryIO) -> bytes:
     start = stream.read(CHUNK)
     end = b""
@@ -365,22 +365,3 @@ def _figure(tables: IncidentFindings) -> Figure | None:
         return timeline_of(tables)
     except ImportError:
         raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None
-
-
-def _actions(audit_file: Path | None) -> list[Row] | None:
-    """Rows of the audit trail that is named."""
-    from toolkit.actions.audit import Audit
-
-    if audit_file is not None and not audit_file.exists():
-        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
-    return Audit(audit_file).rows() if audit_file is not None else None
-
-
-def _own_actions(cluster: Cluster) -> list[Row] | None:
-    """What was done to this cluster from here, as it was addressed; null where nothing ever was."""
-    from toolkit.actions.audit import Audit
-
-    audit = Audit()
-    if not audit.path.exists():
-        return None
-    return [row for row in audit.rows() if row["bootstrap_servers"] == cluster.bootstrap_servers]

@@ -191,7 +191,12 @@ def history(
     with source_options.open_logs() as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
         without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
-        unread = _unread_ids(source, without) if source_options.log_dir else []
+        unread: list[str] = []
+        if source_options.log_dir:
+            from toolkit.sources.logdir import LogDir
+
+            assert isinstance(source, LogDir)
+            unread = source.unread_ids(without)
     if not rows and not unread:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
@@ -240,8 +245,10 @@ def lag(
     if output is Format.TABLE:
         from toolkit.views.findings_text import wrap
 
-        for row in filter(_needs_a_sentence, rows):
-            show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
+        for row in rows:
+            # The numbers alone mislead where something is held, or all of a lag is nothing to read.
+            if row["reason"] and (row["held"] or (row["lag"] and not row["behind"])):
+                show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
     raise typer.Exit(_exit_code(rows, failed))
 
 
@@ -266,7 +273,12 @@ def why(
     options = {"at": time_option(source_options.at)} if source_options.recording else {}
     with source_options.open() as source:
         rows = source.offset_visibility_rows(topic, partition, int(number), **options)
-    _answer_visibility(rows, output)
+    if output is not Format.TABLE:
+        answer(OFFSET_VISIBILITY, rows, output)
+    else:
+        from toolkit.views.table_text import visibility_lines
+
+        show([line for row in rows for line in visibility_lines(row, width=width())])
     raise typer.Exit(exit_code(rows))
 
 
@@ -322,21 +334,6 @@ def topic_partition(text: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def _answer_visibility(rows: list[Row], output: Format) -> None:
-    if output is not Format.TABLE:
-        answer(OFFSET_VISIBILITY, rows, output)
-        return
-    from toolkit.views.table_text import visibility_lines
-
-    show([line for row in rows for line in visibility_lines(row, width=width())])
-
-
-def _unread_ids(source: Cluster | LogDir, transactional_ids: Sequence[str]) -> list[str]:
-    from toolkit.sources.logdir import LogDir
-
-    return source.unread_ids(transactional_ids) if isinstance(source, LogDir) else []
-
-
 def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row], list[str]]:
     """The lag of each group, and a sentence about each that could not be read, if there are several."""
     rows: list[Row] = []
@@ -372,8 +369,3 @@ def _exit_code(rows: Sequence[Row], missing: Sequence[str]) -> int:
     for each in missing:
         remark(each)
     return 3 if missing else exit_code(rows)
-
-
-def _needs_a_sentence(row: Row) -> bool:
-    """Whether the numbers alone mislead: something is held, or all of a lag is nothing to read."""
-    return bool(row["reason"] and (row["held"] or (row["lag"] and not row["behind"])))

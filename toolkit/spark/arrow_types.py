@@ -91,7 +91,11 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
 
 def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
     """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    return [StructField(name, StructType([_nullable(field) for field in struct_type(table)])) for name, table in tables]
+    found = []
+    for name, table in tables:
+        nullable = [StructField(each.name, each.dataType, metadata=each.metadata) for each in struct_type(table)]
+        found.append(StructField(name, StructType(nullable)))
+    return found
 
 
 def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
@@ -124,10 +128,6 @@ def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
     columns = spark_table(rows).combine_chunks().columns
     arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
     return pa.StructArray.from_arrays(arrays, fields=list(_struct(table)))
-
-
-def _nullable(field: StructField) -> StructField:
-    return StructField(field.name, field.dataType, metadata=field.metadata)
 
 
 def _struct(table: Table) -> pa.StructType:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
@@ -191,7 +189,20 @@ def prometheus_rules(settings: AlertSettings | None = None) -> str:
         raise UsageError("Prometheus rules need PyYAML.", do="pip install 'kafka-txn-toolkit[metrics]'") from error
     settings = settings or AlertSettings()
     recording = [{"record": name, "expr": expr} for name, expr in RECORDING_RULES.items()]
-    alerting = [_rule(alert, settings) for alert in alerts(settings)]
+    alerting = [
+        {
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": _duration(alert.pending),
+            "labels": {"severity": alert.severity},
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                "runbook_url": f"{settings.runbook_url}#{alert.name.lower()}",
+            },
+        }
+        for alert in alerts(settings)
+    ]
     groups = [{"name": "kafka-txn-recording", "rules": recording}, {"name": "kafka-txn-alerts", "rules": alerting}]
     return str(yaml.safe_dump({"groups": groups}, sort_keys=False, width=math.inf))
 
@@ -215,20 +226,6 @@ def grafana_dashboard(settings: AlertSettings | None = None) -> str:
         for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
             step["value"] = thresholds.get(panel["title"], {}).get(step["color"], step["value"])
     return json.dumps(dashboard, indent=2) + "\n"
-
-
-def _rule(alert: Alert, settings: AlertSettings) -> Mapping[str, Any]:
-    return {
-        "alert": alert.name,
-        "expr": alert.expr,
-        "for": _duration(alert.pending),
-        "labels": {"severity": alert.severity},
-        "annotations": {
-            "summary": alert.summary,
-            "description": alert.description,
-            "runbook_url": f"{settings.runbook_url}#{alert.name.lower()}",
-        },
-    }
 
 
 def _duration(seconds: float) -> str:

@@ -134,13 +134,10 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
         if due <= start["due"]:
             return []
         if self._planned is None or self._planned[0] != due:
-            self._planned = due, _packed(self._take(due), self._options.table)
+            self._sampler = self._sampler or _sampler(self._options, self._config)
+            self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
+            self._planned = due, _packed(self._sample, self._options.table)
         return self._planned[1]
-
-    def _take(self, due: int) -> Sample:
-        self._sampler = self._sampler or _sampler(self._options, self._config)
-        self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
-        return self._sample
 
     def stop(self) -> None:
         if self._sampler is not None:
