@@ -25,9 +25,9 @@ from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab.server.jars import fetch_jars
 from toolkit.lab.server.node import (
+    READ_BY_FORMAT,
     ZOOKEEPER_CLASS,
     Node,
-    depends_on,
     free_ports,
     is_registered,
     keep_storage,
@@ -325,7 +325,7 @@ class Kafka:
 
     def _format(self) -> None:
         cluster_id, node, jars = random_uuid(), self._nodes[1], fetch_jars(self.version)
-        is_own = depends_on(self._properties)
+        is_own = any(name.startswith(READ_BY_FORMAT) for name in self._properties)
         formatted = node.log_dir if is_own else jars.with_name(f"{jars.name}-formatted")
         if not formatted.is_dir():
             arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"

@@ -36,6 +36,7 @@ SMALL = {
     "offsets.topic.num.partitions": "10",  # a new broker takes longest to create these partitions
 }
 
+# Prefixes of the settings with which the tool would write other files.
 READ_BY_FORMAT = ("controller.", "inter.broker.protocol.", "metadata.", "process.", "unstable.")
 ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -122,11 +123,6 @@ def server_properties(
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return a Java properties file; non-ASCII characters are escaped."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
-
-
-def depends_on(properties: Mapping[str, str]) -> bool:
-    """Whether the tool would write other files with these settings."""
-    return any(name.startswith(READ_BY_FORMAT) for name in properties)
 
 
 def keep_storage(node: Node, folder: Path) -> None:

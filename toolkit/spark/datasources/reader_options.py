@@ -166,6 +166,8 @@ class OffsetBounds:
     ----------
     name
         The option that set it.
+    everywhere, by_partition
+        The bound of all partitions, or that of each.
     """
 
     name: str

@@ -169,10 +169,10 @@ def recorded_table(tables: Mapping[str, Sequence[Row]], table: str) -> pa.Table:
     """Rows of a sample as Arrow data of `recorded_schema`."""
     if table != EVERYTHING:
         return spark_table(RECORDED[table].arrow(tables[table]))
-    return pa.concat_tables([_widened(name, RECORDED[name].arrow(tables[name])) for name in RECORDED])
-
-
-def _widened(name: str, rows: pa.Table) -> pa.Table:
-    times = rows["sampled_at"].combine_chunks().cast(TIME)
-    columns = [times, pa.repeat(name, len(rows)), *struct_arrays(RECORDED.items(), name, rows)]
-    return pa.Table.from_arrays(columns, schema=EVERYTHING_SCHEMA)
+    widened = []
+    for name in RECORDED:
+        rows = RECORDED[name].arrow(tables[name])
+        times = rows["sampled_at"].combine_chunks().cast(TIME)
+        columns = [times, pa.repeat(name, len(rows)), *struct_arrays(RECORDED.items(), name, rows)]
+        widened.append(pa.Table.from_arrays(columns, schema=EVERYTHING_SCHEMA))
+    return pa.concat_tables(widened)
