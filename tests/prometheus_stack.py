@@ -19,7 +19,7 @@ import yaml
 
 from tests.process import ROOT, started
 from toolkit.lab.queries import until
-from toolkit.lab.server.server_properties import free_ports
+from toolkit.lab.server.node import free_ports
 
 PROMETHEUS = shutil.which("prometheus")
 ALERTMANAGER = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")  # the latter is Debian's name

@@ -31,17 +31,16 @@ from toolkit.errors import LabError
 from toolkit.lab import samples
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.lab_source import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.lab.producer import write_committed
 from toolkit.lab.queries import config_of, until
-from toolkit.lab.samples.archives import READ_ONLY
-from toolkit.lab.samples.incident_sample import AUDIT, DUMP, INDEX, LOG_DIR, RECORDING, IncidentSample
+from toolkit.lab.samples import AUDIT, DUMP, INDEX, LOG_DIR, READ_ONLY, RECORDING, IncidentSample
 from toolkit.lab.server.broker import Kafka
-from toolkit.lab.staged_traffic import BEFORE, BEHIND, create_topic, stage_between
 from toolkit.schema import Row
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
-from toolkit.sources.recording.sampling.fixed_recording import record_samples
+from toolkit.sources.recording.recorder import record_samples
 
 TOPIC, GROUP = "orders", "billing"
 VERSION = "4.3.1"

@@ -12,7 +12,7 @@ from tests.process import PATIENCE_S
 from toolkit import explain
 from toolkit.cli.commands import app
 from toolkit.lab.samples import load
-from toolkit.views.symptoms.explained_error import EXPLANATIONS
+from toolkit.views.explained_error import EXPLANATIONS
 
 FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"
 

@@ -19,7 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, NEGLECTFUL
 from toolkit.lab.queries import until
-from toolkit.lab.server.server_properties import free_ports
+from toolkit.lab.server.node import free_ports
 from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 pytestmark = pytest.mark.lab

@@ -26,7 +26,7 @@ from toolkit.cli.record_commands import RecorderScreen
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+from toolkit.sources.recording.sample_writer import SampleWriter
 
 pytestmark = pytest.mark.lab
 

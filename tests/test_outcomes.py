@@ -32,8 +32,8 @@ from toolkit.errors import ActionRefused
 from toolkit.lab.staging import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.sources.live.logs import log_evidence
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-from toolkit.sources.recording.sampling.sample import take_sample
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import take_sample
 from toolkit.sources.source import Source
 
 UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)

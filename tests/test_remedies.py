@@ -14,8 +14,7 @@ from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
-from toolkit.views.monitoring import AlertSettings, grafana_dashboard
-from toolkit.views.monitoring.alerts import alerts
+from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
     from toolkit.sources.logdir import LogDir
     from toolkit.sources.recording import Recording
-    from toolkit.views.symptoms import explain
+    from toolkit.views.explained_error import explain
 
 __all__ = ["Cluster", "LogDir", "Recording", "__version__", "connect", "explain"]
 
@@ -23,20 +23,20 @@ __getattr__ = lazy_exports(
         "LogDir": "toolkit.sources.logdir",
         "Recording": "toolkit.sources.recording",
         "connect": "toolkit.connections",
-        "explain": "toolkit.views.symptoms",
+        "explain": "toolkit.views.explained_error",
     },
 )
 
 
 def load_ipython_extension(ipython: Any) -> None:
     """Run on ``%load_ext toolkit``: show frames of its tables sortable, with verdicts coloured and explained."""
-    from toolkit.views.tables.show_table import load
+    from toolkit.views.show_table import load
 
     load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Run on ``%unload_ext toolkit``: show these frames as pandas does."""
-    from toolkit.views.tables.show_table import unload
+    from toolkit.views.show_table import unload
 
     unload(ipython)

@@ -14,7 +14,7 @@ from toolkit.errors import NotFound
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.sample_files.recording_folder import is_recording
+from toolkit.sources.recording.recording_folder import is_recording
 
 LAB, SAMPLE = "lab", "sample:"
 ADDRESSES = re.compile(r"[^/\s,]+:\d+(,\s*[^/\s,]+:\d+)*")

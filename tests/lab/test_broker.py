@@ -19,7 +19,7 @@ from tests.process import PATIENCE_S, started
 from toolkit.errors import LabError, NotFound, SetupError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.server.jars import fetch_jars
-from toolkit.lab.server.server_properties import free_ports
+from toolkit.lab.server.node import free_ports
 
 pytestmark = pytest.mark.lab
 

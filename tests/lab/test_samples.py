@@ -14,7 +14,6 @@ import pytest
 from tests import record_samples
 from toolkit.errors import NotFound, UsageError
 from toolkit.lab import samples
-from toolkit.lab.samples import archives
 from toolkit.schema import LOG_TRANSACTIONS, RECORDED
 from toolkit.sources.logdir import LogDir
 
@@ -150,7 +149,7 @@ def test_packing_keeps_files_and_times(tmp_path: Path, monkeypatch: pytest.Monke
     path = samples.load("late-message").path
     archive = record_samples.packed(path)
     assert record_samples.packed(path) == archive
-    unpacked_again = archives.unpacked(archive, name="again")
+    unpacked_again = samples.unpacked(archive, name="again")
 
     def files_of(folder: Path) -> list[tuple[Path, bytes, float]]:
         files = sorted(each for each in folder.rglob("*") if each.is_file())
@@ -168,7 +167,7 @@ def test_unpacking_writes_nothing_outside_its_folder(
     with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
         archive.addfile(tarfile.TarInfo(member))
     with pytest.raises(UsageError, match="damaged"):
-        archives.unpacked(buffer.getvalue(), name="bad")
+        samples.unpacked(buffer.getvalue(), name="bad")
     assert not list(tmp_path.rglob("outside"))
 
 

@@ -9,7 +9,7 @@ from tests.notebooks.books import BOOKS, code_cells, read, with_parameters, writ
 from tests.notebooks.running import run
 from toolkit import Cluster
 from toolkit.lab import Kafka
-from toolkit.lab.staged_traffic import stage_between
+from toolkit.lab.lab_source import stage_between
 
 ABORT = next(path for path in BOOKS if path.stem.startswith("04"))
 

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from tests.sources.recorded import NINE, files, rows_of, sample
 from tests.tiers import is_full
 from toolkit.schema import RECORDED, Row
-from toolkit.sources.recording.sample_files import durable_files
-from toolkit.sources.recording.sample_files import sample_writer as writer_module
-from toolkit.sources.recording.sample_files.recording_folder import files_of, read
-from toolkit.sources.recording.sample_files.sample_names import sample_name
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+from toolkit.sources.recording import durable_files
+from toolkit.sources.recording import sample_writer as writer_module
+from toolkit.sources.recording.recording_folder import files_of, read, sample_name
+from toolkit.sources.recording.sample_writer import SampleWriter
 
 OPERATIONS = {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "toolkit.exchange"}
 LATER = NINE + dt.timedelta(hours=2)

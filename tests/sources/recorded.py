@@ -13,8 +13,8 @@ from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.schema import RECORDED
 from toolkit.schema.table import TransactionKey
-from toolkit.sources.recording.sample_files.observation_rows import observation_rows
-from toolkit.sources.recording.sampling.sample import Sample
+from toolkit.sources.recording.recorded_samples import observation_rows
+from toolkit.sources.recording.sampler import Sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 

@@ -6,8 +6,7 @@ from tests.brokers import by_tier
 from toolkit import Cluster, LogDir
 from toolkit.errors import DecodeError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS
-from toolkit.lab.incidents.setups import EVERYDAY
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
 from toolkit.sources.logdir.consistency import foreign_id_doubts, next_producer_id
 

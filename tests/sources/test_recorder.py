@@ -12,10 +12,9 @@ from tests.sources.recorded import sample
 from toolkit import Cluster, Recording
 from toolkit.errors import ConnectionFailed
 from toolkit.schema.table import EPOCH
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-from toolkit.sources.recording.sampling.recorder import Recorder
-from toolkit.sources.recording.sampling.sample import Sample
-from toolkit.sources.recording.sampling.sampler import Sampler
+from toolkit.sources.recording.recorder import Recorder
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample, Sampler
 
 SECOND = dt.timedelta(seconds=1)
 

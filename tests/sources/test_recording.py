@@ -22,11 +22,10 @@ from toolkit.analysis.broker_software import software_gaps
 from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import PARTITIONS, PRODUCERS, RECORDED
-from toolkit.sources.recording.sample_files.recording_folder import files_of, read
-from toolkit.sources.recording.sample_files.sample_names import table_file
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-from toolkit.sources.recording.sampling.recorder_resume import resume
-from toolkit.sources.recording.sampling.sample import Sample
+from toolkit.sources.recording.recorder import resume
+from toolkit.sources.recording.recording_folder import files_of, read, table_file
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample
 
 MINUTE = dt.timedelta(minutes=1)
 
@@ -123,7 +122,7 @@ def stamps(samples: Sequence[Sample]) -> list[str]:
 
 def test_a_large_day_is_not_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, every(20, 9))
-    monkeypatch.setattr("toolkit.sources.recording.sample_files.compaction.MAX_DAY_BYTES", 1)
+    monkeypatch.setattr("toolkit.sources.recording.compaction.MAX_DAY_BYTES", 1)
     with SampleWriter(tmp_path) as writer:
         writer.merge(now=NINE + dt.timedelta(days=1))
     assert names(tmp_path) == ["20261121T09.3.parquet", "20261121T10.3.parquet", "20261121T11.3.parquet"]

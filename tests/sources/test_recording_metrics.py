@@ -22,9 +22,8 @@ from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
 from toolkit.schema.table import TransactionKey
-from toolkit.sources.recording.sampling.metric_series import MAX_GROUP_LAGS, MetricSeries, measure
-from toolkit.sources.recording.sampling.metrics import LATE, Metrics
-from toolkit.sources.recording.sampling.sample import Sample, take_sample
+from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
+from toolkit.sources.recording.sampler import Sample, take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 

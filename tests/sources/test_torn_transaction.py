@@ -8,8 +8,8 @@ import pytest
 from tests.causes import cause_names
 from toolkit import Cluster
 from toolkit.lab import Kafka
+from toolkit.lab.lab_source import create_topic
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.staged_traffic import create_topic
 
 pytestmark = pytest.mark.lab
 

@@ -14,7 +14,7 @@ from tests.java_clients import JavaClient
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.queries import until
-from toolkit.lab.server.server_properties import free_ports
+from toolkit.lab.server.node import free_ports
 from toolkit.schema import TRANSACTION_OWNERS, Row
 from toolkit.views.findings_text import finding_lines
 

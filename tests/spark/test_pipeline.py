@@ -28,8 +28,8 @@ from toolkit import Cluster, LogDir
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.schema import RECORDED, Table
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-from toolkit.sources.recording.sampling.sample import Sample
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.table_store import KEPT, read

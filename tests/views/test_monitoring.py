@@ -16,9 +16,8 @@ from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
-from toolkit.sources.recording.sampling.metrics import LATE
-from toolkit.views.monitoring import AlertSettings, grafana_dashboard, prometheus_rules
-from toolkit.views.monitoring.alerts import alerts
+from toolkit.sources.recording.metrics import LATE
+from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard, prometheus_rules
 
 RUNBOOK = (ROOT / "docs/alerts.md").read_text()
 SERIES = Path(__file__).with_name("alerts_test.yml")

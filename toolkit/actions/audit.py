@@ -24,7 +24,7 @@ from platformdirs import user_state_path
 
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
-from toolkit.sources.recording.sample_files.durable_files import flush
+from toolkit.sources.recording.durable_files import flush
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from toolkit.errors import UsageError
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.sampling.fixed_recording import record_samples
+from toolkit.sources.recording.recorder import record_samples
 
 
 class ConnectedSource:

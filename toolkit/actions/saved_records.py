@@ -14,7 +14,7 @@ from toolkit.errors import ActionRefused, DecodeError, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.schema import SAVED_RECORDS, utc
 from toolkit.sources.live.logs.transaction_records import LastBatch, OpenBatch, open_batches
-from toolkit.sources.recording.sample_files.durable_files import flush
+from toolkit.sources.recording.durable_files import flush
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit

@@ -14,10 +14,8 @@ from toolkit.cli import (
     diagnose_commands,
     file_commands,
     lab_commands,
-    offset_commands,
     pipeline_command,
     record_commands,
-    report_command,
     table_commands,
 )
 from toolkit.cli.output import exit_on_failure
@@ -65,9 +63,9 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "diagnose": diagnose_commands.diagnose,
         "find-hanging": diagnose_commands.find_hanging,
         "explain": diagnose_commands.explain,
-        "why": offset_commands.why,
-        "gaps": offset_commands.gaps,
-        "report": report_command.report,
+        "why": table_commands.why,
+        "gaps": table_commands.gaps,
+        "report": diagnose_commands.report,
         "mcp": diagnose_commands.mcp,
     },
     "Inspect": {

@@ -1,4 +1,4 @@
-"""Commands that diagnose: who holds an LSO, why, and what is safe; for a pasted error, and for an agent, too."""
+"""Commands that diagnose: who holds an LSO, why, and what is safe; of a pasted error, for a postmortem, an agent."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
@@ -21,16 +22,21 @@ from toolkit.cli.common_options import (
     Partitions,
     RecheckAfter,
     Topics,
+    check_output_path,
+    duration_option,
     partition_options,
+    time_option,
 )
-from toolkit.cli.output import answer, progress, show, width
+from toolkit.cli.output import answer, progress, remark, show, width
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
 
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
-    from toolkit.views.symptoms import ExplainedError
+    from toolkit.views.explained_error import ExplainedError
+    from toolkit.views.report.incident import IncidentFindings
+    from toolkit.views.report.report_parts import Figure
 
 UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
 STDIN = "-"
@@ -135,10 +141,12 @@ def explain(
     Exit code 4: the text is unknown. Otherwise as for diagnose.
     """
     partition_options(topic, partition)
-    pasted = _read_stdin() if text == STDIN else text
+    if text == STDIN and sys.stdin.isatty():
+        progress("Paste the error, then press Ctrl-D.")
+    pasted = _both_ends(sys.stdin.buffer).decode(errors="replace") if text == STDIN else text
 
     from toolkit.sources.resource_checks import ResourceChecks
-    from toolkit.views.symptoms import explain as explain_text
+    from toolkit.views.explained_error import explain as explain_text
 
     explain_pasted = partial(
         explain_text,
@@ -160,6 +168,89 @@ def explain(
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=UNREACHABLE)
     _answer_explained(explained, output)
+
+
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+def report(
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", metavar="FILE", help="Write to this .html file, or as Markdown to a .md file.")
+    ],
+    topic: Topics = None,
+    partition: Partitions = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = None,
+    audit_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-file",
+            metavar="FILE",
+            help="Audit trail of actions to include. Default, for a live cluster: the one that they write.",
+        ),
+    ] = None,
+    min_held: Annotated[
+        float | None,
+        duration_option(
+            "--min-held",
+            "With --log-dir or --recording: also report transactions that held an LSO this long and have ended. "
+            "Reads the whole log.",
+        ),
+    ] = None,
+    interactive: Annotated[
+        bool,
+        typer.Option("--interactive", help="Add an interactive plotly timeline (some megabytes)."),
+    ] = False,
+    recheck_after: RecheckAfter = 5,
+    max_transaction_timeout: MaxTransactionTimeout = 900,
+    source_options: SourceOptions,
+) -> None:
+    """Write a postmortem: what was held, since when, by whom, why, its impact, and what was done.
+
+    One page that needs nothing else, with light and dark colours and ready to print; keys and values of records are
+    never in it.
+    """
+    from toolkit.actions.audit import Audit
+    from toolkit.sources.live.cluster import Cluster
+    from toolkit.views.report import report as write_report
+    from toolkit.views.report.incident import tables_around
+    from toolkit.views.report.report import SUFFIXES
+
+    partition_options(topic, partition)
+    if output.suffix not in SUFFIXES:
+        raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
+    check_output_path(output, source_options.paths)
+    if min_held is not None and not source_options.paths:
+        raise UsageError(
+            "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
+        )
+    source = source_options.open()
+    if audit_file is not None and not audit_file.exists():
+        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
+    actions = Audit(audit_file).rows() if audit_file is not None else None
+    with source:
+        rows = read_findings(
+            source_options,
+            source,
+            recheck_after=recheck_after,
+            max_transaction_timeout=max_transaction_timeout,
+            topics=topic,
+            partitions=partition,
+            min_held_ms=None if min_held is None else int(min_held * 1000),
+        )
+        tables = tables_around(rows, source, remark=remark)
+        if isinstance(source, Cluster) and not actions:
+            audit = Audit()  # of what was done to this cluster from here, as it was addressed
+            own = [row for row in audit.rows() if row["bootstrap_servers"] == source.bootstrap_servers]
+            actions = own if audit.path.exists() else None
+    page = write_report(
+        rows,
+        **tables,
+        actions=actions,
+        figure=_figure({"findings": rows, **tables}) if interactive else None,
+        title=title,
+    )
+    written = page.save(output)
+    remark(f"{written}: {written.stat().st_size:,} bytes")
+    raise typer.Exit(verdict_exit_code(rows))
 
 
 @takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording")
@@ -203,7 +294,7 @@ def read_findings(
         from toolkit.sources.recording import Recording
 
         assert isinstance(source, Recording)
-        options["at"] = source_options.sample_time()
+        options["at"] = time_option(source_options.at)
         progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
     elif not source_options.log_dir:
         options["recheck_after"] = recheck_after
@@ -253,16 +344,10 @@ def _answer_explained(explained: ExplainedError, output: Format, *, code: int | 
     if output is Format.TABLE:
         show(explained.lines(width=width()))
     else:
-        from toolkit.views.symptoms.explained_error import EXPLANATIONS
+        from toolkit.views.explained_error import EXPLANATIONS
 
         answer(EXPLANATIONS, explained.rows(), output)
     raise typer.Exit(explained_exit_code(explained) if code is None else code)
-
-
-def _read_stdin() -> str:
-    if sys.stdin.isatty():
-        progress("Paste the error, then press Ctrl-D.")
-    return _both_ends(sys.stdin.buffer).decode(errors="replace")
 
 
 def _both_ends(stream: BinaryIO) -> bytes:
@@ -271,3 +356,12 @@ def _both_ends(stream: BinaryIO) -> bytes:
     while chunk := stream.read(CHUNK):
         end = (end + chunk)[-CHUNK:]
     return start + end
+
+
+def _figure(tables: IncidentFindings) -> Figure | None:
+    from toolkit.views.report.incident import timeline_of
+
+    try:
+        return timeline_of(tables)
+    except ImportError:
+        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None

@@ -22,8 +22,8 @@ from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.schema.docs_links import RUNBOOK_URL
 
 if TYPE_CHECKING:
-    from toolkit.sources.recording.sampling.metrics import Metrics
-    from toolkit.sources.recording.sampling.sample import Sample
+    from toolkit.sources.recording.metrics import Metrics
+    from toolkit.sources.recording.sampler import Sample
 
 LIMITS, METRICS = "How long", "Metrics"
 IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
@@ -86,9 +86,9 @@ def record(
     """  # fmt: skip
     source_options.check()
 
-    from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
-    from toolkit.sources.recording.sampling.recorder import Recorder
-    from toolkit.sources.recording.sampling.sampler import Sampler
+    from toolkit.sources.recording.recorder import Recorder
+    from toolkit.sources.recording.sample_writer import SampleWriter
+    from toolkit.sources.recording.sampler import Sampler
 
     metrics = _metrics(metrics_host, metrics_port)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
@@ -260,7 +260,7 @@ def _sample_text(sample: Sample) -> str:
 def _metrics(host: str, port: int | None) -> Metrics | None:
     if port is None:
         return None
-    from toolkit.sources.recording.sampling.metrics import Metrics
+    from toolkit.sources.recording.metrics import Metrics
 
     metrics = Metrics()
     at = metrics.serve(host, port)

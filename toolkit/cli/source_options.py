@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from toolkit.cli.common_options import duration_option, time_option
+from toolkit.cli.common_options import duration_option
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -185,16 +184,6 @@ class SourceOptions:
         server, path = self.bootstrap_server, self.command_config
         config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
         return Cluster(config, timeout=self.timeout)
-
-    def sample_time(self) -> dt.datetime | None:
-        """The time of --at.
-
-        Raises
-        ------
-        UsageError
-            As `time_option`.
-        """
-        return time_option(self.at)
 
 
 def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,13 +1,24 @@
-"""Commands that show a table as the brokers answer it."""
+"""Commands that show a table, or single offsets: what one holds and who receives it, and why some are missing."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.cli.common_options import Brokers, Format, Output, Partitions, Topics, duration_option, partition_options
+from toolkit.cli.common_options import (
+    Brokers,
+    Format,
+    Output,
+    Partitions,
+    Topics,
+    duration_option,
+    offset_spec,
+    partition_options,
+    time_option,
+)
 from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import BrokerError, NotFound, UsageError
@@ -15,6 +26,8 @@ from toolkit.schema import (
     COORDINATORS,
     EXPOSURE,
     GROUP_LAG,
+    MISSING_OFFSETS,
+    OFFSET_VISIBILITY,
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_HISTORY,
@@ -38,6 +51,13 @@ TransactionalIds = Annotated[
     list[str] | None,
     typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated."),
 ]
+
+
+class IsolationLevel(StrEnum):
+    """What a consumer reads (``isolation.level``)."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
 
 
 @takes_source()
@@ -171,7 +191,12 @@ def history(
     with source_options.open_logs() as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
         without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
-        unread = _unread_ids(source, without) if source_options.log_dir else []
+        unread: list[str] = []
+        if source_options.log_dir:
+            from toolkit.sources.logdir import LogDir
+
+            assert isinstance(source, LogDir)
+            unread = source.unread_ids(without)
     if not rows and not unread:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
@@ -220,15 +245,93 @@ def lag(
     if output is Format.TABLE:
         from toolkit.views.findings_text import wrap
 
-        for row in filter(_needs_a_sentence, rows):
-            show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
+        for row in rows:
+            # The numbers alone mislead where something is held, or all of a lag is nothing to read.
+            if row["reason"] and (row["held"] or (row["lag"] and not row["behind"])):
+                show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
     raise typer.Exit(_exit_code(rows, failed))
 
 
-def _unread_ids(source: Cluster | LogDir, transactional_ids: Sequence[str]) -> list[str]:
-    from toolkit.sources.logdir import LogDir
+@takes_source("log_dir", "recording", "at")
+def why(
+    *,
+    offset: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset: orders-0@4711.", show_default=False)
+    ],
+    output: Output = Format.TABLE,
+    source_options: SourceOptions,
+) -> None:
+    """Show what an offset holds, whose it is, and why read_committed consumers receive it or not.
 
-    return source.unread_ids(transactional_ids) if isinstance(source, LogDir) else []
+    A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
+    compaction or retention took, or one beyond the LSO, the high watermark or the log end.
+    """
+    name, _, number = offset.rpartition("@")
+    if not number.isdigit():
+        raise UsageError(f"{offset!r} is not TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
+    topic, partition = topic_partition(name)
+    options = {"at": time_option(source_options.at)} if source_options.recording else {}
+    with source_options.open() as source:
+        rows = source.offset_visibility_rows(topic, partition, int(number), **options)
+    if output is not Format.TABLE:
+        answer(OFFSET_VISIBILITY, rows, output)
+    else:
+        from toolkit.views.table_text import visibility_lines
+
+        show([line for row in rows for line in visibility_lines(row, width=width())])
+    raise typer.Exit(exit_code(rows))
+
+
+@takes_source("log_dir")
+def gaps(
+    *,
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition: orders-0.", show_default=False)
+    ],
+    start_offset: Annotated[
+        str,
+        typer.Option(
+            "--start-offset",
+            metavar="OFFSET|TIME",
+            help="First offset: a number, a time with its zone (2026-11-21T12:00:00Z), log_start, lso or "
+            "high_watermark.",
+        ),
+    ] = "log_start",
+    stop_offset: Annotated[
+        str, typer.Option("--stop-offset", metavar="OFFSET|TIME", help="First offset to leave out; as --start-offset.")
+    ] = "high_watermark",
+    isolation_level: Annotated[
+        IsolationLevel, typer.Option("--isolation-level", help="Of the consumer that misses them.")
+    ] = IsolationLevel.READ_COMMITTED,
+    output: Output = Format.TABLE,
+    source_options: SourceOptions,
+) -> None:
+    """Account for every offset of a range that a consumer does not receive: markers, aborted records, compaction, ...
+
+    For an alarm of lost records, as "Failed to get records ... after polling" of Spark. Exit code 3 if an offset is
+    unexplained or could not be read.
+    """
+    topic, number = topic_partition(partition)
+    start, stop = offset_spec(start_offset), offset_spec(stop_offset)
+    read_committed = isolation_level is IsolationLevel.READ_COMMITTED
+    with source_options.open_logs() as source:
+        rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
+    answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
+    raise typer.Exit(3 if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
+
+
+def topic_partition(text: str) -> tuple[str, int]:
+    """Return the topic and partition that ``orders-0`` names.
+
+    Raises
+    ------
+    UsageError
+        If it names none.
+    """
+    topic, _, number = text.rpartition("-")
+    if not topic or not number.isdigit():
+        raise UsageError(f"{text!r} is not TOPIC-PARTITION.", do="For example orders-0.")
+    return topic, int(number)
 
 
 def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row], list[str]]:
@@ -266,8 +369,3 @@ def _exit_code(rows: Sequence[Row], missing: Sequence[str]) -> int:
     for each in missing:
         remark(each)
     return 3 if missing else exit_code(rows)
-
-
-def _needs_a_sentence(row: Row) -> bool:
-    """Whether the numbers alone mislead: something is held, or all of a lag is nothing to read."""
-    return bool(row["reason"] and (row["held"] or (row["lag"] and not row["behind"])))

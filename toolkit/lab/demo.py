@@ -14,8 +14,8 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.lab_source import create_topic
 from toolkit.lab.server.broker import Kafka
-from toolkit.lab.staged_traffic import create_topic
 from toolkit.schema import Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.findings_text import finding_lines, summary, wrap

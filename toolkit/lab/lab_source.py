@@ -13,18 +13,21 @@ from typing import Any
 from toolkit.actions.audit import Audit
 from toolkit.actions.connected_source import ConnectedSource
 from toolkit.errors import UsageError
+from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
-from toolkit.lab.queries import await_coordinators
+from toolkit.lab.producer import write_committed
+from toolkit.lab.queries import await_coordinators, config_of
 from toolkit.lab.samples import IncidentSample
 from toolkit.lab.server.broker import Kafka
-from toolkit.lab.staged_traffic import stage_between
-from toolkit.lab.staging import ClusterSetup, StagedIncident
+from toolkit.lab.staging import StagedIncident
+from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.sample_files.recording_folder import is_recording
+from toolkit.sources.recording.recording_folder import is_recording
 
 GROUP = "billing"
+BEFORE, BEHIND = 12, 20  # committed records before and after the open transaction
 STAGED: Mapping[str, str] = MappingProxyType({"orders": "late_message"})
 COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "start_offset")
 
@@ -49,7 +52,10 @@ class LabSource(ConnectedSource):
         super().__init__(
             cluster,
             audit=Audit(folder / "audit.jsonl"),  # deleted with this Kafka
-            expected={topic: _expected(each) for topic, each in staged.items()},
+            expected={
+                topic: {**{name: getattr(each, name) for name in COLUMNS}, "verdict": each.expected}
+                for topic, each in staged.items()
+            },
             group=GROUP,
             folder=folder,
         )
@@ -120,11 +126,22 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
     LabError
         If the lab does not start.
     """
-    setup = _setup([INCIDENTS[name].setup for name in names.values()])
+    special = {setup.name: setup for name in names.values() if (setup := INCIDENTS[name].setup) is not EVERYDAY}
+    if len(special) > 1:
+        raise UsageError(
+            f"These incidents need clusters of their own: {', '.join(special)}.",
+            do="Stage them one by one.",
+        )
+    setup = next(iter(special.values()), EVERYDAY)  # those of the default cluster can be staged on any other
     with ExitStack() as resources:
         folder = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="kafka-txn-")))
         kafka = resources.enter_context(Kafka(version, brokers=setup.brokers, properties=setup.properties))
-        staged = {topic: _staged(kafka, topic, name) for topic, name in names.items()}
+        staged = {
+            topic: stage_between(kafka, name, topic=topic, group=GROUP)
+            if INCIDENTS[name].brokers == 1
+            else INCIDENTS[name](kafka, topic=topic)  # it places the replicas of its topic itself
+            for topic, name in names.items()
+        }
         cluster = resources.enter_context(Cluster(kafka.bootstrap_servers))
         source = LabSource(cluster, kafka=kafka, staged=staged, folder=folder)
         source.own(resources)
@@ -140,22 +157,39 @@ def open_sample(sample: IncidentSample) -> SampleSource:
         return source
 
 
-def _setup(setups: list[ClusterSetup]) -> ClusterSetup:
-    """The cluster for all incidents: those of the default cluster can be staged on any other."""
-    special = list({setup.name: setup for setup in setups if setup is not EVERYDAY}.values())
-    if len(special) > 1:
-        raise UsageError(
-            f"These incidents need clusters of their own: {', '.join(setup.name for setup in special)}.",
-            do="Stage them one by one.",
-        )
-    return special[0] if special else EVERYDAY
+def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedIncident:
+    """Stage an incident on partition 0 of a new topic, between records that a read_committed group reads.
+
+    Parameters
+    ----------
+    kafka
+        The cluster.
+    name
+        Incident of one broker.
+    topic
+        New topic with two partitions.
+    group
+        Group that reads and commits before the incident.
+
+    Raises
+    ------
+    LabError
+        As for the incident.
+    """
+    options: dict[str, Any] = {"group": group} if name == "offsets_never_added" else {}
+    create_topic(kafka, topic)
+    with BrokerClient(config_of(kafka)) as cluster:
+        write_committed(cluster, topic, 0, records=BEFORE)
+        blocked_consumer(kafka, topic, group).close()
+        staged = INCIDENTS[name](kafka, topic=topic, **options)
+        write_committed(cluster, topic, 0, records=BEHIND)
+    return staged
 
 
-def _staged(kafka: Kafka, topic: str, name: str) -> StagedIncident:
-    if INCIDENTS[name].brokers > 1:
-        return INCIDENTS[name](kafka, topic=topic)  # it places the replicas of its topic itself
-    return stage_between(kafka, name, topic=topic, group=GROUP)
+def create_topic(kafka: Kafka, topic: str) -> None:
+    """Create a topic with two partitions of one replica."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
-
-def _expected(staged: StagedIncident) -> dict[str, Any]:
-    return {**{name: getattr(staged, name) for name in COLUMNS}, "verdict": staged.expected}
+    admin = AdminClient({**kafka.client_config(), "log_level": 0})
+    admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])[topic].result(30)

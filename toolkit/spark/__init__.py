@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from toolkit.spark.arrow_types import differences
     from toolkit.spark.datasources.data_sources import register
     from toolkit.spark.packaging import ship_package
-    from toolkit.spark.row_differences import differences
     from toolkit.spark.spark_session import SMALL, delta_settings, local_session
     from toolkit.spark.stream_sinks import sample_table, write_recording
 
@@ -29,7 +29,7 @@ __getattr__ = lazy_exports(
     {
         "SMALL": "toolkit.spark.spark_session",
         "delta_settings": "toolkit.spark.spark_session",
-        "differences": "toolkit.spark.row_differences",
+        "differences": "toolkit.spark.arrow_types",
         "local_session": "toolkit.spark.spark_session",
         "sample_table": "toolkit.spark.stream_sinks",
         "register": "toolkit.spark.datasources.data_sources",

@@ -1,10 +1,11 @@
-"""Spark's schemas of declared tables, and Arrow data of exactly the types that Spark requires.
+"""Spark's schemas of declared tables, Arrow data of the types that Spark requires, and a comparison with the library.
 
 Rows of several tables are in one DataFrame as a struct for each table, null in the rows of the other tables.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,11 @@ from toolkit.schema.table import ListOf, StructOf, Type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import pandas as pd
     import pyarrow as pa
     from pyspark.sql import DataFrame
+
+    from toolkit.schema import Row
 
 
 PLAIN: dict[str, DataType] = {
@@ -87,7 +91,11 @@ def _in_microseconds(type_: pa.DataType) -> pa.DataType:
 
 def struct_fields(tables: Iterable[tuple[str, Table]]) -> list[StructField]:
     """Spark's field for each table; nested fields are nullable, as pyarrow could not cast null structs otherwise."""
-    return [StructField(name, StructType([_nullable(field) for field in struct_type(table)])) for name, table in tables]
+    found = []
+    for name, table in tables:
+        nullable = [StructField(each.name, each.dataType, metadata=each.metadata) for each in struct_type(table)]
+        found.append(StructField(name, StructType(nullable)))
+    return found
 
 
 def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
@@ -122,11 +130,48 @@ def _array(table: Table, rows: pa.Table | None, count: int) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, fields=list(_struct(table)))
 
 
-def _nullable(field: StructField) -> StructField:
-    return StructField(field.name, field.dataType, metadata=field.metadata)
-
-
 def _struct(table: Table) -> pa.StructType:
     import pyarrow as pa
 
     return pa.struct([field.with_nullable(True) for field in spark_schema(table.arrow_schema)])
+
+
+def differences(found: DataFrame, expected: pd.DataFrame, table: Table) -> pd.DataFrame:
+    """Rows that only one of two tables has, in any order; the driver collects all rows.
+
+    Parameters
+    ----------
+    found
+        Rows of a declared table, from Spark.
+    expected
+        Its rows from the library.
+    table
+        The declared table.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of the table after a column ``only_in``: spark or pandas. Empty if both have the same rows.
+    """
+    import pandas as pd
+
+    spark_rows = _by_text(found.select(*table.names).toArrow().to_pylist(), table)
+    pandas_rows = _by_text(table.rows(expected), table)
+    rows: list[Row] = []
+    names: list[str] = []
+    for name, present, other in (("spark", spark_rows, pandas_rows), ("pandas", pandas_rows, spark_rows)):
+        counts = Counter({text: len(each) for text, each in present.items()})
+        for text, count in (counts - Counter({text: len(each) for text, each in other.items()})).items():
+            rows += present[text][:count]
+            names += [name] * count
+    frame = table.frame(rows)
+    frame.insert(0, "only_in", pd.Series(names, dtype="string"))
+    return frame
+
+
+def _by_text(rows: list[Row], table: Table) -> dict[str, list[Row]]:
+    """Rows by the text of their values, converted by Arrow so that equal rows have equal keys."""
+    by_text: dict[str, list[Row]] = {}
+    for row in table.arrow(rows).to_pylist():
+        by_text.setdefault(repr(row), []).append(row)
+    return by_text

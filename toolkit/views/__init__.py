@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.views.tables import show
+    from toolkit.views.show_table import show
 
 __all__ = ["show"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "show": "toolkit.views.tables",
+        "show": "toolkit.views.show_table",
     },
 )

@@ -84,7 +84,9 @@ def finding_lines(findings: Data, *, now: dt.datetime, width: int | None = None)
         for (topic, partition), group in by_partition
     ]
     paragraphs: list[list[str]] = []
-    for healthy, group in groupby(partitions, key=lambda pair: all(map(_is_short, pair[1]))):
+    for healthy, group in groupby(
+        partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
+    ):
         if healthy:
             paragraphs.append(_short_lines(list(group), now=now, width=width))
         else:
@@ -156,10 +158,6 @@ def is_healthy(finding: Finding) -> bool:
 
 def _is_over(finding: Finding) -> bool:
     return finding.verdict == "ended"
-
-
-def _is_short(finding: Finding) -> bool:
-    return is_healthy(finding) or _is_over(finding)
 
 
 def _short_lines(

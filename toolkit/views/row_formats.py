@@ -171,7 +171,11 @@ def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCou
     counted = _Counted(tables)
     with replaced_file(path) as unfinished:
         if path.suffix == ".parquet":
-            _write_parquet(unfinished, table, counted)
+            import pyarrow.parquet as pq
+
+            with pq.ParquetWriter(unfinished, table.arrow_schema) as writer:
+                for part in counted:
+                    writer.write_table(part)
         else:
             pieces = json_pieces if path.suffix == ".json" else csv_pieces
             with unfinished.open("w", encoding="utf-8", newline="") as file:
@@ -211,11 +215,3 @@ class _Counted:
             if "error" in table.column_names:
                 self.errors += table.num_rows - table["error"].null_count
             yield table
-
-
-def _write_parquet(path: Path, table: Table, tables: Iterable[pa.Table]) -> None:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetWriter(path, table.arrow_schema) as writer:
-        for part in tables:
-            writer.write_table(part)

@@ -14,7 +14,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.producer import write_committed
 from toolkit.schema.live import Producer
-from toolkit.sources.recording.sample_files.sample_writer import SampleWriter
+from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.views.plots import LiveTimeline
 from toolkit.views.plots.live_timeline import sampled_log_transactions
 

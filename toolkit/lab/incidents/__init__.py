@@ -8,23 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolkit.lab.incidents.alive import (
-    stage_old_event_times,
-    stage_open_long,
-    stage_open_young,
-    stage_overdue,
-    stage_prepared,
-    stage_superseded_written,
-)
-from toolkit.lab.incidents.decided import (
-    stage_committing,
-    stage_coordinator_gone,
-    stage_fenced_by_timeout,
-    stage_lost_marker,
-    stage_marker_only,
-    stage_skipped_marker,
-    stage_unreplicated,
-)
 from toolkit.lab.incidents.hanging import (
     stage_busy_elsewhere,
     stage_future_clock,
@@ -38,8 +21,32 @@ from toolkit.lab.incidents.hanging import (
     stage_superseded_elsewhere,
     stage_superseded_same_partition,
 )
-from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL, REPLICATED, STANDSTILL, TWO_PHASE, UNCLEAN
-from toolkit.lab.staging import ClusterSetup, Incident, StagedIncident
+from toolkit.lab.incidents.owned import (
+    stage_committing,
+    stage_coordinator_gone,
+    stage_fenced_by_timeout,
+    stage_lost_marker,
+    stage_marker_only,
+    stage_old_event_times,
+    stage_open_long,
+    stage_open_young,
+    stage_overdue,
+    stage_prepared,
+    stage_skipped_marker,
+    stage_superseded_written,
+    stage_unreplicated,
+)
+from toolkit.lab.staging import (
+    EVERYDAY,
+    NEGLECTFUL,
+    REPLICATED,
+    STANDSTILL,
+    TWO_PHASE,
+    UNCLEAN,
+    ClusterSetup,
+    Incident,
+    StagedIncident,
+)
 
 __all__ = [
     "EVERYDAY",

@@ -7,10 +7,9 @@ import uuid
 
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
-from toolkit.lab.incidents.setups import EVERYDAY, NEGLECTFUL
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import LeaderTransaction, leader, open_transactions, partitions, send_until_accepted, until
-from toolkit.lab.staging import Stage, StagedIncident, incident
+from toolkit.lab.staging import EVERYDAY, NEGLECTFUL, Stage, StagedIncident, incident
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -23,11 +23,21 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
-from toolkit.lab.server import zookeeper
 from toolkit.lab.server.jars import fetch_jars
+from toolkit.lab.server.node import (
+    READ_BY_FORMAT,
+    ZOOKEEPER_CLASS,
+    Node,
+    free_ports,
+    is_registered,
+    keep_storage,
+    properties_text,
+    random_uuid,
+    server_properties,
+    write_storage,
+    zookeeper_properties,
+)
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
-from toolkit.lab.server.server_properties import Node, free_ports, properties_text, server_properties
-from toolkit.lab.server.storage import depends_on, keep_storage, random_uuid, write_storage
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CLASSES = "classes.jsa"
@@ -129,7 +139,8 @@ class Kafka:
         """
         if self._supervisor:
             return self
-        self._java = find_java(newest=self._newest_java)
+        # Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer.
+        self._java = find_java(newest=None if _numbers(self.version) >= (3, 9) else 22)
         self._classpath = self.classpath
         for attempts_left in (2, 1, 0):
             try:
@@ -212,7 +223,7 @@ class Kafka:
         if self._process(broker_id).poll() is None:
             return
         if port := self._zookeeper_port:
-            self._wait(broker_id, lambda: not zookeeper.is_registered(port, broker_id))
+            self._wait(broker_id, lambda: not is_registered(port, broker_id))
         self._launch(broker_id)
         self._wait_until_ready(broker_id)
 
@@ -279,7 +290,9 @@ class Kafka:
         atexit.register(self.stop)
         self._lay_out(directory)
         if self._zookeeper_port:
-            self._start_zookeeper(directory, self._zookeeper_port)
+            settings = directory / "zookeeper.properties"
+            settings.write_text(properties_text(zookeeper_properties(directory, port=self._zookeeper_port)))
+            self._run(ZOOKEEPER_CLASS, str(settings), log=directory / "zookeeper.log")
         else:
             self._format()
         for broker_id in self.broker_ids:
@@ -310,14 +323,9 @@ class Kafka:
             node.directory.mkdir()
             node.settings.write_text(properties_text(properties | self._properties))
 
-    def _start_zookeeper(self, directory: Path, port: int) -> None:
-        settings = directory / "zookeeper.properties"
-        settings.write_text(properties_text(zookeeper.zookeeper_properties(directory, port=port)))
-        self._run(zookeeper.MAIN_CLASS, str(settings), log=directory / "zookeeper.log")
-
     def _format(self) -> None:
         cluster_id, node, jars = random_uuid(), self._nodes[1], fetch_jars(self.version)
-        is_own = depends_on(self._properties)
+        is_own = any(name.startswith(READ_BY_FORMAT) for name in self._properties)
         formatted = node.log_dir if is_own else jars.with_name(f"{jars.name}-formatted")
         if not formatted.is_dir():
             arguments = "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "--config"
@@ -394,11 +402,6 @@ class Kafka:
         )
 
     # Small things
-
-    @property
-    def _newest_java(self) -> int | None:
-        """Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer."""
-        return None if _numbers(self.version) >= (3, 9) else 22
 
     def _running(self) -> ProcessSupervisor:
         if not self._supervisor:

@@ -17,9 +17,8 @@ from platformdirs import user_cache_path
 from tqdm.auto import tqdm
 
 from toolkit.errors import LabError
-from toolkit.java.jar_download import Download, download
 from toolkit.java.java_runtime import find_java
-from toolkit.java.maven import locked, repository_url
+from toolkit.java.maven import Download, download, locked, repository_url
 
 LISTS = Path(__file__).with_name("jar_lists")
 """A file for each version: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""

@@ -27,17 +27,20 @@ from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.partition_selection import requested_partitions
-from toolkit.sources.recording.recorded_visibility import recorded_visibility
-from toolkit.sources.recording.sample_files.observation_rows import observation_of
-from toolkit.sources.recording.sample_files.recording_folder import is_recording, read, sample_times
-from toolkit.sources.recording.sample_files.sample_names import AN_INSTANT
-from toolkit.sources.recording.sample_files.sample_reader import (
+from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
     find_samples,
+    observation_of,
     read_observation,
     read_sample,
 )
-from toolkit.sources.recording.sample_queries import coordinator_rows, named_rows, select_partitions
+from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
+from toolkit.sources.recording.sample_queries import (
+    coordinator_rows,
+    named_rows,
+    recorded_visibility,
+    select_partitions,
+)
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RECORDING, TableArguments, implements
 

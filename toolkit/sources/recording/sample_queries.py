@@ -1,17 +1,23 @@
-"""Queries on a recorded observation: selected partitions, named ids, coordinators."""
+"""Queries on a recorded observation: selected partitions, named ids, coordinators, visibility of an offset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from toolkit.analysis.diagnosis.observation import Observation
+from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import Row
+from toolkit.schema import OFFSET_VISIBILITY, Row
+from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
 from toolkit.sources.partition_selection import requested_partitions
+
+NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
 
 
 def select_partitions(
@@ -99,3 +105,50 @@ def _row(observation: Observation, key_type: str, key: str, topic: str, coordina
         "observed_at": observation.observed_at,
         "error": None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
     }
+
+
+def recorded_visibility(observation: Observation, offset: int) -> Row:
+    """Row of ``schema.OFFSET_VISIBILITY``.
+
+    Parameters
+    ----------
+    observation
+        A sample's observation of one partition.
+    offset
+        The offset.
+    """
+    partition = (*observation.partitions, *observation.partitions_after)[-1]
+    row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names)
+    row |= {name: getattr(partition, name) for name in PARTITION_COLUMNS}
+    row["offset"] = offset
+    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
+    log_start, log_end = partition.log_start_offset, partition.log_end_offset
+    if log_start is not None and offset < log_start:
+        row["status"] = "deleted"
+    elif log_end is not None and offset >= log_end:
+        row["status"] = "beyond_log_end"
+    elif high_watermark is not None and offset >= high_watermark:
+        row["status"] = "beyond_high_watermark"
+    if row["status"] is not None:
+        return row | {
+            "read_committed": False,
+            "read_uncommitted": False,
+            "reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""})),
+        }
+    row["error"] = row["error"] or NOT_RECORDED
+    if lso is None:
+        return row | {"reason": "The LSO at that time is unknown."}
+    if offset < lso:
+        received = "read_committed consumers received it unless it is a marker or was aborted"
+        return row | {"reason": f"It was below the LSO {lso}: {received}."}
+    opened = {
+        each.producer_id: each.current_txn_start_offset
+        for each in (*observation.producers, *observation.producers_after)
+        if each.current_txn_start_offset is not None
+    }
+    held = "and no transaction was open, so the LSO waited for replication"
+    if opened:
+        holder = min(opened, key=lambda each: opened[each])
+        row |= {"holder_producer_id": holder, "holder_first_offset": opened[holder]}
+        held = f"held by the transaction of producer {holder} that began at offset {opened[holder]}"
+    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {held}."}

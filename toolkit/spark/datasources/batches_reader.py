@@ -98,7 +98,9 @@ class BatchesReader(DataSourceReader):
                     yield from batch_tables_of(fetched, producer_id=self._options.producer_id)
         except ToolkitError as error:
             range_order = {"range_order": item.start} if self._options.table == PARTIAL_TRANSACTIONS else {}
-            yield error_table([{**_unread(item, error), **range_order}])
+            text = f"{row_text(error).rstrip('.')}; offsets {item.start} to {item.stop - 1} were not read"
+            row = {"topic": item.tp.topic, "partition": item.tp.partition, "error": text}
+            yield error_table([row | range_order])
 
 
 def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
@@ -161,9 +163,3 @@ def _stop_table(rows: Sequence[Row]) -> pa.Table:
     """Rows for the unread rest of partitions, which the next run reads."""
     named = [{"range_order": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
     return pa.Table.from_batches([partial_transaction_rows(row, rows=1) for row in named])
-
-
-def _unread(log_range: LogRange, error: ToolkitError) -> Row:
-    """The error row of a range that could not be fetched at all."""
-    text = f"{row_text(error).rstrip('.')}; offsets {log_range.start} to {log_range.stop - 1} were not read"
-    return {"topic": log_range.tp[0], "partition": log_range.tp[1], "error": text}

@@ -86,23 +86,6 @@ def connecting(source: type[Any], *, config: ClientConfig | None, hides_secrets:
     return type(source.__name__, (source,), {"registered": config, "hides_secrets": hides_secrets})
 
 
-def refuse_secrets(options: Options) -> None:
-    """Refuse options that are secrets.
-
-    Raises
-    ------
-    UsageError
-        For the first one; the text contains its name, not its value.
-    """
-    for name in options:
-        if name.lower().startswith("kafka.") and SECRET_KEY.search(name.lower()):
-            raise UsageError(
-                f"The option {name} is a secret, which Spark Connect would show on its pages.",
-                do="Call toolkit.spark.register(spark) first, which redacts it if Spark allows that; or call "
-                "register(spark, config=...); or set commandConfig to the path of a client.properties.",
-            )
-
-
 def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     """The client configuration from the options.
 
@@ -116,6 +99,8 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
 
     Parameters
     ----------
+    options
+        The options of the reader.
     source
         The data source, with the configuration of its registration.
 
@@ -126,7 +111,13 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
         contains keys and files, never a secret.
     """
     if not source.hides_secrets:
-        refuse_secrets(options)
+        for name in options:
+            if name.lower().startswith(PREFIX) and SECRET_KEY.search(name.lower()):
+                raise UsageError(
+                    f"The option {name} is a secret, which Spark Connect would show on its pages.",
+                    do="Call toolkit.spark.register(spark) first, which redacts it if Spark allows that; or call "
+                    "register(spark, config=...); or set commandConfig to the path of a client.properties.",
+                )
     by_key = {name.lower(): value for name, value in options.items()}
     keys = {key.removeprefix(PREFIX): value for key, value in by_key.items() if key.startswith(PREFIX)}
     path = options.get("commandConfig")

@@ -131,7 +131,7 @@ class TransactionsOptions:
     recheck_after
         Seconds before the confirming second check of a batch; 0 disables it.
     judging
-        Other arguments of `toolkit.sources.recording.sampling.sample.take_sample`.
+        Other arguments of `toolkit.sources.recording.sampler.take_sample`.
     """
 
     table: str

@@ -147,7 +147,11 @@ def read_options(options: Options) -> LogOptions:
     """
     refuse_unknown(options, KNOWN, source=SOURCE)
     table = choice(options, "table", TABLE_NAMES, default="batches")
-    _refuse_others(options, table)
+    known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
+    for name in options:
+        if name.lower() not in known:
+            takes = ", ".join(sorted({*TAKES[table]} - {STARTS}))
+            raise UsageError(f"The table {table} has no option {name}.", do=f"It has {takes}.")
     topics, partitions = _list(options, "subscribe"), _partitions(options)
     if partitions is not None:
         function = LogDir.functions.get(table)
@@ -184,17 +188,6 @@ def _of_producer(table: str, producer_id: int | None) -> dict[str, Any]:
         return {}
     takes_several = "producer_ids" in LogDir.functions[table].takes
     return {"producer_ids": [producer_id]} if takes_several else {"producer_id": producer_id}
-
-
-def _refuse_others(options: Options, table: str) -> None:
-    known = {name.lower() for name in (*FOR_ALL, *TAKES[table])}
-    for name in options:
-        if name.lower() not in known:
-            raise UsageError(f"The table {table} has no option {name}.", do=f"It has {_names_of(table)}.")
-
-
-def _names_of(table: str) -> str:
-    return ", ".join(sorted({*TAKES[table]} - {STARTS}))
 
 
 def _mode(options: Options, table: str) -> str:
@@ -261,18 +254,16 @@ def _partitions(options: Options) -> Sequence[int] | Sequence[TopicPartition] | 
 
 def _bound(options: Options, name: str) -> OffsetSpec | None:
     text = options.get(name)
-    bound: OffsetSpec | None = None if text is None else _read_bound(text.strip())
+    if text is None:
+        return None
+    text = text.strip()
+    bound: OffsetSpec
+    try:
+        bound = int(text) if re.fullmatch(r"-?\d+", text) else dt.datetime.fromisoformat(text)
+    except ValueError:
+        bound = WORDS.get(text.lower(), text.lower())
     check_offset_spec(bound)
     return bound
-
-
-def _read_bound(text: str) -> OffsetSpec:
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        return WORDS.get(text.lower(), text.lower())
 
 
 def _bytes(options: Options, name: str, *, default: str) -> int:

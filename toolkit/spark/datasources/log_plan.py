@@ -120,7 +120,9 @@ def plan(options: LogOptions) -> list[InputPartition]:
     logs = _selected_logs(contents, options)
     if options.starts is not None:
         logs = [log for log in logs if name_of(log) in options.starts]
-    if options.table not in BY_SEGMENT or _is_by_state(options.arguments.start) or _is_by_state(options.arguments.stop):
+    bounds = options.arguments.start, options.arguments.stop
+    by_state = any(isinstance(bound, str | dt.datetime) for bound in bounds)  # the log must be read to resolve them
+    if options.table not in BY_SEGMENT or by_state:
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
     cut = _cut(in_folders, options)
@@ -137,11 +139,6 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
         return contents.logs
     select = contents.named_logs if function and function.needs_topic else contents.replica_logs
     return select(arguments.topics, arguments.partitions)
-
-
-def _is_by_state(bound: object) -> bool:
-    """Whether the log must be read to resolve the offset."""
-    return isinstance(bound, str | dt.datetime)
 
 
 def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:

@@ -203,7 +203,9 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     logs
         The logs to list: all replicas of a partition, or none.
     """
-    best = {id(each.log) for each in contents.best(STATE_TOPIC).values()} if _has_replicas(logs) else None
+    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
+    has_replicas = len(numbers) > len(set(numbers))
+    best = {id(each.log) for each in contents.best(STATE_TOPIC).values()} if has_replicas else None
     roots: dict[LogDirRoot, str] = {}
     rows = []
     for log in logs:
@@ -212,12 +214,6 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
         is_best = log.where.topic == STATE_TOPIC and (best is None or id(log) in best)
         rows.append(_row(log, is_best, "" if log.root is None else roots[log.root]))
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
-
-
-def _has_replicas(logs: Iterable[ReplicaLog]) -> bool:
-    """Whether a partition of ``__transaction_state`` has several replicas."""
-    numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
-    return len(numbers) > len(set(numbers))
 
 
 def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:

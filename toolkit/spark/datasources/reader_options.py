@@ -166,6 +166,8 @@ class OffsetBounds:
     ----------
     name
         The option that set it.
+    everywhere, by_partition
+        The bound of all partitions, or that of each.
     """
 
     name: str
@@ -224,7 +226,11 @@ def selection(options: Options) -> PartitionSelection:
         except re.error as error:
             raise UsageError(f"subscribePattern is not a regular expression: {error}.", do="Correct it.") from None
         return PartitionSelection(pattern=text)
-    return PartitionSelection(topic_partitions=_assigned(text))
+    try:
+        assigned = [(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
+    except (ValueError, TypeError, AttributeError):
+        raise UsageError("assign is invalid.", do='Use {"topic": [0, 1]}.') from None
+    return PartitionSelection(topic_partitions=[TopicPartition(*each) for each in assigned])
 
 
 def starting(options: Options) -> OffsetBounds:
@@ -292,10 +298,3 @@ def _time(name: str, value: object) -> dt.datetime:
             f"{name} is not a time with a zone.", do="Use milliseconds since 1970, or 2026-11-21T12:00:00+00:00."
         )
     return time
-
-
-def _assigned(text: str) -> list[TopicPartition]:
-    try:
-        return [TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers]
-    except (ValueError, TypeError, AttributeError):
-        raise UsageError("assign is invalid.", do='Use {"topic": [0, 1]}.') from None

@@ -15,8 +15,7 @@ from toolkit.config import ClientConfig
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.sampling.sample import Sample
-from toolkit.sources.recording.sampling.sampler import Sampler
+from toolkit.sources.recording.sampler import Sample, Sampler
 from toolkit.spark.arrow_types import arrow_fields, spark_table, struct_arrays
 from toolkit.spark.datasources.live_options import EVERYTHING, TransactionsOptions
 from toolkit.spark.spark_errors import without_traceback
@@ -135,13 +134,10 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
         if due <= start["due"]:
             return []
         if self._planned is None or self._planned[0] != due:
-            self._planned = due, _packed(self._take(due), self._options.table)
+            self._sampler = self._sampler or _sampler(self._options, self._config)
+            self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
+            self._planned = due, _packed(self._sample, self._options.table)
         return self._planned[1]
-
-    def _take(self, due: int) -> Sample:
-        self._sampler = self._sampler or _sampler(self._options, self._config)
-        self._sample = self._sampler.take(EPOCH + dt.timedelta(milliseconds=due), self._sample)
-        return self._sample
 
     def stop(self) -> None:
         if self._sampler is not None:
@@ -173,10 +169,10 @@ def recorded_table(tables: Mapping[str, Sequence[Row]], table: str) -> pa.Table:
     """Rows of a sample as Arrow data of `recorded_schema`."""
     if table != EVERYTHING:
         return spark_table(RECORDED[table].arrow(tables[table]))
-    return pa.concat_tables([_widened(name, RECORDED[name].arrow(tables[name])) for name in RECORDED])
-
-
-def _widened(name: str, rows: pa.Table) -> pa.Table:
-    times = rows["sampled_at"].combine_chunks().cast(TIME)
-    columns = [times, pa.repeat(name, len(rows)), *struct_arrays(RECORDED.items(), name, rows)]
-    return pa.Table.from_arrays(columns, schema=EVERYTHING_SCHEMA)
+    widened = []
+    for name in RECORDED:
+        rows = RECORDED[name].arrow(tables[name])
+        times = rows["sampled_at"].combine_chunks().cast(TIME)
+        columns = [times, pa.repeat(name, len(rows)), *struct_arrays(RECORDED.items(), name, rows)]
+        widened.append(pa.Table.from_arrays(columns, schema=EVERYTHING_SCHEMA))
+    return pa.concat_tables(widened)

@@ -186,7 +186,12 @@ def list_files(
     NotFound
         If the files contain no partition of a topic.
     """
-    logs = _listed(spark, paths)
+    logs: list[Row]  # of `log_options.LISTING_TYPE`, listed by Spark's driver
+    if isinstance(spark, ClassicSession):  # which is this process
+        contents = found_in([local_path(path) for path in paths])
+        logs = [row for table in listing_rows(contents, contents.replica_logs()) for row in table.to_pylist()]
+    else:
+        logs = load(spark, "listing", paths).toArrow().to_pylist()
     if topics is not None:
         if missing := sorted(set(topics) - {row["topic"] for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
@@ -199,15 +204,6 @@ def list_files(
         txn_state_partitions=txn_state_partitions,
         logs=logs,
     )
-
-
-def _listed(spark: SparkSession, paths: Sequence[str]) -> list[Row]:
-    """Rows of `log_listing.LISTING`, listed by Spark's driver: this process, or the server of Spark Connect."""
-    if not isinstance(spark, ClassicSession):
-        rows: list[Row] = load(spark, "listing", paths).toArrow().to_pylist()
-        return rows
-    contents = found_in([local_path(path) for path in paths])
-    return [row for table in listing_rows(contents, contents.replica_logs()) for row in table.to_pylist()]
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

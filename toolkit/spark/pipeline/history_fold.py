@@ -143,9 +143,12 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         times = [row["timestamp"] for row in records_of_id if row["timestamp"] is not None]
         latest = max([*times, *([] if latest is None else [latest])], default=None)
         if transactional_id is None:
-            rows_kept += [
-                {**row, **NOTHING, "role": UNREAD} for row in _last(row for row in records_of_id if _is_remembered(row))
-            ]
+            unread = (  # new, or not read again by the next run
+                row
+                for row in records_of_id
+                if row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row))
+            )
+            rows_kept += [{**row, **NOTHING, "role": UNREAD} for row in _last(unread)]
             continue
         new = [TransactionLogRecord.of(row) for row in records_of_id if row["role"] == NEW]
         final, state = advance(_state_of(records_of_id), new)
@@ -185,11 +188,6 @@ def _without_duplicates(records: list[Row]) -> list[Row]:
     for row in records:
         by_key.setdefault((row["transactional_id"], row["role"] == BEFORE, row["offset"], row["error"]), row)
     return list(by_key.values())
-
-
-def _is_remembered(row: Row) -> bool:
-    """Whether to keep an unread row: it is new, or the next run does not read it again."""
-    return bool(row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row)))
 
 
 def _is_read_again(unread: Row) -> bool:

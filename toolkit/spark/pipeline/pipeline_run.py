@@ -10,10 +10,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,7 +58,6 @@ from toolkit.spark.pipeline.history_fold import (
     fold_transaction_history,
     remembered_records,
 )
-from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
@@ -75,7 +76,9 @@ from toolkit.spark.spark_errors import translate_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Progress = Callable[[str, bool], object]
 PathLike = str | os.PathLike[str]
+AT_ONCE = 4  # jobs: while Spark plans one, or runs its last task, another one keeps the executors busy
 CURRENT_FINDINGS = "current_findings"
 STAGE_NAME = "stage"
 DECIDED_WITH = "outcome"  # findings of a version without it are decided anew, even if nothing else is new
@@ -156,6 +159,43 @@ def run(
             found = list(map(Finding.of, store.rows("findings", FINDINGS)))
         counts["findings"] = TableCounts.of(found, is_new=this.has_news)
         return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
+
+
+class Job(NamedTuple):
+    """A function that runs as soon as the jobs that it depends on are done."""
+
+    do: Callable[[], Any]
+    after: Collection[str] = ()
+
+
+def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
+    """Run jobs and return their results by name. After a failure, no further job starts.
+
+    Parameters
+    ----------
+    jobs
+        The jobs by name.
+    progress
+        Called with the name of a job and false when it starts, and true when it is done.
+    """
+    results: dict[str, Any] = {}
+
+    def do(name: str) -> str:
+        progress(name, False)
+        results[name] = jobs[name].do()
+        progress(name, True)
+        return name
+
+    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
+    sorter.prepare()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running: set[Future[str]] = set()
+        while sorter.is_active():
+            running |= {pool.submit(do, name) for name in sorter.get_ready()}
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                sorter.done(each.result())
+    return results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,10 @@ def inert_finding(row: Row) -> Row:
     for column, placeholder in PLACEHOLDERS.items():
         for name in _texts(row.get(column)):
             names.setdefault(name, placeholder)
-    inert_row = _replaced(row, names)
+    inert_row = {  # placeholders in every column but those of names and places
+        column: value if column in NAMES or column in OF_PLACES else without_names(value, names)
+        for column, value in row.items()
+    }
     if row.get("owner") and any(not is_plain(name) for name in names):
         inert_row["owner"] = "<owner of transactional_id>"  # made of parts of the id, and names of group and host
     return inert_row
@@ -116,14 +119,6 @@ def without_names(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Sequence):
         return [without_names(item, names) for item in value]
     return value
-
-
-def _replaced(row: Row, names: Mapping[str, str]) -> dict[str, Any]:
-    """The row with placeholders in every column but those of names and places."""
-    return {
-        column: value if column in NAMES or column in OF_PLACES else without_names(value, names)
-        for column, value in row.items()
-    }
 
 
 def _spellings(name: str) -> list[str]:

@@ -131,7 +131,7 @@ class AgentTools:
         What the text names is looked up; each row has the first findings about it, and `diagnose` has all. Unusual
         names are replaced by name-1, name-2; `names` has what they are.
         """
-        from toolkit.views.symptoms import explain
+        from toolkit.views.explained_error import explain
 
         if cursor is not None:
             return self._pages.next_part("explain", cursor, limit=limit)

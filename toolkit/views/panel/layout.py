@@ -128,14 +128,17 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         is_marked = finding is not None and finding.action in MARKED
         self._draw_choices()
         self._set_html("answer", answer_html(finding) if finding else "")
-        self._set_html("why_not", "" if finding is None or is_marked else self._why_not(finding))
+        fence = fence_html(self.fence) if self.fence else ""
+        self._set_html("why_not", "" if finding is None or is_marked else why_not_html(finding) + fence)
         self._set_html("planned", plan_html(self.plan) if self.plan and is_marked else "")
         self._set_html("confirm", self._confirm())
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
         _show(self._steps, is_marked)
         if finding is not None and is_marked:
-            self.buttons["execute"].description = _MARKER[_kind(finding)]
+            self.buttons["execute"].description = _MARKER[
+                "commit" if finding.action == "complete" and finding.outcome == "commit" else "abort"
+            ]
         _fold(self._evidence, evidence_html(finding) if finding else "")
         _fold(self._audit, grid(action_grid(records_of(self.actions, ActionStep))) if self.actions else "")
         self._audit.titles = (f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
@@ -198,9 +201,6 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         when = f" · checked {self.checked_at:%Y-%m-%d %H:%M:%S} UTC" if self.checked_at else ""
         return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}{more}</span>'
 
-    def _why_not(self, finding: Finding) -> str:
-        return why_not_html(finding) + (fence_html(self.fence) if self.fence else "")
-
     def _confirm(self) -> str:
         if self.plan is None:
             return "writes nothing. Then type its name:"
@@ -211,10 +211,6 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             return ""
         last = "" if next_actionable(self.findings) else paragraph("Nothing else hangs.")
         return done_html(self.ended, self.result, str(self.audit.path)) + last
-
-
-def _kind(finding: Finding) -> str:
-    return "commit" if finding.action == "complete" and finding.outcome == "commit" else "abort"
 
 
 def _folded(title: str) -> Any:

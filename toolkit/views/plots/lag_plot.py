@@ -65,7 +65,10 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     if name is None or not mine:
         missing = "No row of group_lag was given" + (f" of {plain(name, longest=50)}." if name is not None else ".")
         return empty_figure(colours, title="No lag to draw", missing=missing)
-    lagging = sorted((lag for lag in mine if lag.lag != 0), key=_order)
+    lagging = sorted(
+        (lag for lag in mine if lag.lag != 0),
+        key=lambda lag: (not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic, lag.partition),
+    )
     visible = lagging[:most]
     title = f"{plain(name, longest=40)}: {_answer(mine)}"
     if not visible:
@@ -85,10 +88,6 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
                         title={"text": "offsets", "standoff": 6})  # fmt: skip
     figure.update_yaxes(row_axis(names, longest=NAME_WIDTH))
     return figure
-
-
-def _order(lag: GroupLag) -> tuple[bool, int, int, str | None, int | None]:
-    return not lag.held, -(lag.held or 0), -(lag.lag or 0), lag.topic, lag.partition
 
 
 def _bars(part: _LagPart, lags: Sequence[GroupLag], labels: Sequence[str], theme: Theme) -> go.Bar:

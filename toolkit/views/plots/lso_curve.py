@@ -61,7 +61,19 @@ class LsoCurve:
             Time of the read: no time is after it.
         """
         steps = sorted(steps, key=lambda step: (step.offset, step.event == "end"))
-        points = [*_of_log_transactions(log_transactions), *_of_steps(steps), *_of_partitions(partitions)]
+        points = [
+            *_of_log_transactions(log_transactions),
+            *(
+                CurvePoint(step.at, step.offset, by_broker=step.event in {"commit", "abort"})
+                for step in steps
+                if step.at is not None
+            ),
+            *(
+                CurvePoint(each.observed_at, each.high_watermark, by_broker=True, lso=each.last_stable_offset)
+                for each in partitions
+                if each.high_watermark is not None and each.observed_at is not None
+            ),
+        ]
         points = _steady(sorted(points, key=lambda point: (point.offset, point.time)), now)
         offsets = [step.offset for step in steps]
         return LsoCurve(points=points, lso=[_lso(point, steps, offsets) for point in points])
@@ -97,18 +109,6 @@ def _of_log_transactions(log_transactions: Iterable[LogTransaction]) -> Iterator
             yield CurvePoint(txn.start, offset, by_broker=txn.start_clock == "broker")
         if txn.end is not None and txn.marker_offset is not None:
             yield CurvePoint(txn.end, txn.marker_offset + 1, by_broker=True)
-
-
-def _of_steps(steps: Iterable[LsoStep]) -> Iterator[CurvePoint]:
-    for step in steps:
-        if step.at is not None:
-            yield CurvePoint(step.at, step.offset, by_broker=step.event in {"commit", "abort"})
-
-
-def _of_partitions(partitions: Iterable[Partition | Finding]) -> Iterator[CurvePoint]:
-    for each in partitions:
-        if each.high_watermark is not None and each.observed_at is not None:
-            yield CurvePoint(each.observed_at, each.high_watermark, by_broker=True, lso=each.last_stable_offset)
 
 
 def _steady(points: Sequence[CurvePoint], now: dt.datetime | None) -> list[CurvePoint]:

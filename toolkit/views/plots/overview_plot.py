@@ -63,9 +63,10 @@ def plot_overview(
     until = now or max(
         (finding.observed_at for finding in records if finding.observed_at), default=dt.datetime.now(dt.UTC)
     )
-    lines = sorted(_lines(records, until), key=_order)
+    lines = sorted(_lines(records, until), key=lambda line: (_severity(line.verdict), -(line.age_s or 0), line.label))
     if not lines:
-        return empty_figure(colours, title=_nothing_held(records, read), missing=_checked_text(records, read))
+        title = "Nothing is held" if records or read else "Nothing to draw"
+        return empty_figure(colours, title=title, missing=_checked_text(records, read))
     hanging = sum(line.verdict == "hanging" for line in lines)
     visible = lines[: max(most, hanging)]
     figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
@@ -148,10 +149,6 @@ def _severity(verdict: str) -> int:
     return WORST.index(verdict) if verdict in WORST else 0
 
 
-def _order(line: _PartitionLine) -> tuple[int, float, str]:
-    return _severity(line.verdict), -(line.age_s or 0), line.label
-
-
 def _add_panel(
     figure: go.Figure,
     lines: Sequence[_PartitionLine],
@@ -224,10 +221,6 @@ def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]
     text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     rest = Counter(line.verdict for line in lines[len(visible) :])
     return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
-
-
-def _nothing_held(findings: Sequence[Finding], read: Sequence[Partition]) -> str:
-    return "Nothing is held" if findings or read else "Nothing to draw"
 
 
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:

@@ -155,13 +155,11 @@ def _section(section: ReportSection) -> Iterator[str]:
     if section.lead:
         yield from (f"**{escaped(section.lead)}**" if section.verdict else escaped(section.lead), "")
     if section.facts:
-        yield from (*(_fact(fact) for fact in section.facts), "")
+        for fact in section.facts:
+            yield f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
+        yield ""
     for grid in section.grids:
         yield from _grid(grid)
-
-
-def _fact(fact: Fact) -> str:
-    return f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
 
 
 def _value(fact: Fact, line: str) -> str:

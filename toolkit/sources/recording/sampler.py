@@ -1,14 +1,17 @@
-"""One sample of the flight recorder: an observation of a cluster, diagnosed with the previous one."""
+"""Samples of a cluster: each an observation that is diagnosed with the previous one; `Sampler` reconnects."""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.analysis.history.sample_findings import (
     LATE_PADDING_MS,
     first_seen,
@@ -17,13 +20,19 @@ from toolkit.analysis.history.sample_findings import (
     sample_findings,
 )
 from toolkit.errors import ToolkitError
-from toolkit.schema import RECORDED, Row
-from toolkit.schema.table import TransactionKey
+from toolkit.schema import GROUP_LAG, RECORDED, Row
+from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.sample_files.observation_rows import observation_rows
-from toolkit.sources.recording.sampling.evidence_cache import CachedEvidence, cached_findings
-from toolkit.sources.recording.sampling.held_groups import held_groups
+from toolkit.sources.live.groups.consumer_groups import offsets_of_groups
+from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_findings
+from toolkit.sources.recording.recorded_samples import observation_rows
+
+BROKER = 4  # resource type
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+OF_FINDING = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,72 @@ class Sample:
         """Why the sample failed, as ``"NAME: sentence"``; null on success."""
         error: str | None = self.row["error"]
         return error
+
+
+@dataclass(kw_only=True)
+class Sampler:
+    """Takes samples; reconnects after a failed one.
+
+    Parameters
+    ----------
+    connect
+        Returns the cluster, with a timeout of at most the interval.
+    interval_ms
+        Time between samples; only recorded.
+    options
+        Other arguments of `take_sample`.
+    """
+
+    connect: Callable[[], Cluster]
+    interval_ms: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _cluster: Cluster | None = None
+    _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+
+    def take(self, due: dt.datetime, before: Sample | None) -> Sample:
+        """Take a sample, with an error instead of rows if the cluster cannot be reached.
+
+        Parameters
+        ----------
+        due, before
+            As for `take_sample`.
+        """
+        started = time.monotonic()
+        try:
+            cluster = self.cluster()
+        except ToolkitError as error:
+            seconds = time.monotonic() - started
+            return failed_sample(error, due=due, interval_ms=self.interval_ms, before=before, seconds=seconds)
+        sample = take_sample(
+            cluster,
+            due=due,
+            interval_ms=self.interval_ms,
+            before=before,
+            longest_timeout_ms=self._longest_timeout_ms,
+            **self.options,
+        )
+        if sample.error is not None:
+            self.close()  # brokers may have moved
+        return sample
+
+    def cluster(self) -> Cluster:
+        """The cluster; connects if needed.
+
+        Raises
+        ------
+        ConnectionFailed, AuthenticationFailed
+            If no broker can be reached, or it rejects the credentials.
+        """
+        if self._cluster is None:
+            self._cluster = self.connect()
+            self._longest_timeout_ms = longest_timeout_ms(self._cluster.client) or self._longest_timeout_ms
+        return self._cluster
+
+    def close(self) -> None:
+        """Close the connections; the next sample makes new ones."""
+        if self._cluster is not None:
+            self._cluster.close()
+        self._cluster = None
 
 
 def take_sample(
@@ -172,3 +247,74 @@ def failed_sample(
     return Sample(
         due=due, tables=tables, observation=before.observation, first_seen=before.first_seen, evidence=before.evidence
     )
+
+
+def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | None:
+    """Rows of ``schema.GROUP_LAG`` of the groups with offsets beyond a held LSO; markers count as records.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    findings
+        Rows of ``schema.FINDINGS``. Partitions whose LSO is held only briefly are left out.
+
+    Returns
+    -------
+    list of Row, or None
+        Null if the offsets of a group could not be read.
+    """
+    held: Mapping[TopicPartition, Row] = {
+        TopicPartition(row["topic"], row["partition"]): row
+        for row in findings
+        if row["topic"] is not None
+        and row["verdict"] not in BRIEF
+        and row["last_stable_offset"] is not None
+        and row["high_watermark"] is not None
+        and row["last_stable_offset"] < row["high_watermark"]
+    }
+    if not held:
+        return []
+    groups = offsets_of_groups(client, sorted(held))
+    if groups is None:
+        return None
+    rows: list[Row] = []
+    for group, offsets in groups:
+        for tp, committed in offsets.items():
+            lso, high_watermark = held[tp]["last_stable_offset"], held[tp]["high_watermark"]
+            if 0 <= committed < high_watermark:
+                lag = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
+                row = dict.fromkeys(GROUP_LAG.names) | {name: held[tp][name] for name in OF_FINDING}
+                rows.append({**row, "group_id": group, "committed_offset": committed, **lag._asdict()})
+    return rows
+
+
+def longest_timeout_ms(client: BrokerClient) -> int | None:
+    """The longest timeout that a broker allows; null if one may not be described."""
+    request = messages.DescribeConfigs
+    brokers = sorted(client.brokers)
+    requests = [
+        (
+            broker_id,
+            request(
+                resources=[
+                    request.DescribeConfigsResource(
+                        resource_type=BROKER, resource_name=str(broker_id), configuration_keys=[MAX_TIMEOUT]
+                    )
+                ],
+                include_synonyms=False,
+                include_documentation=False,
+            ),
+        )
+        for broker_id in brokers
+    ]
+    values = [
+        int(config.value)
+        for response in client.send(requests)
+        if not response.error
+        for result in response.message.results
+        if result.error_code == 0
+        for config in result.configs
+        if config.name == MAX_TIMEOUT and (config.value or "").isdecimal()
+    ]
+    return max(values) if values and len(values) == len(brokers) else None

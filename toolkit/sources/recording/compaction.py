@@ -24,21 +24,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.sample_files import durable_files
-from toolkit.sources.recording.sample_files.recording_folder import (
-    damaged,
-    files_of,
-    next_folder,
-    old_folder,
-    sample_times,
-)
-from toolkit.sources.recording.sample_files.sample_names import (
+from toolkit.sources.recording import durable_files
+from toolkit.sources.recording.recording_folder import (
     HIDDEN,
     ONE_DAY,
     ONE_HOUR,
     TableFile,
+    damaged,
+    files_of,
     floor_time,
     merged_name,
+    next_folder,
+    old_folder,
+    sample_times,
 )
 
 if TYPE_CHECKING:

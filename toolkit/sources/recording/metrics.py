@@ -1,21 +1,69 @@
-"""Values of a recorder's metrics by partition, group and broker, in bounded number for any cluster."""
+"""Prometheus metrics of a recorder, in bounded number for any cluster; the only importer of prometheus-client.
+
+The count of partitions with late transactions has the name of Kafka's own metric (KIP-664) under the JMX exporter's
+usual rules, so that alerting rules fit both. All others begin with ``kafka_txn``. Alerting rules and a dashboard are
+in `toolkit.views.monitoring`.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
+from toolkit.errors import UsageError
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition, TransactionKey
-from toolkit.sources.recording.sampling.sample import Sample
+from toolkit.sources.recording.sampler import Sample
+from toolkit.version import __version__
 
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
 MAX_GROUP_LAGS = 1000  # series, one per group and partition
 OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]
+LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+PARTITION_GAUGES = (
+    ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),
+    ("lso_held_seconds", "held_seconds", "How long the transaction that holds the last stable offset has held it."),
+    ("open_transactions", "open", "Open transactions on this partition."),
+    ("hanging_transactions", "hanging", "Hanging transactions on this partition: no coordinator will end them."),
+    ("late_transactions", "late", "Transactions on this partition open past their timeout and a padding."),
+    (
+        "commits_without_marker",
+        "commits_without_marker",
+        "Committed transactions whose marker is missing on this partition: read_committed consumers do not receive "
+        "their records.",
+    ),
+)
+SAMPLE_GAUGES = (
+    ("timestamp_seconds", "due", "Due time of the last successful sample; 0 before the first."),
+    ("duration_seconds", "seconds", "Duration of the last successful sample."),
+    ("gaps", "gaps", "Missing coordinator responses of the last sample: without them no verdict is hanging."),
+    ("unread_partitions", "unread", "Partitions that the last sample could not read; they keep their earlier values."),
+    ("omitted_partitions", "omitted", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
+)
+GROUP_LAGS = (
+    (
+        "held_offsets",
+        "held",
+        "Offsets beyond the LSO that a group cannot read yet; no client counts them as lag.",
+    ),
+    (
+        "behind_offsets",
+        "behind",
+        "Offsets up to the LSO that such a group can read now, markers included.",
+    ),
+)
+COUNTS = (
+    ("taken", "Samples taken, failed ones included."),
+    ("failed", "Samples that failed: the cluster could not be reached."),
+    ("skipped", "Samples skipped because the previous one took too long."),
+    ("unwritten", "Samples that could not be written."),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +184,7 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     outcomes = Counter(row["outcome"] for row in findings if row["producer_id"] is not None)
     group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
     if sample.held_groups is not None:
-        group_lags, lags_omitted = _group_lags(sample.held_groups)
+        group_lags, lags_omitted = _group_lag_series(sample.held_groups)
     return MetricSeries(
         partitions=dict(islice(partitions.items(), MAX_PARTITIONS)),
         late_partitions={broker_id: counts[broker_id] for broker_id in sample.row["brokers"]},
@@ -164,7 +212,7 @@ def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int,
     return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
 
 
-def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
+def _group_lag_series(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
     held = sorted((row for row in rows if row["held"]), key=lambda row: row["held"], reverse=True)
     series = {
         (row["group_id"], row["topic"], row["partition"]): GroupLagSeries(behind=row["behind"], held=row["held"])
@@ -205,3 +253,124 @@ def _first_observed(row: Row, sample: Sample) -> dt.datetime | None:
     return sample.first_seen.get(
         TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])
     )
+
+
+class Metrics:
+    """Metrics of the newest sample, and an HTTP server for them.
+
+    Raises
+    ------
+    UsageError
+        If prometheus-client is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from prometheus_client import CollectorRegistry
+        except ImportError as error:
+            raise UsageError(
+                "--metrics-port needs prometheus-client.", do="pip install 'kafka-txn-toolkit[metrics]'"
+            ) from error
+        self._series = MetricSeries()
+        self._counts = dict.fromkeys((name for name, _ in COUNTS), 0)
+        self._lock = threading.Lock()
+        self._server: Any = None
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def serve(self, host: str, port: int) -> int:
+        """Serve ``/metrics`` until `close`.
+
+        Returns
+        -------
+        int
+            The port; a free one if `port` is 0.
+
+        Raises
+        ------
+        UsageError
+            If the address cannot be bound.
+        """
+        from prometheus_client import start_http_server
+
+        try:
+            self._server, _ = start_http_server(port, addr=host, registry=self.registry)
+        except OSError as error:
+            raise UsageError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Stop the server."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def on_sample(self, sample: Sample, *, written: bool) -> None:
+        """Update the metrics from a sample."""
+        with self._lock:
+            self._series = measure(sample, self._series)
+            self._counts["taken"] += 1
+            self._counts["failed"] += sample.error is not None
+            self._counts["unwritten"] += not written
+
+    def on_skip(self, count: int) -> None:
+        """Count skipped samples."""
+        with self._lock:
+            self._counts["skipped"] += count
+
+    def collect(self) -> Iterator[Any]:
+        """The metric families, for prometheus-client."""
+        from prometheus_client.core import CounterMetricFamily
+
+        with self._lock:
+            series, counts = self._series, dict(self._counts)
+        for name, doc, label, numbers in (
+            (
+                LATE,
+                "Partitions with a late transaction (KIP-664), by their leader.",
+                "broker_id",
+                series.late_partitions,
+            ),
+            ("kafka_txn_transactions", "Open transactions by verdict.", "verdict", series.transactions),
+            (
+                "kafka_txn_open_outcomes",
+                "Open transactions by what was decided about their records.",
+                "outcome",
+                series.outcomes,
+            ),
+            (
+                "kafka_txn_group_held_partitions",
+                "Partitions on which a held LSO blocks a consumer group.",
+                "group",
+                series.groups,
+            ),
+            ("kafka_txn_build_info", "Version of the recorder; always 1.", "version", {__version__: 1}),
+        ):
+            yield _gauge(name, doc, {(key,): number for key, number in numbers.items()}, label)
+        for name, attribute, doc in PARTITION_GAUGES:
+            by_partition = {tp: getattr(each, attribute) for tp, each in series.partitions.items()}
+            yield _gauge(f"kafka_txn_partition_{name}", doc, by_partition, "topic", "partition")
+        for name, attribute, doc in GROUP_LAGS:
+            by_group = {key: getattr(each, attribute) for key, each in sorted(series.group_lags.items())}
+            yield _gauge(f"kafka_txn_group_{name}", doc, by_group, "group", "topic", "partition")
+        omitted = series.group_lags_omitted
+        yield _gauge(
+            "kafka_txn_group_series_omitted", "Groups on partitions without series of their own.", {(): omitted}
+        )
+        if series.interval is not None:
+            yield _gauge("kafka_txn_sample_interval_seconds", "Time between samples.", {(): series.interval})
+            for name, attribute, doc in SAMPLE_GAUGES:
+                yield _gauge(f"kafka_txn_last_sample_{name}", doc, {(): getattr(series, attribute)})
+        for name, doc in COUNTS:
+            yield CounterMetricFamily(f"kafka_txn_samples_{name}", doc, value=counts[name])
+
+
+def _gauge(name: str, doc: str, values: Mapping[Any, float], *labels: str) -> Any:
+    """A metric family, of values by what the labels are; without labels, of the one by an empty tuple."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, doc, labels=labels)
+    for key, value in values.items():
+        family.add_metric([str(each) for each in key], value)
+    return family

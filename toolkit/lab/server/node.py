@@ -1,10 +1,20 @@
-"""The server.properties of a lab broker."""
+"""The files of a node on this machine: its server.properties and its storage; and the ZooKeeper before Kafka 3.3.
+
+``kafka.tools.StorageTool format`` needs a JVM, a third of a broker's start: it runs once for a version, and its files
+are copied.
+"""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import os
 import random
+import re
+import shutil
 import socket
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +35,10 @@ SMALL = {
     "metadata.max.idle.interval.ms": "0",
     "offsets.topic.num.partitions": "10",  # a new broker takes longest to create these partitions
 }
+
+# Prefixes of the settings with which the tool would write other files.
+READ_BY_FORMAT = ("controller.", "inter.broker.protocol.", "metadata.", "process.", "unstable.")
+ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +123,53 @@ def server_properties(
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return a Java properties file; non-ASCII characters are escaped."""
     return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def keep_storage(node: Node, folder: Path) -> None:
+    """Cache the files that the tool wrote for a node, also for other processes; does nothing if the cache is full."""
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):  # also if another process was faster
+        shutil.copytree(node.log_dir, partial)
+        partial.rename(folder)
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_storage(folder: Path, nodes: Iterable[Node], *, cluster_id: str) -> None:
+    """Format the log directories of the nodes of a cluster: copy the files of a folder, with new ids."""
+    for node in nodes:
+        ids = {"cluster.id": cluster_id, "node.id": str(node.broker_id), "directory.id": random_uuid()}
+        if node.log_dir != folder:
+            shutil.copytree(folder, node.log_dir, dirs_exist_ok=True)  # from 4.4 on with a log of the metadata topic
+        properties = node.log_dir / "meta.properties"
+        text = properties.read_text()
+        for key, value in ids.items():
+            text = re.sub(rf"(?m)^{re.escape(key)}=.*$", f"{key}={value}", text)
+        properties.write_text(text)
+
+
+def random_uuid() -> str:
+    """A random ``org.apache.kafka.common.Uuid``; never one with a leading dash, which tools take for a flag."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
+
+
+def zookeeper_properties(directory: Path, *, port: int) -> dict[str, str]:
+    """Return the settings of a ZooKeeper on 127.0.0.1 with short sessions and the command ``dump``."""
+    return {
+        "dataDir": str(directory / "zookeeper"),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "tickTime": "500",
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "dump",
+    }
+
+
+def is_registered(port: int, broker_id: int) -> bool:
+    """Whether a session still has this broker's id; a new broker with that id would stop."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"dump")
+        answer = connection.makefile("rb").read()
+    return f"\t/brokers/ids/{broker_id}\n".encode() in answer
 
 
 def _security(users: Mapping[str, str], super_users: Sequence[str], *, zookeeper: bool) -> dict[str, str]:

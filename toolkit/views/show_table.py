@@ -24,8 +24,6 @@ from toolkit.views.row_formats import cell_text, printable, row_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-    from toolkit.schema import Column
-
 
 LONG = 40  # characters
 NUMBERS = {INT16, INT32, INT64}
@@ -85,17 +83,13 @@ def column_cells(
     headings = [
         ColumnHeading(
             name=column.name,
-            doc=_doc(column),
+            doc=f"{column.doc} ({column.unit})" if column.unit else column.doc,
             is_number=column.type in NUMBERS,
             sorts_by_number=column.type in NUMBERS or column.type == TIME,
         )
         for column in columns
     ]
     return headings, [[_plain(column.name, row[column.name]) for column in columns] for row in rows]
-
-
-def _doc(column: Column) -> str:
-    return f"{column.doc} ({column.unit})" if column.unit else column.doc
 
 
 def _plain(name: str, value: Any) -> TableCell:

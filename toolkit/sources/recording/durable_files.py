@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from toolkit.sources.recording.sample_files.sample_names import HIDDEN
+from toolkit.sources.recording.recording_folder import HIDDEN
 
 WORKING_DIRECTORY = {"linux": -100, "darwin": -2}  # AT_FDCWD
 EXCHANGE = 2  # RENAME_EXCHANGE of renameat2, RENAME_SWAP of renameatx_np

@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED
-from toolkit.sources.recording.sample_files import durable_files
-from toolkit.sources.recording.sample_files.compaction import merge, recover_compaction
-from toolkit.sources.recording.sample_files.recording_folder import files_of, is_recording, sample_times
-from toolkit.sources.recording.sample_files.sample_names import AN_INSTANT, EMPTY, HIDDEN, sample_name
+from toolkit.sources.recording import durable_files
+from toolkit.sources.recording.compaction import merge, recover_compaction
+from toolkit.sources.recording.recording_folder import (
+    AN_INSTANT,
+    EMPTY,
+    HIDDEN,
+    files_of,
+    is_recording,
+    sample_name,
+    sample_times,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from toolkit.sources.recording.sampling.sample import Sample
+    from toolkit.sources.recording.sampler import Sample
 
 LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
@@ -90,11 +97,16 @@ class SampleWriter:
         """
         if self.has(sample.due):
             return False
+        paths = {table: self.directory / table / sample_name(sample.due) for table in TABLES}
         try:
             for table in reversed(TABLES):
-                self._write(table, sample)
+                if sample.tables[table]:
+                    self._put(paths[table], RECORDED[table].arrow(sample.tables[table]))
+                else:
+                    paths[table].unlink(missing_ok=True)  # left by a failed write
         except BaseException:
-            self._remove(sample.due)
+            for path in paths.values():
+                path.unlink(missing_ok=True)
             raise
         return True
 
@@ -135,7 +147,9 @@ class SampleWriter:
             (self.directory / table).mkdir(exist_ok=True)
             for path in (self.directory / table).glob(f"{HIDDEN}*.part"):
                 path.unlink()
-            self._write_empty(table)
+            empty, schema = self.directory / table / EMPTY, RECORDED[table].arrow_schema
+            if _columns(empty) != schema:  # without rows, so that an empty table can be read
+                self._put(empty, schema.empty_table())
         self._remove_incomplete()
 
     def _remove_incomplete(self) -> None:
@@ -148,29 +162,12 @@ class SampleWriter:
             if file.start not in complete:
                 file.path.unlink()
 
-    def _write_empty(self, table: str) -> None:
-        """Write a file without rows, so that an empty table can be read."""
-        path, schema = self.directory / table / EMPTY, RECORDED[table].arrow_schema
-        if _columns(path) != schema:
-            self._put(path, schema.empty_table())
-
-    def _write(self, table: str, sample: Sample) -> None:
-        path = self.directory / table / sample_name(sample.due)
-        if sample.tables[table]:
-            self._put(path, RECORDED[table].arrow(sample.tables[table]))
-        else:
-            path.unlink(missing_ok=True)  # left by a failed write
-
     def _put(self, path: Path, rows: pa.Table) -> None:
         import pyarrow.parquet as pq
 
         with durable_files.writing(path) as out:
             pq.write_table(rows, out, compression="zstd")
         durable_files.flush(path.parent)
-
-    def _remove(self, due: dt.datetime) -> None:
-        for table in TABLES:
-            (self.directory / table / sample_name(due)).unlink(missing_ok=True)
 
 
 def _columns(path: Path) -> pa.Schema | None:

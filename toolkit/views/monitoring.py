@@ -1,16 +1,20 @@
-"""The alerts, as data and as rules of Prometheus. `docs/alerts.md` has a section for each, by its name."""
+"""Alerts on the metrics of ``kafka-txn record``, as data and as rules of Prometheus; and a Grafana dashboard.
+
+`docs/alerts.md` has a section for each alert, by its name. The dashboard is Grafana's JSON of schema version 41, which
+Grafana 11.6 and all later ones import.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from importlib import resources
 
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 
+DASHBOARD = "grafana_dashboard.json"
 ON_PARTITION = "{{ $labels.topic }}-{{ $labels.partition }}"
 DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $labels.partition }}"
 
@@ -185,23 +189,43 @@ def prometheus_rules(settings: AlertSettings | None = None) -> str:
         raise UsageError("Prometheus rules need PyYAML.", do="pip install 'kafka-txn-toolkit[metrics]'") from error
     settings = settings or AlertSettings()
     recording = [{"record": name, "expr": expr} for name, expr in RECORDING_RULES.items()]
-    alerting = [_rule(alert, settings) for alert in alerts(settings)]
+    alerting = [
+        {
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": _duration(alert.pending),
+            "labels": {"severity": alert.severity},
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                "runbook_url": f"{settings.runbook_url}#{alert.name.lower()}",
+            },
+        }
+        for alert in alerts(settings)
+    ]
     groups = [{"name": "kafka-txn-recording", "rules": recording}, {"name": "kafka-txn-alerts", "rules": alerting}]
     return str(yaml.safe_dump({"groups": groups}, sort_keys=False, width=math.inf))
 
 
-def _rule(alert: Alert, settings: AlertSettings) -> Mapping[str, Any]:
-    return {
-        "alert": alert.name,
-        "expr": alert.expr,
-        "for": _duration(alert.pending),
-        "labels": {"severity": alert.severity},
-        "annotations": {
-            "summary": alert.summary,
-            "description": alert.description,
-            "runbook_url": f"{settings.runbook_url}#{alert.name.lower()}",
-        },
+def grafana_dashboard(settings: AlertSettings | None = None) -> str:
+    """The dashboard, for Grafana's import or provisioning; its data source is a variable.
+
+    Parameters
+    ----------
+    settings
+        Those of the rules: its colours change at the thresholds of the alerts.
+    """
+    settings = settings or AlertSettings()
+    thresholds = {
+        "Longest held LSO": {"yellow": settings.lso_held / 3, "red": settings.lso_held},
+        "Held LSO by partition (top 10)": {"red": settings.lso_held},
+        "Age of the last sample": {"yellow": settings.recorder_blind / 2, "red": settings.recorder_blind},
     }
+    dashboard = json.loads((resources.files(__package__) / DASHBOARD).read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
+            step["value"] = thresholds.get(panel["title"], {}).get(step["color"], step["value"])
+    return json.dumps(dashboard, indent=2) + "\n"
 
 
 def _duration(seconds: float) -> str:

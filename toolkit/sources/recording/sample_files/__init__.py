@@ -1,1 +1,0 @@
-"""The Parquet files of a recording: names, reading, writing, compaction."""

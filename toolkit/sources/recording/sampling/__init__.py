@@ -1,1 +1,0 @@
-"""Take samples of a cluster: once, or periodically, with metrics for Prometheus."""
