@@ -24,7 +24,7 @@ from toolkit.cli.source_options import ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, STREAMED, TableArguments, plain
+from toolkit.sources.source_table import FILES, STREAMED, TableArguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +200,7 @@ def _tables(files: LogDir, table: str, arguments: TableArguments) -> Iterator[pa
     for argument in arguments.not_default:
         if argument not in function.takes:
             raise _not_of(table, f"--{argument.removesuffix('s')}")
-    found = plain(files.read(table, arguments))
+    found = files.read(table, arguments)
     if table in STREAMED:
         yield from found
         return

@@ -27,9 +27,8 @@ def rows_of(data: Data, table: Table) -> list[Row]:
     """Rows of a table from a frame, rows or records; a missing column is null."""
     if data is None:
         return []
-    columns = getattr(data, "columns", None)
-    if columns is not None:
-        return table.rows(data.reindex(columns=table.names))  # type: ignore[union-attr]
+    if hasattr(data, "columns"):
+        return table.rows(_reindexed(data, table))
     nulls: dict[str, object] = dict.fromkeys(table.names)
     items = cast("Iterable[Row | TableRow]", data)
     return [item.row() if isinstance(item, TableRow) else {**nulls, **item} for item in items]
@@ -37,10 +36,16 @@ def rows_of(data: Data, table: Table) -> list[Row]:
 
 def records_of(data: Data, record: type[R]) -> list[R]:
     """Records of a table from a frame, rows or records; a missing column is null, even one that never is in a table."""
-    if data is not None and not hasattr(data, "columns"):
-        items = cast("Iterable[Row | R]", data)
-        return [item if isinstance(item, record) else record.of(cast("Row", item), partial=True) for item in items]
-    return [record.of(row, partial=True) for row in rows_of(data, record.table)]
+    if data is None:
+        return []
+    if hasattr(data, "columns"):
+        return record.of_table(record.table.of_frame(_reindexed(data, record.table)))
+    items = cast("Iterable[Row | R]", data)
+    return [item if isinstance(item, record) else record.of_columns(cast("Row", item)) for item in items]
+
+
+def _reindexed(frame: Data, table: Table) -> pd.DataFrame:
+    return cast("pd.DataFrame", frame).reindex(columns=table.names)
 
 
 def finding_row(finding: Finding) -> Row:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from toolkit.schema.record import TableRow
+
 Row = Mapping[str, Any]
 
 
@@ -126,39 +128,48 @@ class Table:
 
         return {column.name: pd.ArrowDtype(arrow_type(column.type)) for column in self.columns}
 
-    def arrow(self, rows: Iterable[Row]) -> pa.Table:
-        """Rows to an Arrow table in key order; a missing field is null.
+    def arrow(self, rows: Iterable[Row] | Iterable[TableRow]) -> pa.Table:
+        """Rows or records to an Arrow table in key order; a field that a row lacks is null.
 
         Raises
         ------
         KeyError
             If a row has a field that the table does not declare.
         """
-        rows = list(rows)
-        for row in rows:
-            if not row.keys() <= set(self.names):
-                raise KeyError(f"{self.name} has no column {sorted(row.keys() - set(self.names))}")
         import pyarrow as pa
 
+        found: list[Any] = list(rows)
+        is_of_records = bool(found) and not isinstance(found[0], Mapping)
+        columns = type(found[0]).columns(found) if is_of_records else self._columns_of_rows(found)
         schema = self.arrow_schema
-        arrays = [pa.array([row.get(field.name) for row in rows], type=field.type) for field in schema]
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
+        arrays = [pa.array(values, type=type_) for values, type_ in zip(columns, schema.types, strict=True)]
+        return self._sorted(pa.Table.from_arrays(arrays, schema=schema))
 
-    def frame(self, rows: Iterable[Row] | Iterable[pa.Table] = ()) -> pd.DataFrame:
-        """Rows, or Arrow tables of this schema, to a pandas DataFrame with the declared columns, dtypes and order."""
+    def _columns_of_rows(self, rows: list[Row]) -> list[list[Any]]:
+        names = self.names
+        known = set(names)
+        for row in rows:
+            if not row.keys() <= known:
+                raise KeyError(f"{self.name} has no column {sorted(row.keys() - known)}")
+        return [[row.get(name) for row in rows] for name in names]
+
+    def frame(self, rows: Iterable[Row] | Iterable[TableRow] | Iterable[pa.Table] = ()) -> pd.DataFrame:
+        """Rows, records, or Arrow tables of this schema, to a DataFrame with the declared columns, dtypes and order."""
         import pandas as pd
+        import pyarrow as pa
 
         found: list[Any] = list(rows)
-        table = self.arrow(found) if not found or isinstance(found[0], Mapping) else self._joined(found)
+        table = self._joined(found) if found and isinstance(found[0], pa.Table) else self.arrow(found)
         frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
         return frame
 
-    def ordered(self, rows: Iterable[Row] | Iterable[pa.Table]) -> list[Row]:
-        """Rows, or those of Arrow tables, with every column, in the table's order; an unknown sorts last."""
+    def ordered(self, rows: Iterable[Row] | Iterable[TableRow] | Iterable[pa.Table]) -> list[Row]:
+        """Rows, or those of records or Arrow tables, with every column, in the table's order; an unknown sorts last."""
         found: list[Any] = list(rows)
-        if found and not isinstance(found[0], Mapping):
+        if found and hasattr(found[0], "to_pylist"):
             found = self._joined(found).to_pylist()
+        elif found and not isinstance(found[0], Mapping):
+            found = [record.row() for record in found]
         names, count = self.names, len(self.columns)
         whole = [row if len(row) == count else {**dict.fromkeys(names), **row} for row in found]
         return sorted(whole, key=lambda row: [(row[name] is None, row[name]) for name in self.sort])
@@ -166,17 +177,23 @@ class Table:
     def _joined(self, tables: list[pa.Table]) -> pa.Table:
         import pyarrow as pa
 
-        whole = pa.concat_tables([self.arrow_schema.empty_table(), *tables])
-        return whole.sort_by([(name, "ascending") for name in self.sort]) if self.sort else whole
+        return self._sorted(pa.concat_tables([self.arrow_schema.empty_table(), *tables]))
+
+    def _sorted(self, table: pa.Table) -> pa.Table:
+        return table.sort_by([(name, "ascending") for name in self.sort]) if self.sort else table
 
     def rows(self, frame: pd.DataFrame) -> list[Row]:
         """A frame of this table back to rows of plain Python values; null is ``None``."""
+        rows: list[Row] = self.of_frame(frame).to_pylist()
+        return rows
+
+    def of_frame(self, frame: pd.DataFrame) -> pa.Table:
+        """A frame of this table as an Arrow table."""
         import pyarrow as pa
 
         frame = frame.copy(deep=False)
         frame.attrs = {}  # a frame of Spark Connect has its plan in there, and Arrow warns that it keeps none of it
-        rows: list[Row] = pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False).to_pylist()
-        return rows
+        return pa.Table.from_pandas(frame, schema=self.arrow_schema, preserve_index=False)
 
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -244,7 +244,7 @@ def rows_of_table(method: Callable[Concatenate[S, P], pd.DataFrame]) -> Callable
     """The same table as a sorted list of dicts."""
     name = _name(method)
     rows: Callable[Concatenate[S, P], list[Row]]
-    rows = _method(name, shape=lambda found: SOURCE_TABLES[name].table.ordered(plain(found)), returns="list of Row")
+    rows = _method(name, shape=SOURCE_TABLES[name].table.ordered, returns="list of Row")
     return rows
 
 
@@ -258,14 +258,8 @@ def arrow_tables_of(
     return tables
 
 
-def plain(found: Iterable[Any]) -> Iterator[Any]:
-    """Records as dicts; dicts and Arrow tables as they are."""
-    return (each.row() if isinstance(each, TableRow) else each for each in found)
-
-
 def _frame_method(name: str) -> Any:
-    table = SOURCE_TABLES[name].table
-    return _method(name, shape=lambda found: table.frame(plain(found)), returns="pandas.DataFrame")
+    return _method(name, shape=SOURCE_TABLES[name].table.frame, returns="pandas.DataFrame")
 
 
 def _method(name: str, *, shape: Callable[[Any], Any], returns: str) -> Any:

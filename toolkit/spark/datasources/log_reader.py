@@ -30,7 +30,6 @@ from toolkit.sources.logdir.log_window import known_before
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset
-from toolkit.sources.source_table import plain
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, name_of, plan
 from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
@@ -126,7 +125,7 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
 
 def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
     """Rows as Arrow tables; Arrow tables as they are."""
-    found = plain(found)
+    found = iter(found)
     while some := list(islice(found, 1)):
         if isinstance(some[0], pa.Table):
             yield from chain(some, found)
