@@ -8,8 +8,9 @@ table does not explain (``--all``: these too), and fails if there is one. It als
 test kills.
 
 Each mutant runs in a forked process in which everything but the mutated module is already imported: 0.2 to 1 s.
-Only the tests that call the mutated function run, those that killed most mutants first. Lambdas and class bodies are
-mutated, too, as rules are written in them. Texts, annotations and assertions are not.
+Only the tests that call the mutated function run, those that killed most mutants first; all of them if the module
+caches results. Lambdas and class bodies are mutated, too, as rules are written in them. Texts, annotations and
+assertions are not.
 """
 
 from __future__ import annotations
@@ -163,6 +164,17 @@ def _places(node: ast.AST, name: str, function: tuple[int, int] | None) -> Itera
                 yield from _places(child, name, function)
 
 
+def _has_cache(path: Path) -> bool:
+    """Whether a function of a module runs only once for all tests."""
+    decorators = {
+        ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    }
+    return not decorators.isdisjoint({"cache", "lru_cache"})
+
+
 def _is_left_out(node: ast.AST) -> bool:
     is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     return is_for_types or isinstance(node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom)
@@ -297,6 +309,7 @@ class Runner:
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.module, self.arguments = module, arguments
         self.path = ROOT / (module.replace(".", "/") + ".py")
+        self.has_cache = _has_cache(self.path)
         self.kills: Counter[str] = Counter()
         importlib.import_module(module)  # and with it all that it imports
         del sys.modules[module]
@@ -318,7 +331,7 @@ class Runner:
     def is_killed(self, mutant: Mutant) -> bool:
         """Whether a test fails."""
         callers = None
-        if mutant.function:
+        if mutant.function and not self.has_cache:
             first, last = mutant.function
             callers = set().union(*(ids for line, ids in self.callers.items() if first <= line <= last))
             if not callers:
