@@ -4,11 +4,13 @@
     python -m tests.mutation toolkit.analysis.diagnosis.decision tests/analysis/test_rules.py --all
 
 Without files it runs those that `mutation.toml` has for the module. It prints the mutants that survive and that the
-table does not explain (``--all``: these too), and fails if there is one.
+table does not explain (``--all``: these too), and fails if there is one. It also prints what the table explains and a
+test kills.
 
 Each mutant runs in a forked process in which everything but the mutated module is already imported: 0.2 to 1 s.
-Only the tests that call the mutated function run, those that killed most mutants first. Lambdas and class bodies are
-mutated, too, as rules are written in them. Texts, annotations and assertions are not.
+Only the tests that call the mutated function run, those that killed most mutants first; all of them if the module
+caches results. Lambdas and class bodies are mutated, too, as rules are written in them. Texts, annotations and
+assertions are not.
 """
 
 from __future__ import annotations
@@ -104,8 +106,20 @@ def mutants(path: Path) -> Iterator[Mutant]:
                 continue  # not Python
             finally:
                 place.put(place.child)
-            at = f"{place.name}: {lines[place.line - 1].strip()}".removeprefix(": ")
-            yield Mutant(at, change, place.line, place.function, code)
+            yield Mutant(place.at(lines), change, place.line, place.function, code)
+
+
+def possible_survivors(path: Path) -> set[tuple[str, str]]:
+    """What an entry of the table may name: a function with its line, and a change."""
+    source = path.read_text()
+    places, lines = _places(ast.parse(source), "", None), source.splitlines()
+    return {(place.at(lines), change) for place in places for change, _ in changes(place.child)}
+
+
+def explained_survivors(module: str) -> set[tuple[str, str]]:
+    """What the table explains of a module."""
+    table = tomllib.loads(TABLE.read_text()).get(module, {})
+    return {(each["at"], change) for each in table.get("survivors", ()) for change in each["changes"]}
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,10 @@ class _Place:
     @property
     def line(self) -> int:
         return int(getattr(self.child, "lineno", getattr(self.node, "lineno", 1)))
+
+    def at(self, lines: Sequence[str]) -> str:
+        """The function, and the line as it is."""
+        return f"{self.name}: {lines[self.line - 1].strip()}".removeprefix(": ")
 
     def put(self, child: ast.AST) -> None:
         if self.number is None:
@@ -144,6 +162,17 @@ def _places(node: ast.AST, name: str, function: tuple[int, int] | None) -> Itera
             if isinstance(child, ast.AST) and not _is_left_out(child):
                 yield _Place(node, attribute, number, child, name, function)
                 yield from _places(child, name, function)
+
+
+def _has_cache(path: Path) -> bool:
+    """Whether a function of a module runs only once for all tests."""
+    decorators = {
+        ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+        for decorator in node.decorator_list
+    }
+    return not decorators.isdisjoint({"cache", "lru_cache"})
 
 
 def _is_left_out(node: ast.AST) -> bool:
@@ -280,6 +309,7 @@ class Runner:
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.module, self.arguments = module, arguments
         self.path = ROOT / (module.replace(".", "/") + ".py")
+        self.has_cache = _has_cache(self.path)
         self.kills: Counter[str] = Counter()
         importlib.import_module(module)  # and with it all that it imports
         del sys.modules[module]
@@ -301,7 +331,7 @@ class Runner:
     def is_killed(self, mutant: Mutant) -> bool:
         """Whether a test fails."""
         callers = None
-        if mutant.function:
+        if mutant.function and not self.has_cache:
             first, last = mutant.function
             callers = set().union(*(ids for line, ids in self.callers.items() if first <= line <= last))
             if not callers:
@@ -359,7 +389,7 @@ def main() -> None:
     requested, options = parser.parse_known_args()
     os.environ.setdefault("KAFKA_TXN_TEST_AMOUNT", "0.1")
     table = tomllib.loads(TABLE.read_text()).get(requested.module, {})
-    explained = {(each["at"], change) for each in table.get("survivors", ()) for change in each["changes"]}
+    explained, survivors = explained_survivors(requested.module), set[tuple[str, str]]()
     runner = Runner(requested.module, [*(requested.tests or table["tests"]), *options])
     started, counts = time.monotonic(), Counter[str]()
     for mutant in mutants(runner.path):
@@ -367,8 +397,13 @@ def main() -> None:
             continue
         is_killed, is_explained = runner.is_killed(mutant), (mutant.at, mutant.change) in explained
         counts["killed" if is_killed else "explained" if is_explained else "survived"] += 1
+        if not is_killed:
+            survivors.add((mutant.at, mutant.change))
         if not is_killed and (requested.all or not is_explained):
             print(f"{mutant.line}: {mutant.at} | {mutant.change}", flush=True)
+    for at, change in sorted(explained - survivors):
+        if requested.only in at:
+            print(f"explained, but does not survive: {at} | {change}")
     figures = " | ".join(str(number) for number in (counts.total(), counts["killed"], counts["explained"]))
     print(f"{requested.module} | {figures} | {time.monotonic() - started:.0f} s")
     sys.exit(bool(counts["survived"]))

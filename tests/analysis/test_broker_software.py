@@ -13,6 +13,7 @@ from toolkit.analysis.broker_software import (
     Apis,
     BrokerIdentity,
     Software,
+    is_of_another_system,
     matching_releases,
     nearest_release,
     software_gaps,
@@ -113,8 +114,37 @@ def test_other_systems_are_named_with_their_own_remedy(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (10_000, "Confluent Server or Confluent Cloud"),
+        (10_999, "Confluent Server or Confluent Cloud"),
+        (32_766, "Confluent Server or Confluent Cloud"),
+        (32_767, "Confluent Server or Confluent Cloud"),
+        (501, "AutoMQ"),
+        (529, "AutoMQ"),
+        *((key, UNKNOWN_SYSTEM.name) for key in (500, 530, 9_999, 11_000, 32_765)),
+    ],
+)
+def test_an_api_key_of_its_own_names_a_system(key: int, name: str) -> None:
+    assert software_of(broker(KAFKA | {key: (0, 0)})).name == name
+
+
+def test_the_lowest_key_of_a_system_is_its_evidence() -> None:
+    assert software_of(IMITATED["AutoMQ"]).evidence == "it has API key 501, which Apache Kafka has not"
+
+
+def test_a_gap_tells_another_system_from_software_that_is_not_known() -> None:
+    """What is not known may be a proxy or a newer Apache Kafka, which has no remedy of its own."""
+    (redpanda,), (unknown,) = software_gaps([IMITATED["Redpanda"]]), software_gaps([broker(FEW)])
+    assert is_of_another_system(redpanda) is True
+    assert is_of_another_system(unknown) is False
+    assert is_of_another_system("coordinators of brokers 2, 3 (TIMEOUT)") is False
+
+
 UNKNOWN = {
     "a newer release": with_apis(KAFKA, EndTxn=(0, 9)),
+    "a lowest version that no release has": with_apis(KAFKA, EndTxn=(1, 5)),
     "an API that no release has": with_apis(KAFKA, key95=(0, 0)),
     "a proxy that knows fewer versions": {key: (low, min(high, low + 1)) for key, (low, high) in KAFKA.items()},
     "no markers": with_apis(KAFKA, WriteTxnMarkers=None),
@@ -133,12 +163,32 @@ def test_what_matches_no_release_is_not_proven_to_be_apache_kafka(name: str) -> 
 
 
 def test_the_differences_are_named() -> None:
-    assert nearest_release(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), Fetch=None)) == (
+    assert nearest_release(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)) == (
         "4.3",
-        ["Fetch is missing", "EndTxn has versions 0 to 9", "API key 95 is unknown"],
+        ["Fetch is missing", "EndTxn has versions 0 to 9", "API key 95 is unknown", "API key 96 is unknown"],
     )
     (gap,) = software_gaps([broker(FEW)])
     assert re.search(r"its APIs are those of no release of Apache Kafka; against \d\.\d: .*, and \d+ more\)\. ", gap)
+
+
+@pytest.mark.parametrize(
+    ("unknown_keys", "listed"),
+    [
+        ((95, 96, 97), "API key 95 is unknown, API key 96 is unknown, API key 97 is unknown"),
+        ((95, 96, 97, 98), "API key 95 is unknown, API key 96 is unknown, API key 97 is unknown, and 1 more"),
+    ],
+)
+def test_a_sentence_names_three_differences(unknown_keys: tuple[int, ...], listed: str) -> None:
+    apis = {**KAFKA, **dict.fromkeys(unknown_keys, (0, 0))}
+    assert software_of(broker(apis)).evidence == (
+        f"its APIs are those of no release of Apache Kafka; against 4.3: {listed}"
+    )
+
+
+def test_produce_may_be_listed_from_its_own_lowest_version_on() -> None:
+    """Kafka 4.0 lists it from version 0 on for librdkafka, as the recorded brokers do."""
+    assert software_of(broker(with_apis(KAFKA, Produce=(3, 13)))).releases == ["4.3"]
+    assert software_of(broker(with_apis(KAFKA, Produce=(2, 13)))).system is UNKNOWN_SYSTEM
 
 
 def test_brokers_of_one_kind_are_one_gap() -> None:

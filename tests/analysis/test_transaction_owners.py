@@ -206,6 +206,7 @@ def test_unread_groups_are_reported() -> None:
 
 def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
     unread = transaction(None, error="NETWORK_EXCEPTION: gone")
-    [row] = transaction_owners([unread])
+    [row] = transaction_owners([unread], groups_error="NOT_COORDINATOR")
     assert (row.confidence, row.error) == ("unknown", "NETWORK_EXCEPTION: gone")
+    assert row.reason == "The transactional ids of this broker were not read."
     assert owner_clauses([unread]) == {}
