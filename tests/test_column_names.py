@@ -71,8 +71,8 @@ DICT_READERS = {
         "resource_checks.py",
     },
     "spark": {
-        "datasources/batches/batches_reader.py",
-        "datasources/log/log_listing.py",
+        "datasources/batches_reader.py",
+        "datasources/log_reader.py",
         "pipeline/from_files.py",
         "pipeline/history_fold.py",
         "pipeline/log_fold.py",
@@ -81,13 +81,13 @@ DICT_READERS = {
     },
     "views": {
         "agent/agent_tools.py",
+        "explained_error.py",
         "findings_text.py",
         "panel/abort_panel.py",
         "panel/layout.py",
         "panel/timeline_picture.py",
         "report/incident.py",
         "report/report.py",
-        "explained_error.py",
         "show_table.py",
     },
 }

@@ -38,23 +38,6 @@ WHAT_TO_COLLECT = (
 )
 
 
-def explanation_lines(
-    recognized: Sequence[RecognizedSymptom],
-    named: NamedResources,
-    checks: ResourceChecks | None,
-    *,
-    now: dt.datetime,
-    width: int | None = None,
-) -> list[str]:
-    """Symptoms, named ids and partitions, and their state in the source."""
-    paragraphs = [list(_symptom(each, width=width)) for each in recognized] or [list(_unknown(width=width))]
-    if name := named_line(named):
-        paragraphs.append(wrap(name, before="Named: ", width=width))
-    if checks is not None:
-        paragraphs.append(checked_lines(checks, named, now=now, width=width))
-    return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
-
-
 def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
     """Label and sentence of each line; only the first line of a kind has its label."""
     kinds = (("cause", symptom.causes), ("check", symptom.checks), ("safe", symptom.safe), ("never", symptom.never))
@@ -104,19 +87,6 @@ def _sum(checks: ResourceChecks, named: NamedResources) -> str:
     if checks.not_checked:
         return "nothing was found open, but not everything was checked"
     return "nothing of it is open on any partition" if named else "nothing hangs, and nothing holds an LSO for long"
-
-
-def _symptom(recognized: RecognizedSymptom, *, width: int | None) -> Iterator[str]:
-    symptom = recognized.symptom
-    yield from wrap(f"{symptom.title} ({', '.join(recognized.clients)})", before=f"{symptom.name}: ", width=width)
-    for label, sentence in answer_lines(symptom):
-        yield from wrap(sentence, before=f"  {label:<8}", width=width)
-
-
-def _unknown(*, width: int | None) -> Iterator[str]:
-    yield f"unknown: {TITLE_OF_UNKNOWN}"
-    for index, sentence in enumerate(WHAT_TO_COLLECT):
-        yield from wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
 
 
 def _transaction(owner: Transaction) -> str:
@@ -181,43 +151,6 @@ EXPLANATIONS = Table(
 )
 
 
-def explanation_rows(
-    recognized: Sequence[RecognizedSymptom], named: NamedResources, checks: ResourceChecks | None
-) -> list[Row]:
-    """A row for each symptom, or one for an unknown text; each has the named ids and the findings."""
-    shared = {
-        "transactional_ids": list(named.transactional_ids),
-        "groups": list(named.groups),
-        "topics": list(named.topics),
-        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in named.partitions],
-        "producer_ids": list(named.producer_ids),
-        "findings": None,
-    }
-    if checks is not None:
-        shared["findings"] = [{name: row[name] for name, _ in _FINDING} for row in checks.findings]
-        shared |= {"observed": [each.strip() for each in said_of_ids(checks)], "not_checked": list(checks.not_checked)}
-    return [{**_symptom_row(each), **shared} for each in recognized] or [{**_unknown_row(), **shared}]
-
-
-def _symptom_row(recognized: RecognizedSymptom) -> Row:
-    symptom = recognized.symptom
-    return {
-        "symptom": symptom.name,
-        "title": symptom.title,
-        "clients": list(recognized.clients),
-        "causes": list(symptom.causes),
-        "checks": list(symptom.checks),
-        "safe": list(symptom.safe),
-        "never": list(symptom.never),
-        "sources": list(symptom.sources),
-    }
-
-
-def _unknown_row() -> Row:
-    nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
-    return {"symptom": None, "title": TITLE_OF_UNKNOWN, "checks": list(WHAT_TO_COLLECT), **nothing}
-
-
 TEXT_WIDTH = 120
 TEMPLATE = "explanation.html"
 
@@ -246,8 +179,37 @@ class ExplainedError:
         return tuple(each.symptom.name for each in self.recognized)
 
     def rows(self) -> list[Row]:
-        """A row for each symptom, or one that says what to collect (`EXPLANATIONS`)."""
-        return explanation_rows(self.recognized, self.named, self.checks)
+        """A row for each symptom, or one that says what to collect (`EXPLANATIONS`); each has the ids and findings."""
+        shared = {
+            "transactional_ids": list(self.named.transactional_ids),
+            "groups": list(self.named.groups),
+            "topics": list(self.named.topics),
+            "topic_partitions": [{"topic": topic, "partition": number} for topic, number in self.named.partitions],
+            "producer_ids": list(self.named.producer_ids),
+            "findings": None,
+        }
+        if self.checks is not None:
+            shared["findings"] = [{name: row[name] for name, _ in _FINDING} for row in self.checks.findings]
+            shared["observed"] = [each.strip() for each in said_of_ids(self.checks)]
+            shared["not_checked"] = list(self.checks.not_checked)
+        if not self.recognized:
+            nothing: dict[str, list[str]] = {name: [] for name in ("clients", "causes", "safe", "never", "sources")}
+            unknown = {"symptom": None, "title": TITLE_OF_UNKNOWN, "checks": list(WHAT_TO_COLLECT)}
+            return [{**unknown, **nothing, **shared}]
+        return [
+            {
+                "symptom": each.symptom.name,
+                "title": each.symptom.title,
+                "clients": list(each.clients),
+                "causes": list(each.symptom.causes),
+                "checks": list(each.symptom.checks),
+                "safe": list(each.symptom.safe),
+                "never": list(each.symptom.never),
+                "sources": list(each.symptom.sources),
+                **shared,
+            }
+            for each in self.recognized
+        ]
 
     def frame(self) -> pd.DataFrame:
         """`rows` as a pandas DataFrame."""
@@ -259,7 +221,21 @@ class ExplainedError:
 
     def lines(self, *, width: int | None = None) -> list[str]:
         """The explanation as lines of text, wrapped at `width` columns."""
-        return explanation_lines(self.recognized, self.named, self.checks, now=_now(self.checks), width=width)
+        paragraphs: list[list[str]] = []
+        for each in self.recognized:
+            title = f"{each.symptom.title} ({', '.join(each.clients)})"
+            paragraphs.append(wrap(title, before=f"{each.symptom.name}: ", width=width))
+            for label, sentence in answer_lines(each.symptom):
+                paragraphs[-1] += wrap(sentence, before=f"  {label:<8}", width=width)
+        if not self.recognized:
+            paragraphs.append([f"unknown: {TITLE_OF_UNKNOWN}"])
+            for index, sentence in enumerate(WHAT_TO_COLLECT):
+                paragraphs[-1] += wrap(sentence, before=f"  {'collect' if index == 0 else '':<8}", width=width)
+        if name := named_line(self.named):
+            paragraphs.append(wrap(name, before="Named: ", width=width))
+        if self.checks is not None:
+            paragraphs.append(checked_lines(self.checks, self.named, now=_now(self.checks), width=width))
+        return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
     def __repr__(self) -> str:
         return "\n".join(self.lines(width=TEXT_WIDTH))

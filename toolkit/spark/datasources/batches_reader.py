@@ -30,9 +30,9 @@ from toolkit.sources.live.state.cluster_metadata import (
 )
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.log_tables import LogId
-from toolkit.spark.datasources.live_options import BatchesOptions, batches_schema
+from toolkit.spark.datasources.live_options import BatchesOptions
 from toolkit.spark.datasources.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
-from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, PartitionSelection
+from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, PartitionSelection, table_schema
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
@@ -52,7 +52,7 @@ class BatchesReader(DataSourceReader):
     def __init__(self, options: BatchesOptions, config: ClientConfig, schema: StructType) -> None:
         self._options = options
         self._config = config
-        self._columns = selected(schema, options.table, batches_schema(options.table))
+        self._columns = selected(schema, options.table, table_schema(options.table))
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:

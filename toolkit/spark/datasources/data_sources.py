@@ -15,10 +15,10 @@ from toolkit.config import ClientConfig
 from toolkit.spark.datasources.connection_options import ConnectingSource, client_config, connecting, hide_secrets
 from toolkit.spark.datasources.live_options import (
     batches_options,
-    batches_schema,
     recorded_schema,
     transactions_options,
 )
+from toolkit.spark.datasources.reader_options import table_schema
 from toolkit.spark.spark_errors import without_traceback
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class KafkaBatches(ConnectingSource, DataSource):
             For an unknown option, or an invalid value.
         """
         client_config(self.options, self)
-        return batches_schema(batches_options(self.options).table)
+        return table_schema(batches_options(self.options).table)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from toolkit.errors import UsageError
-from toolkit.schema import BATCHES, RECORDED
+from toolkit.schema import RECORDED
 from toolkit.spark.arrow_types import struct_fields, struct_type
 from toolkit.spark.datasources.connection_options import CONNECTION, PREFIX
 from toolkit.spark.datasources.reader_options import (
@@ -99,15 +99,6 @@ def batches_options(options: Options) -> BatchesOptions:
         mode=choice(options, "mode", MODES, default="PERMISSIVE"),
         timeout=seconds(options, "timeout", default=30.0, lowest=0.1),
     )
-
-
-def batches_schema(table: str) -> StructType:
-    """Spark's schema of ``batches`` or ``partial_transactions``."""
-    if table == PARTIAL_TRANSACTIONS:
-        from toolkit.spark.datasources import partial_transactions
-
-        return partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA
-    return struct_type(BATCHES)
 
 
 EVERYTHING = "everything"

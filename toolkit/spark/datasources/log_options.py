@@ -21,7 +21,6 @@ from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, TableArguments
-from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,
     PARTIAL_TRANSACTIONS,
@@ -32,6 +31,7 @@ from toolkit.spark.datasources.reader_options import (
     local_path,
     milliseconds,
     refuse_unknown,
+    table_schema,
     whole_number,
 )
 
@@ -279,8 +279,4 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
 
 def schema_of(table: str) -> StructType:
     """Spark's schema of a table, declared or internal."""
-    if table == PARTIAL_TRANSACTIONS:
-        from toolkit.spark.datasources import partial_transactions
-
-        return partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA
-    return LISTING_TYPE if table == LISTING else struct_type(TABLES[table])
+    return LISTING_TYPE if table == LISTING else table_schema(table)
