@@ -34,7 +34,7 @@ DICT_READERS = {
     },
     "sources": {
         "live/cluster.py",
-        "live/kip890_exposure.py",
+        "live/exposure.py",
         "live/logs/coordinator_logs.py",
         "live/logs/excerpt_reader.py",
         "live/logs/live_offset_reader.py",

@@ -19,7 +19,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import IdOwner, Transaction
+from toolkit.schema.live import Exposure, IdOwner, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -231,11 +231,11 @@ class Cluster(Source, OffsetTables):
         return rows + coordinator_rows(self.client, groups, GROUP)
 
     @implements(Source.exposure)
-    def exposure(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.kip890_exposure import exposure_rows  # imports numpy
+    def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
+        from toolkit.sources.live.exposure import read_exposure  # imports numpy
 
         version = arguments.kafka_version
-        return exposure_rows(self.client, release=release_of(version) if version else None)
+        return read_exposure(self.client, release=release_of(version) if version else None)
 
     @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()

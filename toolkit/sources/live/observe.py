@@ -17,12 +17,12 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.first_batches import read_first_batches
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
+from toolkit.sources.live.state.broker_configs import coordinator_software_gaps
 from toolkit.sources.live.state.cluster_metadata import query_leaders, read_metadata
 from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leader_producers import producers_query
 from toolkit.sources.live.state.partition_offsets import lso_query, offsets_query
-from toolkit.sources.live.state.software_identity import coordinator_software_gaps
 from toolkit.sources.live.state.transaction_listing import (
     TOO_OLD,
     TransactionFilters,

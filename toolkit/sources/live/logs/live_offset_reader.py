@@ -15,7 +15,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
-from toolkit.sources.live.state.compacted_topics import compacted_topics
+from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
 from toolkit.sources.live.transactional_ids import filtered_rows

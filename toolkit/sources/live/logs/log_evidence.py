@@ -24,8 +24,8 @@ from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordina
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.logs.other_markers_reader import read_other_markers
+from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.compacted_topics import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.partition_offsets import partition_rows

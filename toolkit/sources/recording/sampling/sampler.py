@@ -10,13 +10,9 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
-from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sampling.sample import Sample, failed_sample, take_sample
-
-BROKER = 4  # resource type
-MAX_TIMEOUT = "transaction.max.timeout.ms"
 
 
 @dataclass(kw_only=True)
@@ -83,34 +79,3 @@ class Sampler:
         if self._cluster is not None:
             self._cluster.close()
         self._cluster = None
-
-
-def longest_timeout_ms(client: BrokerClient) -> int | None:
-    """The longest timeout that a broker allows; null if one may not be described."""
-    request = messages.DescribeConfigs
-    brokers = sorted(client.brokers)
-    requests = [
-        (
-            broker_id,
-            request(
-                resources=[
-                    request.DescribeConfigsResource(
-                        resource_type=BROKER, resource_name=str(broker_id), configuration_keys=[MAX_TIMEOUT]
-                    )
-                ],
-                include_synonyms=False,
-                include_documentation=False,
-            ),
-        )
-        for broker_id in brokers
-    ]
-    values = [
-        int(config.value)
-        for response in client.send(requests)
-        if not response.error
-        for result in response.message.results
-        if result.error_code == 0
-        for config in result.configs
-        if config.name == MAX_TIMEOUT and (config.value or "").isdecimal()
-    ]
-    return max(values) if values and len(values) == len(brokers) else None
