@@ -12,12 +12,13 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.blocked_groups import groups_at
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.consumer_groups import group_ids, groups_at
 from toolkit.sources.live.logs.fetch import FetchPosition
 from toolkit.sources.live.logs.transaction_log import TransactionLog
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.state.cluster_metadata import read_metadata
+from toolkit.sources.live.state.group_offsets import group_ids
 from toolkit.sources.live.state.leader_producers import producer_rows
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.live.transactional_ids import all_ids

@@ -22,23 +22,25 @@ from toolkit.schema import Row
 from toolkit.schema.live import Exposure, IdOwner, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
+from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.client_groups import client_groups
-from toolkit.sources.live.groups.consumer_groups import (
+from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
+from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, coordinator_rows
+from toolkit.sources.live.state.group_offsets import (
+    SHARE,
     WITH_OFFSETS,
+    CommittedOffset,
     committed_offsets,
     committing_groups,
     group_ids,
     listed_groups,
     pending_offsets,
+    share_group_offsets,
+    share_isolation_level,
     undescribed_group,
-    with_groups,
 )
-from toolkit.sources.live.groups.share_groups import SHARE, share_group_offsets, share_isolation_level
-from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, coordinator_rows
 from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
 from toolkit.sources.live.state.partition_offsets import partition_rows
 from toolkit.sources.live.state.transaction_listing import TransactionFilters
@@ -144,9 +146,10 @@ class Cluster(Source, OffsetTables):
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
         brokers = sorted(self.client.brokers)
-        coordinator_id, protocol_type = listed_groups(self.client, brokers).get(group, (None, ""))
-        if coordinator_id is None:
+        listed = listed_groups(self.client, brokers).get(group)
+        if listed is None:
             raise _unlisted_group(self.client, group)
+        coordinator_id, protocol_type = listed
         if protocol_type not in {*WITH_OFFSETS, SHARE}:
             raise UsageError(f"The group {group!r} is of type {protocol_type}, whose groups commit no offsets.")
         if protocol_type == SHARE:
@@ -181,7 +184,7 @@ class Cluster(Source, OffsetTables):
         """
         return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
 
-    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, tuple[None, str]]:
+    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
         """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""
         offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(self.client, [OFFSETS_TOPIC]))
         own = (OFFSETS_TOPIC, offsets_topic.partition(group))
@@ -190,8 +193,7 @@ class Cluster(Source, OffsetTables):
         if known and not any(row["error"] or row["current_txn_start_offset"] is not None for row in producers):
             return {}
         everywhere = read_metadata(self.client, None).partitions
-        pending = pending_offsets(self.client, group, coordinator_id, everywhere)
-        return {tp: (None, error) for tp, error in pending.items()}
+        return pending_offsets(self.client, group, coordinator_id, everywhere)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""

@@ -14,7 +14,7 @@ from toolkit.schema.offsets import GroupLag
 if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange
     from toolkit.schema.table import TopicPartition
-    from toolkit.sources.live.groups.share_groups import SharePartition
+    from toolkit.sources.live.state.group_offsets import SharePartition
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
     CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]

@@ -10,7 +10,7 @@ from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.schema import GROUP_LAG, Row
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.consumer_groups import offsets_of_groups
+from toolkit.sources.live.state.group_offsets import offsets_of_groups
 
 OF_FINDING = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
 
