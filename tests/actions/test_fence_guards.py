@@ -52,9 +52,7 @@ def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(SimpleNamespace(error_text=None), found)]
 
     monkeypatch.setattr(fence, "find_coordinators", find_coordinators)
-    monkeypatch.setattr(
-        "toolkit.sources.live.logs.producer_outcomes.producer_outcomes", lambda cluster, *_: cluster.outcomes
-    )
+    monkeypatch.setattr(fence, "producer_outcomes", lambda cluster, *_: cluster.outcomes)
 
 
 def cluster_of(**owner: Any) -> FenceCluster:
@@ -184,7 +182,7 @@ def test_committed_records_under_an_open_transaction_are_never_discarded(monkeyp
     def deleted(*_: object) -> None:
         raise NotFound("There is no topic orders.")
 
-    monkeypatch.setattr("toolkit.sources.live.logs.producer_outcomes.producer_outcomes", deleted)
+    monkeypatch.setattr(fence, "producer_outcomes", deleted)
     assert plan_of(cluster).verdict == "overdue"
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.live.logs.committed_read import read_committed
+from toolkit.sources.live.logs.transaction_log import read_committed
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
 from toolkit.sources.live.state.group_offsets import CommittedOffset, committed_offsets, group_ids
 

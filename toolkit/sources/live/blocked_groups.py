@@ -23,7 +23,6 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.state.authorization import groups_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.group_offsets import (
     GROUPS_PER_REQUEST,
@@ -135,7 +134,7 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     leaders = sorted(set(partitions.values()))
     found: dict[int, list[str]] = {number: [] for number in partitions}
     try:
-        coordinator_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
+        coordinator_topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)
         listed = group_ids(client, leaders).items()
         selected = {group: leader for group, leader in listed if coordinator_topic.partition(group) in partitions}
         for answer in fetch_offsets(client, selected, None):

@@ -19,15 +19,14 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import Exposure, IdOwner, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, coordinator_rows
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, read_coordinators
 from toolkit.sources.live.state.group_offsets import (
     SHARE,
     WITH_OFFSETS,
@@ -41,10 +40,20 @@ from toolkit.sources.live.state.group_offsets import (
     share_isolation_level,
     undescribed_group,
 )
-from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
-from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.transactional_ids import all_ids, filtered_rows, named_rows
+from toolkit.sources.live.state.leaders import (
+    PartitionLeader,
+    read_metadata,
+    read_partitions,
+    read_producers,
+    read_replica_producers,
+    resolve_partitions,
+)
+from toolkit.sources.live.transaction_listing import (
+    TransactionFilters,
+    all_ids,
+    filtered_transactions,
+    named_transactions,
+)
 from toolkit.sources.offset_queries.group_lag import group_lag_rows, hidden_topics_row, share_group_lag_rows
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
@@ -137,11 +146,11 @@ class Cluster(Source, OffsetTables):
         """Readers of single partitions; a partition that does not exist has its `error`."""
         if not partitions:
             return []
-        from toolkit.sources.live.logs.live_offset_reader import LiveOffsetReader
+        from toolkit.sources.live.live_offset_reader import LiveOffsetReader
 
-        topology = read_metadata(self.client, {topic for topic, _ in partitions})
-        rows = partition_rows(self.client, topology.at(partitions))
-        return [LiveOffsetReader(self.client, self.config, row) for row in rows]
+        metadata = read_metadata(self.client, {topic for topic, _ in partitions})
+        found = read_partitions(self.client, metadata.at(partitions))
+        return [LiveOffsetReader(self.client, self.config, each) for each in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
@@ -186,11 +195,11 @@ class Cluster(Source, OffsetTables):
 
     def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
         """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""
-        offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(self.client, [OFFSETS_TOPIC]))
+        offsets_topic = CoordinatorTopic.read(self.client, OFFSETS_TOPIC)
         own = (OFFSETS_TOPIC, offsets_topic.partition(group))
-        known = {tp: row for tp, row in offsets_topic.topology.partitions.items() if tp == own}
-        producers = producer_rows(self.client, known, idle_producers=False)
-        if known and not any(row["error"] or row["current_txn_start_offset"] is not None for row in producers):
+        known = {tp: each for tp, each in offsets_topic.metadata.partitions.items() if tp == own}
+        producers = read_producers(self.client, known, idle_producers=False)
+        if known and not any(each.error or each.current_txn_start_offset is not None for each in producers):
             return {}
         everywhere = read_metadata(self.client, None).partitions
         return pending_offsets(self.client, group, coordinator_id, everywhere)
@@ -203,34 +212,34 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
-    def partitions(self, arguments: TableArguments) -> Iterable[Row]:
-        return partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions))
+    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
+        return read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions))
 
     @implements(Source.producers, without=["at"])
     @_pause_gc()
-    def producers(self, arguments: TableArguments) -> Iterable[Row]:
+    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
         topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
         if broker_id is None:
-            return producer_rows(self.client, self._metadata(topics, partitions))
+            return read_producers(self.client, self._metadata(topics, partitions))
         metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
         self._check_broker(broker_id)
-        return producer_rows_at(self.client, metadata, broker_id=broker_id)
+        return read_replica_producers(self.client, metadata, broker_id=broker_id)
 
     @implements(Source.transactions, without=["at"])
-    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         if arguments.transactional_ids is None:
-            return filtered_rows(self.client, self.config, TransactionFilters.of(arguments))
-        return named_rows(self.client, self.config, arguments.transactional_ids)
+            return filtered_transactions(self.client, self.config, TransactionFilters.of(arguments))
+        return named_transactions(self.client, self.config, arguments.transactional_ids)
 
     @implements(Source.coordinators, without=["at"])
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
             transactional_ids = all_ids(self.client, self.config)
         if groups is None:
             groups = list(group_ids(self.client, sorted(self.client.brokers)))
-        rows = coordinator_rows(self.client, transactional_ids, TRANSACTION)
-        return rows + coordinator_rows(self.client, groups, GROUP)
+        found = read_coordinators(self.client, transactional_ids, TRANSACTION)
+        return found + read_coordinators(self.client, groups, GROUP)
 
     @implements(Source.exposure)
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
@@ -241,7 +250,7 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()
-    def findings(self, arguments: TableArguments) -> Iterable[Row]:
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
         whole_cluster = arguments.is_everything and arguments.broker_id is None
         requested = () if whole_cluster else list(metadata)
@@ -256,18 +265,21 @@ class Cluster(Source, OffsetTables):
             observations.append(self._recheck(first, to_recheck))
             diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
         if arguments.log_evidence and diagnosis.to_read():
-            from toolkit.sources.live.logs.explained_findings import explained_findings  # imports numpy and Arrow
+            from toolkit.sources.live.logs.log_evidence import explained_findings  # imports numpy and Arrow
 
             found = explained_findings(self.client, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        return self._with_owners([each.row() for each in with_groups(self.client, found)], observations)
+        return self._with_owners(with_groups(self.client, found), observations)
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
-        return transaction_owners(map(Transaction.of, rows), groups=groups, groups_error=error)
+        if arguments.transactional_ids is None:
+            found = filtered_transactions(self.client, self.config, TransactionFilters())
+        else:
+            found = named_transactions(self.client, self.config, arguments.transactional_ids)
+        groups, error = client_groups(self.client, (each.transactional_id for each in found))
+        return transaction_owners(found, groups=groups, groups_error=error)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -315,12 +327,12 @@ class Cluster(Source, OffsetTables):
         rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
         return [row for row in rows if row["error"] or row["group_id"] in groups]
 
-    def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
+    def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        groups, _ = client_groups(self.client, {row["transactional_id"] for row in rows})
+        groups, _ = client_groups(self.client, {each.transactional_id for each in found})
         owners = owner_clauses(transactions.values(), groups=groups)
-        return [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
+        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
@@ -328,14 +340,14 @@ class Cluster(Source, OffsetTables):
 
         start = "log_start" if arguments.start is None else arguments.start
         stop = "high_watermark" if arguments.stop is None else arguments.stop
-        for row in partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions)):
-            yield fetch_range(self.client, row, start, stop, crc=arguments.crc)
+        for partition in read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions)):
+            yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
 
     def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
-        partition_metadata = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, self.config, partition_metadata, whole_cluster=False, idle_producers=False)
+        leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
+        second = observe(self.client, self.config, leaders, whole_cluster=False, idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
@@ -344,18 +356,18 @@ class Cluster(Source, OffsetTables):
         partitions: TopicPartitions | None,
         *,
         broker_id: int | None = None,
-    ) -> Mapping[TopicPartition, Row]:
+    ) -> Mapping[TopicPartition, PartitionLeader]:
         """Metadata of the selected partitions; with `broker_id`, of those with a replica on it."""
         selected: Iterable[str] | None = topics
         if broker_id is not None:
             self._check_broker(broker_id)
         if topics is None and partitions is not None:
             selected = [item[0] for item in partitions if not isinstance(item, int)]
-        topology = read_metadata(self.client, None if selected is None else set(selected))
-        partition_metadata = topology.at(resolve_partitions(topology, topics, partitions))
+        metadata = read_metadata(self.client, None if selected is None else set(selected))
+        leaders = metadata.at(resolve_partitions(metadata, topics, partitions))
         if broker_id is None:
-            return partition_metadata
-        return {tp: row for tp, row in partition_metadata.items() if broker_id in (row["replicas"] or ())}
+            return leaders
+        return {tp: each for tp, each in leaders.items() if broker_id in (each.replicas or ())}
 
     def _check_broker(self, broker_id: int) -> None:
         read_metadata(self.client, [])  # refreshes the brokers

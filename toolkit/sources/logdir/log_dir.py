@@ -13,7 +13,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
@@ -163,8 +163,8 @@ class LogDir(LogDirTables, OffsetTables):
         return (producer for log in logs for producer in producers_of(contents.read(log)))
 
     @implements(Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
-    def transactions(self, arguments: TableArguments) -> Iterable[Row] | Iterable[Transaction]:
-        from toolkit.sources.live.state.transaction_listing import TransactionFilters  # it imports Kafka's client
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
+        from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
         from toolkit.sources.logdir import coordinator_state
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side
 
@@ -173,14 +173,14 @@ class LogDir(LogDirTables, OffsetTables):
         found = coordinator_state.transactions_of(read_coordinator_side(contents, count=self.txn_state_partitions))
         if arguments.transactional_ids is not None:
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
-        return [row for row in (each.row() for each in found) if row["error"] or filters.match(row)]
+        return [each for each in found if each.error or filters.match(each)]
 
     @implements(Source.coordinators, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC, OFFSETS_TOPIC])
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.logdir import coordinator_state
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
+        from toolkit.sources.logdir.coordinator_state import read_coordinators
 
-        transactional_ids, groups = arguments.transactional_ids, arguments.groups
-        return coordinator_state.coordinator_rows(self.contents(), transactional_ids, groups, self.txn_state_partitions)
+        ids, groups = arguments.transactional_ids, arguments.groups
+        return read_coordinators(self.contents(), ids, groups, self.txn_state_partitions)
 
     @implements(Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:

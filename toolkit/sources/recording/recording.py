@@ -21,7 +21,7 @@ from toolkit.analysis.history.sample_findings import diagnose_sample, with_recor
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
-from toolkit.schema.live import Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
@@ -36,7 +36,7 @@ from toolkit.sources.recording.sample_files.sample_reader import (
     read_observation,
     read_sample,
 )
-from toolkit.sources.recording.sample_queries import coordinator_rows, named_rows, select_partitions
+from toolkit.sources.recording.sample_queries import coordinators, named_transactions, select_partitions
 from toolkit.sources.source import Partitions, Source, Topics
 from toolkit.sources.source_table import RECORDING, TableArguments, implements
 
@@ -202,18 +202,17 @@ class Recording(Source):
         return [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
 
     @implements(Source.transactions)
-    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.state.transaction_listing import TransactionFilters  # imports kafka-python
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
+        from toolkit.sources.live.transaction_listing import TransactionFilters  # imports kafka-python
 
         filters = TransactionFilters.of(arguments)
         observation = self._observe(arguments.at)
         if arguments.transactional_ids is not None:
-            return named_rows(observation, arguments.transactional_ids)
-        rows = [each.row() for each in observation.transactions]
-        return [row for row in rows if row["error"] or filters.match(row)]
+            return named_transactions(observation, arguments.transactional_ids)
+        return [each for each in observation.transactions if each.error or filters.match(each)]
 
     @implements(Source.coordinators)
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         tables = read_sample(self.path, self._find_samples(arguments.at).sample)
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
@@ -222,7 +221,7 @@ class Recording(Source):
             groups = [group for row in tables["findings"] for group in row["groups_held"] or ()]
         observation = observation_of(tables)
         assert observation
-        return coordinator_rows(observation, transactional_ids, groups)
+        return coordinators(observation, transactional_ids, groups)
 
     @implements(Source.transaction_owners)
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:

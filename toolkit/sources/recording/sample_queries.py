@@ -9,7 +9,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import Row
+from toolkit.schema.live import Coordinator, Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.partition_selection import requested_partitions
 
@@ -60,42 +60,44 @@ def _selected(
     return requested
 
 
-def named_rows(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Row]:
-    """Rows of ``schema.TRANSACTIONS`` of exactly these ids; one that was not recorded has `error`."""
-    found = {each.transactional_id: each.row() for each in observation.transactions}
+def named_transactions(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Transaction]:
+    """The transactions of exactly these ids; one that was not recorded has `error`."""
+    found = {each.transactional_id: each for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
-        yield found.get(name) or {
-            "transactional_id": name,
-            "source": "ListTransactions",
-            "observed_at": observation.observed_at,
-            "error": "TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
-        }
+        yield found.get(name) or Transaction(
+            transactional_id=name,
+            source="ListTransactions",
+            observed_at=observation.observed_at,
+            error="TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
+        )
 
 
-def coordinator_rows(
+def coordinators(
     observation: Observation, transactional_ids: Iterable[str], groups: Iterable[str]
-) -> Iterator[Row]:
-    """Rows of ``schema.COORDINATORS``: partition by hash, its leader, and the broker that returned an id."""
-    coordinators = {each.transactional_id: each.coordinator_id for each in observation.transactions}
+) -> Iterator[Coordinator]:
+    """Coordinators of ids and groups: partition by hash, its leader, and the broker that returned an id."""
+    returned_by = {each.transactional_id: each.coordinator_id for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
-        yield _row(observation, "transaction", name, STATE_TOPIC, coordinators.get(name))
+        yield _coordinator(observation, "transaction", name, STATE_TOPIC, returned_by.get(name))
     for name in dict.fromkeys(groups):
-        yield _row(observation, "group", name, OFFSETS_TOPIC, None)
+        yield _coordinator(observation, "group", name, OFFSETS_TOPIC, None)
 
 
-def _row(observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None) -> Row:
+def _coordinator(
+    observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None
+) -> Coordinator:
     leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
     partition = coordinator_partition(key, len(leaders)) if leaders else None
     leader = None if partition is None else leaders[partition]
-    return {
-        "key_type": key_type,
-        "key": key,
-        "topic": topic,
-        "partition": partition,
-        "leader": leader,
-        "coordinator_id": coordinator_id,
-        "agrees": None if leader is None or coordinator_id is None else leader == coordinator_id,
-        "broker_id": coordinator_id,
-        "observed_at": observation.observed_at,
-        "error": None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
-    }
+    return Coordinator(
+        key_type=key_type,
+        key=key,
+        topic=topic,
+        partition=partition,
+        leader=leader,
+        coordinator_id=coordinator_id,
+        agrees=None if leader is None or coordinator_id is None else leader == coordinator_id,
+        broker_id=coordinator_id,
+        observed_at=observation.observed_at,
+        error=None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
+    )

@@ -10,25 +10,25 @@ from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
-from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
-from toolkit.sources.live.logs.offset_lookup import offset_of
-from toolkit.sources.live.logs.other_markers_reader import read_other_markers
+from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts, read_other_markers
+from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
-from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leader_producers import producer_rows
-from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory
@@ -41,6 +41,15 @@ MARGIN = dt.timedelta(seconds=60)  # before the open records
 MAX_RECORDS = 500_000  # of __transaction_state, for each partition of an owner
 MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id any more
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
+
+
+def explained_findings(
+    client: BrokerClient, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
+) -> list[Finding]:
+    """Read the logs that the diagnosis needs, decide, and explain."""
+    contexts = read_contexts(client, diagnosis.to_read())
+    facts = {key: log_facts(context) for key, context in contexts.items()}
+    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
 def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
@@ -78,11 +87,11 @@ def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozen
     keys = {(each.txn.tp, each.txn.producer_id, each.txn.start) for each in contexts if each.txn.start is not None}
     partitions = {tp for tp, _, _ in keys}
     metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
-    rows = producer_rows(client, metadata, idle_producers=False)
-    unread = {TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"]}
+    producers = read_producers(client, metadata, idle_producers=False)
+    unread = {TopicPartition(each.topic, each.partition) for each in producers if each.error}
     still_open = {
-        (TopicPartition(row["topic"], row["partition"]), row["producer_id"], row["current_txn_start_offset"])
-        for row in rows
+        (TopicPartition(each.topic, each.partition), each.producer_id, each.current_txn_start_offset)
+        for each in producers
     }
     return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
@@ -170,8 +179,9 @@ class _CoordinatorReader:
         """Read from the time of the open records on."""
         try:
             topic = read_coordinator_topic(self._client, STATE_TOPIC)
-            partitions = self._partition_rows(topic, self._ids)
-            self._start = {number: self._first_offset(row) for number, row in partitions.items()}
+            leaders = {tp: each for tp, each in topic.metadata.partitions.items() if tp.partition in self._ids}
+            partitions = read_partitions(self._client, leaders)
+            self._start = {each.partition: self._first_offset(each) for each in partitions}
             return self._log(topic)
         except ToolkitError as error:
             return CoordinatorLog(unread=[f"{STATE_TOPIC} could not be read ({error.what.rstrip('.')})"])
@@ -203,20 +213,16 @@ class _CoordinatorReader:
         readable = [TransactionLogRecord.of(row) for row in rows if not row["error"]]
         return CoordinatorLog(records=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
-    def _first_offset(self, row: Row) -> int:
+    def _first_offset(self, partition: Partition) -> int:
         """The first offset to read of a partition; -1 if that is too far back."""
-        since, end, begin = self._since[row["partition"]], row["high_watermark"] or 0, row["log_start_offset"] or 0
-        if row["error"]:
+        since, begin = self._since[partition.partition], partition.log_start_offset or 0
+        end = partition.high_watermark or 0
+        if partition.error:
             return 0  # the read has the error
         if since is None:
             return max(begin, end - MAX_RECORDS) if begin < end - MAX_RECORDS else 0
-        start = offset_of(self._client, since - MARGIN, row)
+        start = offset_of(self._client, since - MARGIN, partition)
         return start if end - start <= MAX_RECORDS else -1
-
-    def _partition_rows(self, topic: CoordinatorTopic, numbers: Iterable[int]) -> dict[int, Row]:
-        metadata = {number: row for (_, number), row in topic.topology.partitions.items()}
-        selected = {TopicPartition(topic.topic, number): metadata[number] for number in numbers if number in metadata}
-        return {row["partition"]: row for row in partition_rows(self._client, selected)}
 
     def _of_ids(
         self,
@@ -248,9 +254,9 @@ class _CoordinatorReader:
 def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
     """Leader and leader epoch of each partition, before its records were read."""
     return {
-        number: (row["leader"], row["leader_epoch"])
-        for (_, number), row in topic.topology.partitions.items()
-        if row["leader"] is not None and row["leader_epoch"] is not None
+        tp.partition: (each.leader, each.leader_epoch)
+        for tp, each in topic.metadata.partitions.items()
+        if each.leader is not None and each.leader_epoch is not None
     }
 
 

@@ -13,7 +13,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.live.state import broker_configs
 from toolkit.sources.live.state.authorization import groups_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
 
 GROUPS_PER_REQUEST = 200
@@ -82,7 +81,7 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
 
     Kafka omits a group that this principal may not describe, and one whose coordinator is not available.
     """
-    offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(client, [OFFSETS_TOPIC]))
+    offsets_topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)
     if not offsets_topic.count and not offsets_topic.hidden:
         return None  # FindCoordinator would create the topic
     ((response, coordinator),) = find_coordinators(client, [group], GROUP)

@@ -10,15 +10,15 @@ from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
+from toolkit.schema.live import Partition
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.offset_lookup import offset_of
+from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 from toolkit.sources.live.state.broker_configs import compacted_topics
-from toolkit.sources.live.state.leader_producers import producer_rows
-from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.transactional_ids import filtered_rows
+from toolkit.sources.live.state.leaders import read_producers
+from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 if TYPE_CHECKING:
@@ -35,53 +35,49 @@ class LiveOffsetReader:
     client, config
         The cluster.
     partition
-        The partition's row of ``schema.PARTITIONS``.
+        The partition as its leader has it.
     """
 
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 
-    def __init__(self, client: BrokerClient, config: ClientConfig, partition: Row) -> None:
-        self.partition = partition
-        self._client, self._config = client, config
-
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.partition["topic"], self.partition["partition"])
+    def __init__(self, client: BrokerClient, config: ClientConfig, partition: Partition) -> None:
+        self.tp = TopicPartition(partition.topic, partition.partition)
+        self.partition: Row = partition.row()
+        self._partition, self._client, self._config = partition, client, config
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        topic = self.partition["topic"]
-        return compacted_topics(self._client, [topic]).get(topic)
+        return compacted_topics(self._client, [self.tp.topic]).get(self.tp.topic)
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        rows = producer_rows(self._client, {self.tp: self.partition}, idle_producers=False)
         return {
-            row["producer_id"]: row["current_txn_start_offset"]
-            for row in rows
-            if row["producer_id"] is not None and row["current_txn_start_offset"] is not None
+            each.producer_id: each.current_txn_start_offset
+            for each in read_producers(self._client, {self.tp: self._partition}, idle_producers=False)
+            if each.producer_id is not None and each.current_txn_start_offset is not None
         }
 
     def offset(self, bound: OffsetSpec) -> int:
-        return offset_of(self._client, bound, self.partition)
+        return offset_of(self._client, bound, self._partition)
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
-        lso = min(max(self.partition["last_stable_offset"], start), stop)
+        lso = min(max(self._partition.last_stable_offset or 0, start), stop)
         for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
             if first < last:
                 fetched = read_offsets(
-                    self._client, self.partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
+                    self._client, self._partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
                 )
                 yield from map(_slice, fetched.chunks)
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:
-            rows = filtered_rows(self._client, self._config, TransactionFilters(producer_ids=(producer_id,)))
+            filters = TransactionFilters(producer_ids=(producer_id,))
+            found = filtered_transactions(self._client, self._config, filters)
         except (BrokerError, ConnectionFailed) as error:  # the other columns are valid without it
             return None, row_text(error)
-        found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
-        return found, None if found else next((row["error"] for row in rows if row["error"]), None)
+        owner = next((each.transactional_id for each in found if each.producer_id == producer_id), None)
+        return owner, None if owner else next((each.error for each in found if each.error), None)
 
 
 def _slice(chunk: FetchedChunk) -> LogSlice:
