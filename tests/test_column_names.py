@@ -33,10 +33,8 @@ DICT_READERS = {
         "history/resume_state.py",
     },
     "sources": {
-        "live/exposure.py",
         "live/logs/coordinator_logs.py",
         "live/logs/excerpt_reader.py",
-        "live/logs/log_evidence.py",
         "live/logs/partition_tables.py",
         "log_tables.py",
         "logdir/coordinator_state.py",

@@ -317,15 +317,9 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+        from toolkit.sources.live.logs.coordinator_logs import offsets_log_rows
 
-        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
-        groups, partitions = arguments.groups, arguments.partition_numbers
-        if groups is None:
-            return event_rows(self.client, topic, partitions)
-        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
-        rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
-        return [row for row in rows if row["error"] or row["group_id"] in groups]
+        return offsets_log_rows(self.client, arguments.groups, arguments.partition_numbers)
 
     def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""

@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -52,6 +54,50 @@ def transaction_log_rows(
     for row in event_rows(client, coordinator_topic, selected, having=[each.encode() for each in ids]):
         if row["transactional_id"] in ids or row["error"]:
             yield row
+
+
+def offsets_log_rows(
+    client: BrokerClient, groups: Collection[str] | None, partitions: Collection[int] | None
+) -> Iterator[Row]:
+    """Rows of ``schema.OFFSETS_LOG`` of some groups or all, and error rows of the partitions that they hash to.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    groups
+        Only these groups; null for all.
+    partitions
+        Only these partitions of ``__consumer_offsets``; null for all.
+
+    Raises
+    ------
+    BrokerError, NotFound
+        As `event_rows`.
+    """
+    coordinator_topic = read_coordinator_topic(client, OFFSETS_TOPIC)
+    if groups is None:
+        yield from event_rows(client, coordinator_topic, partitions)
+        return
+    hashed = {number for each in groups if (number := coordinator_topic.partition(each)) is not None}
+    selected = hashed if partitions is None else hashed & set(partitions)
+    for row in event_rows(client, coordinator_topic, selected):
+        if row["error"] or row["group_id"] in groups:
+            yield row
+
+
+def transaction_log_records(
+    client: BrokerClient,
+    coordinator_topic: CoordinatorTopic,
+    partitions: Collection[int] | None = None,
+    *,
+    newest: int | None = None,
+    start: Mapping[int, int] | None = None,
+    having: Collection[bytes] | None = None,
+) -> Iterator[TransactionLogRecord]:
+    """`event_rows` of ``__transaction_state``, with its parameters and errors, as records."""
+    rows = event_rows(client, coordinator_topic, partitions, newest=newest, start=start, having=having)
+    return map(TransactionLogRecord.of, rows)
 
 
 def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    DiagnosisContext,
+    ExcerptStart,
+    LogEvidence,
+    LogSelection,
+    select_logs,
+)
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts, read_other_markers
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
@@ -67,8 +71,9 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     dict of TransactionKey to DiagnosisContext
         The context of each.
     """
-    excerpts = _excerpts(client, _positions(to_read))
-    reader = _CoordinatorReader(client, to_read, excerpts)
+    selection = select_logs(to_read)
+    excerpts = _excerpts(client, _positions(selection.excerpts))
+    reader = _CoordinatorReader(client, selection, excerpts)
     log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
     contexts = _with_log(to_read, log)
     if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
@@ -125,30 +130,21 @@ def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dic
     return excerpts
 
 
-def _positions(to_read: Sequence[OpenEvidence]) -> list[ExcerptPosition]:
-    """Where to read each partition: around the lowest of its transactions that need it."""
-    by_partition: defaultdict[TopicPartition, list[OpenEvidence]] = defaultdict(list)
-    for each in to_read:
-        by_partition[each.txn.tp].append(each)
-    positions = []
-    for tp, found in by_partition.items():
-        leader = found[0].txn.leader
-        starts = [each.txn.start for each in found if each.txn.start is not None]
-        if leader.leader is None or leader.high_watermark is None:
-            continue
-        log_start = leader.log_start_offset or 0
-        positions.append(
-            ExcerptPosition(
-                tp=tp,
-                offset=max(log_start, min(starts)),
-                log_start=log_start,
-                high_watermark=leader.high_watermark,
-                producer_ids=frozenset(each.txn.producer_id for each in found),
-                broker_id=leader.leader,
-                leader_epoch=-1 if leader.leader_epoch is None else leader.leader_epoch,
-            )
+def _positions(starts: Iterable[ExcerptStart]) -> list[ExcerptPosition]:
+    """Where to fetch each excerpt; partitions without a leader are left out."""
+    return [
+        ExcerptPosition(
+            tp=each.tp,
+            offset=each.offset,
+            log_start=each.leader.log_start_offset or 0,
+            high_watermark=each.leader.high_watermark,
+            producer_ids=each.producer_ids,
+            broker_id=each.leader.leader,
+            leader_epoch=-1 if each.leader.leader_epoch is None else each.leader.leader_epoch,
         )
-    return positions
+        for each in starts
+        if each.leader.leader is not None and each.leader.high_watermark is not None
+    ]
 
 
 class _CoordinatorReader:
@@ -159,20 +155,19 @@ class _CoordinatorReader:
     """
 
     def __init__(
-        self, client: BrokerClient, to_read: Sequence[OpenEvidence], excerpts: Mapping[TopicPartition, Excerpt]
+        self, client: BrokerClient, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
     ) -> None:
         self._client = client
-        self._producer_ids = {each.txn.producer_id for each in to_read if each.txn.owner is None}
-        self._ids: defaultdict[int, set[str]] = defaultdict(set)
+        self._producer_ids = selection.producer_ids
+        self._ids: dict[int, set[str]] = {}
         self._since: dict[int, dt.datetime | None] = {}
-        for each in to_read:
-            owner = each.txn.owner
-            if owner is not None and owner.transactional_id is not None and owner.txn_state_partition is not None:
-                number = owner.txn_state_partition
-                self._ids[number].add(owner.transactional_id)
-                since = _opened_after(each, excerpts.get(each.txn.tp))
-                known = self._since.get(number, since)
-                self._since[number] = None if since is None or known is None else min(since, known)
+        for number, owned in selection.owned.items():
+            if number is None:
+                continue
+            self._ids[number] = {each.txn.transactional_id for each in owned if each.txn.transactional_id is not None}
+            times = [_opened_after(each, excerpts.get(each.txn.tp)) for each in owned]
+            known = [time for time in times if time is not None]
+            self._since[number] = min(known) if len(known) == len(times) else None
         self._start: dict[int, int] = {}
 
     def read(self) -> CoordinatorLog:
@@ -194,7 +189,7 @@ class _CoordinatorReader:
         return self.read()
 
     def _log(self, topic: CoordinatorTopic) -> CoordinatorLog:
-        rows: list[Row] = []
+        records: list[TransactionLogRecord] = []
         since: dict[int, dt.datetime] = {}
         too_long = []
         for number, ids in sorted(self._ids.items()):
@@ -203,14 +198,14 @@ class _CoordinatorReader:
                 too_long.append(TOO_LONG.format(number))
                 continue
             of_partition = self._of_ids(topic, ids, {number}, start={number: start})
-            rows += of_partition
-            if start and (first := next((row["timestamp"] for row in of_partition if row["timestamp"]), None)):
+            records += of_partition
+            if start and (first := next((each.timestamp for each in of_partition if each.timestamp), None)):
                 since[number] = first
         if self._producer_ids:
-            rows += self._of_producers(topic)
-        errors = sorted({Error.of(row["error"]).code for row in rows if row["error"]})
+            records += self._of_producers(topic)
+        errors = sorted({Error.of(each.error).code for each in records if each.error})
         unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-        readable = [TransactionLogRecord.of(row) for row in rows if not row["error"]]
+        readable = [each for each in records if not each.error]
         return CoordinatorLog(records=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
     def _first_offset(self, partition: Partition) -> int:
@@ -232,23 +227,20 @@ class _CoordinatorReader:
         *,
         start: Mapping[int, int] | None = None,
         newest: int | None = None,
-    ) -> list[Row]:
+    ) -> list[TransactionLogRecord]:
         needles = [each.encode() for each in ids]
-        rows = event_rows(self._client, topic, partitions, start=start, newest=newest, having=needles)
-        return [row for row in rows if row["error"] or row["transactional_id"] in ids]
+        read = transaction_log_records(self._client, topic, partitions, start=start, newest=newest, having=needles)
+        return [each for each in read if each.error or each.transactional_id in ids]
 
-    def _of_producers(self, topic: CoordinatorTopic) -> list[Row]:
+    def _of_producers(self, topic: CoordinatorTopic) -> list[TransactionLogRecord]:
         """Records of every id that ever had one of these producer ids, its tombstone included."""
         needles = [each.to_bytes(8, "big") for each in self._producer_ids]
-        rows = list(event_rows(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
-        named = [
-            row for row in rows if not row["error"] and names_any(TransactionLogRecord.of(row), self._producer_ids)
-        ]
-        owners = {row["transactional_id"]: row["txn_state_partition"] for row in named}
-        errors = [row for row in rows if row["error"]]
-        if not owners:
-            return errors
-        return errors + self._of_ids(topic, set(owners), set(owners.values()), newest=MAX_RECORDS_OF_EACH)
+        read = list(transaction_log_records(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
+        named = [each for each in read if not each.error and names_any(each, self._producer_ids)]
+        ids = {each.transactional_id for each in named if each.transactional_id is not None}
+        numbers = {each.txn_state_partition for each in named if each.txn_state_partition is not None}
+        errors = [each for each in read if each.error]
+        return errors + self._of_ids(topic, ids, numbers, newest=MAX_RECORDS_OF_EACH) if ids else errors
 
 
 def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
