@@ -50,6 +50,11 @@ class Partition(TableRow):
         None
     )
 
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
 
 @declares(
     "producers",
@@ -80,6 +85,11 @@ class Producer(TableRow):
     error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
         None
     )
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
 
 @declares(
@@ -193,6 +203,11 @@ class Finding(TableRow):
     error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
         None
     )
+
+    @property
+    def tp(self) -> TopicPartition | None:
+        """The partition; null if the finding is about a whole cluster."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table

@@ -42,19 +42,15 @@ DESCRIBABLE = {"consumer", "connect"}  # protocol types of DescribeGroups
 def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Finding]:
     """Findings with the groups that wait at a held LSO, if these could be read."""
     held = [
-        FetchPosition(TopicPartition(each.topic, each.partition), each.last_stable_offset, each.broker_id)
+        FetchPosition(tp, each.last_stable_offset, each.broker_id)
         for each in findings
-        if each.queue_position == 1 and each.verdict not in BRIEF
-        if each.topic is not None and each.partition is not None
+        if each.queue_position == 1 and each.verdict not in BRIEF and (tp := each.tp) is not None
         if each.last_stable_offset is not None and each.broker_id is not None
     ]
     groups = groups_held(client, held) if held else {}
     return [
-        replace(
-            each,
-            groups_held=_union(each.groups_held, groups.get(TopicPartition(each.topic or "", each.partition or 0))),
-        )
-        if each.queue_position == 1
+        replace(each, groups_held=_union(each.groups_held, groups.get(tp)))
+        if each.queue_position == 1 and (tp := each.tp) is not None
         else each
         for each in findings
     ]

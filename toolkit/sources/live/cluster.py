@@ -258,19 +258,17 @@ class Cluster(Source, OffsetTables):
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
         first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
-        observations = [first]
-        diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
+        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
-            observations.append(self._recheck(first, to_recheck))
-            diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
+            diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
         if arguments.log_evidence and diagnosis.to_read():
             from toolkit.sources.live.logs.log_evidence import explained_findings  # imports numpy and Arrow
 
             found = explained_findings(self.client, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        return self._with_owners(with_groups(self.client, found), observations)
+        return self._with_owners(with_groups(self.client, found), diagnosis.observations)
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:

@@ -11,7 +11,6 @@ from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.fetch import offset_of
@@ -41,7 +40,7 @@ class LiveOffsetReader:
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 
     def __init__(self, client: BrokerClient, config: ClientConfig, partition: Partition) -> None:
-        self.tp = TopicPartition(partition.topic, partition.partition)
+        self.tp = partition.tp
         self.partition: Row = partition.row()
         self._partition, self._client, self._config = partition, client, config
 

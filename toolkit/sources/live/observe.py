@@ -297,12 +297,8 @@ def _partitions_to_recheck(
     observed: Container[TopicPartition],
 ) -> list[TopicPartition]:
     """Partitions with an open transaction, a held LSO, a coordinator's open transaction, or an error."""
-    found = {TopicPartition(each.topic, each.partition) for each in partitions if each.error or is_held(each)}
-    found |= {
-        TopicPartition(each.topic, each.partition)
-        for each in producers
-        if each.error or each.current_txn_start_offset is not None
-    }
+    found = {each.tp for each in partitions if each.error or is_held(each)}
+    found |= {each.tp for each in producers if each.error or each.current_txn_start_offset is not None}
     for each in transactions:
         if each.state in OPEN_STATES:
             found.update(each.topic_partitions or ())
@@ -317,7 +313,7 @@ def _first_batches(
     One that retention deleted is left out. On a compacted topic the batch may be another producer's.
     """
     opened = sorted(
-        (TopicPartition(each.topic, each.partition), each.current_txn_start_offset, each.broker_id)
+        (each.tp, each.current_txn_start_offset, each.broker_id)
         for each in producers
         if each.current_txn_start_offset is not None and each.broker_id is not None
     )

@@ -292,12 +292,13 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tup
     ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for counts_from, row in ordered:
-        tp = _tp(row)
+        tp = TopicPartition(row["topic"], row["partition"])
         if row["tombstone"]:
             found.pop(tp, None)
         elif counts_from is not None:
             found[tp] = row["committed_offset"], None
-    return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
+    pending = [row for row in events if _is_open(row, log_transactions)]
+    return found | {TopicPartition(row["topic"], row["partition"]): (None, OPEN) for row in pending}
 
 
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
@@ -311,13 +312,10 @@ def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> 
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     for row in OFFSETS_LOG.rows(files.offsets_log()):
-        if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
-            found[_tp(row)].add(row["group_id"])
+        tp = TopicPartition(row["topic"], row["partition"])
+        if row["kind"] == "offset_commit" and tp in found:
+            found[tp].add(row["group_id"])
     return {tp: sorted(groups) for tp, groups in found.items()}
-
-
-def _tp(row: Row) -> TopicPartition:
-    return TopicPartition(row["topic"], row["partition"])
 
 
 def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:

@@ -23,7 +23,6 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_visibility import recorded_visibility
@@ -193,13 +192,13 @@ class Recording(Source):
     @implements(Source.partitions)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
         observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
-        return {_tp(each): each for each in (*observation.partitions, *observation.partitions_after)}.values()
+        return {each.tp: each for each in (*observation.partitions, *observation.partitions_after)}.values()
 
     @implements(Source.producers, without=["broker_id"])
     def producers(self, arguments: TableArguments) -> Iterable[Producer]:
         observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
-        rechecked = {_tp(each) for each in observation.partitions_after}
-        return [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
+        rechecked = {each.tp for each in observation.partitions_after}
+        return [*(each for each in observation.producers if each.tp not in rechecked), *observation.producers_after]
 
     @implements(Source.transactions)
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
@@ -243,7 +242,7 @@ class Recording(Source):
         diagnosed = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
-            requested=() if everything else [_tp(each) for each in observation.partitions],
+            requested=() if everything else [each.tp for each in observation.partitions],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
             recorded=recorded,
         )
@@ -252,7 +251,7 @@ class Recording(Source):
             replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
         ]
         if arguments.min_held_ms is not None:
-            selected: set[tuple[str | None, int | None]] = {_tp(each) for each in observation.partitions}
+            selected: set[tuple[str | None, int | None]] = {each.tp for each in observation.partitions}
             past = self._held_over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
             ended = [
                 each
@@ -332,7 +331,3 @@ def _time(bound: OffsetSpec | None) -> dt.datetime | None:
     if bound is None or isinstance(bound, dt.datetime):
         return bound
     raise UsageError(f"{bound!r} is not a time: the samples of a recording are selected by time.")
-
-
-def _tp(answer: Partition | Producer) -> TopicPartition:
-    return TopicPartition(answer.topic, answer.partition)

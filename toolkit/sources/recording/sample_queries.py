@@ -33,7 +33,7 @@ def select_partitions(
     topics = [topics] if isinstance(topics, str) else topics
     if topics is None and partitions is None and broker_id is None:
         return observation
-    replicas = {TopicPartition(each.topic, each.partition): each.replicas or () for each in observation.partitions}
+    replicas = {each.tp: each.replicas or () for each in observation.partitions}
     selected = _selected(observation, set(replicas), topics, partitions)
     if broker_id is not None:
         selected = {tp for tp in selected if broker_id in replicas[tp]}

@@ -121,7 +121,7 @@ def _resolve(
     client: BrokerClient, partition: Partition, options: BatchesOptions
 ) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
     """Partition, start, stop and log start offset of the range to read."""
-    tp = TopicPartition(partition.topic, partition.partition)
+    tp = partition.tp
     try:
         start, stop = resolve_range(client, partition, options.start.of(tp), options.stop.of(tp))
     except (BrokerError, ConnectionFailed) as error:

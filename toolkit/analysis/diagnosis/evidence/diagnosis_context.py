@@ -251,7 +251,7 @@ def marker_partitions(
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     for each in producers:
         if each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
-            written[each.producer_id].append((each.producer_epoch, TopicPartition(each.topic, each.partition)))
+            written[each.producer_id].append((each.producer_epoch, each.tp))
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
     for context in contexts:
         # A marker raises the epoch: the lowest of those that are higher have the fewest records after it.

@@ -201,7 +201,7 @@ def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext
             marker
             for partition in read_partitions(client, metadata)
             if not partition.error
-            for marker in _markers(client, partition, candidates[TopicPartition(partition.topic, partition.partition)])
+            for marker in _markers(client, partition, candidates[partition.tp])
         ]
     except ToolkitError:
         return []

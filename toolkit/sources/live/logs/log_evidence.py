@@ -93,11 +93,8 @@ def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozen
     partitions = {tp for tp, _, _ in keys}
     metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
     producers = read_producers(client, metadata, idle_producers=False)
-    unread = {TopicPartition(each.topic, each.partition) for each in producers if each.error}
-    still_open = {
-        (TopicPartition(each.topic, each.partition), each.producer_id, each.current_txn_start_offset)
-        for each in producers
-    }
+    unread = {each.tp for each in producers if each.error}
+    still_open = {(each.tp, each.producer_id, each.current_txn_start_offset) for each in producers}
     return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
 

@@ -217,7 +217,7 @@ class _LogLeader:
     """The current leader of a partition."""
 
     def __init__(self, client: BrokerClient, partition: Leader, *, read_committed: bool, max_bytes: int | None) -> None:
-        self.tp = TopicPartition(partition.topic, partition.partition)
+        self.tp = partition.tp
         self._client = client
         self._partition = partition
         self._read_committed = read_committed

@@ -38,6 +38,11 @@ class PartitionLeader(NamedTuple):
     observed_at: dt.datetime
     error: str | None
 
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
 
 Leader = PartitionLeader | Partition  # a partition whose offsets were read tells its leader as well
 Leaders = Mapping[TopicPartition, Leader]
@@ -164,8 +169,7 @@ def query_leaders(client: BrokerClient, leaders: Leaders, /, *queries: LeaderQue
         prepared = [query(to_query) for query in queries]
         responses = iter(client.send([request for requests, _ in prepared for request in requests]))
         tables = [
-            [each for each in table if TopicPartition(each.topic, each.partition) not in to_query]
-            + records_of(list(islice(responses, len(requests))))
+            [each for each in table if each.tp not in to_query] + records_of(list(islice(responses, len(requests))))
             for table, (requests, records_of) in zip(tables, prepared, strict=True)
         ]
         to_query = {} if attempt == 2 else _with_new_leaders(client, leaders, chain.from_iterable(tables))
@@ -176,7 +180,7 @@ def query_leaders(client: BrokerClient, leaders: Leaders, /, *queries: LeaderQue
 
 def _with_new_leaders(client: BrokerClient, leaders: Leaders, answers: Iterable[Partition | Producer]) -> Leaders:
     """Fresh metadata of the partitions that failed because their leader has changed."""
-    failed = [(TopicPartition(each.topic, each.partition), each.error) for each in answers if each.error]
+    failed = [(each.tp, each.error) for each in answers if each.error]
     fresh = read_metadata(client, {tp.topic for tp, _ in failed}).partitions if failed else {}
     return {
         tp: fresh[tp]
