@@ -54,7 +54,7 @@ from toolkit.sources.live.transaction_listing import (
     filtered_transactions,
     named_transactions,
 )
-from toolkit.sources.offset_queries.group_lag import group_lag_rows, hidden_topics_row, share_group_lag_rows
+from toolkit.sources.offset_queries.group_lag import hidden_topics_lag, lag_of_group, lag_of_share_group
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import CLUSTER, TableArguments, implements
@@ -164,15 +164,16 @@ class Cluster(Source, OffsetTables):
         if protocol_type == SHARE:
             partitions = share_group_offsets(self.client, group, coordinator_id)
             readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
-            rows = share_group_lag_rows(readers, group, partitions, level=level, max_offsets=max_offsets)
+            lags = lag_of_share_group(readers, group, partitions, level=level, max_offsets=max_offsets)
         else:
             committed = {
                 **self._pending_offsets(group, coordinator_id),
                 **committed_offsets(self.client, group, coordinator_id),
             }
-            rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+            lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         gaps = topics_are_visible(self.client, brokers).gaps
-        return rows + [hidden_topics_row(group, gap, broker_id=coordinator_id) for gap in gaps]
+        hidden = [hidden_topics_lag(group, gap, broker_id=coordinator_id) for gap in gaps]
+        return [each.row() for each in lags + hidden]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups with a committed or a pending offset of some partitions, those with a pending one first.

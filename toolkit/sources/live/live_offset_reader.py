@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
-from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
@@ -40,32 +39,31 @@ class LiveOffsetReader:
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 
     def __init__(self, client: BrokerClient, config: ClientConfig, partition: Partition) -> None:
-        self.tp = partition.tp
-        self.partition: Row = partition.row()
-        self._partition, self._client, self._config = partition, client, config
+        self.partition = partition
+        self._client, self._config = client, config
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        return compacted_topics(self._client, [self.tp.topic]).get(self.tp.topic)
+        return compacted_topics(self._client, [self.partition.topic]).get(self.partition.topic)
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
         return {
             each.producer_id: each.current_txn_start_offset
-            for each in read_producers(self._client, {self.tp: self._partition}, idle_producers=False)
+            for each in read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False)
             if each.producer_id is not None and each.current_txn_start_offset is not None
         }
 
     def offset(self, bound: OffsetSpec) -> int:
-        return offset_of(self._client, bound, self._partition)
+        return offset_of(self._client, bound, self.partition)
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
-        lso = min(max(self._partition.last_stable_offset or 0, start), stop)
+        lso = min(max(self.partition.last_stable_offset or 0, start), stop)
         for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
             if first < last:
                 fetched = read_offsets(
-                    self._client, self._partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
+                    self._client, self.partition, first, last, read_committed=read_committed, max_bytes=FETCH_BYTES
                 )
                 yield from map(_slice, fetched.chunks)
 

@@ -108,7 +108,7 @@ class LogDir(LogDirTables, OffsetTables):
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows; a partition whose log is not among the files has an error."""
         from toolkit.sources.logdir.coordinator_state import committed_in_files
-        from toolkit.sources.offset_queries.group_lag import absent_rows, group_lag_rows
+        from toolkit.sources.offset_queries.group_lag import absent_lags, lag_of_group
 
         found = committed_in_files(self, group)
         if not found:
@@ -120,9 +120,10 @@ class LogDir(LogDirTables, OffsetTables):
             )
         present = {TopicPartition(row["topic"], row["partition"]) for row in self.partition_rows()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
-        rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+        lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
-        return rows + absent_rows(group, absent, taken_at=self.contents().taken_at)
+        lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
+        return [each.row() for each in lags]
 
     def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
         """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from operator import itemgetter
 
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.log.offset_status import visibility_reason
-from toolkit.schema import OFFSET_VISIBILITY, Row
+from toolkit.schema.live import Partition
 from toolkit.schema.offsets import OffsetVisibility
-from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
+from toolkit.sources.offset_queries.offset_reader import of_partition
 
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
 
 
-def recorded_visibility(observation: Observation, offset: int) -> Row:
-    """Row of ``schema.OFFSET_VISIBILITY``.
+def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
+    """Where an offset was.
 
     Parameters
     ----------
@@ -24,45 +25,35 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
         The offset.
     """
     partition = (*observation.partitions, *observation.partitions_after)[-1]
-    row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names)
-    row |= {name: getattr(partition, name) for name in PARTITION_COLUMNS}
-    row["offset"] = offset
-    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
-    log_start, log_end = partition.log_start_offset, partition.log_end_offset
-    if log_start is not None and offset < log_start:
-        row["status"] = "deleted"
-    elif log_end is not None and offset >= log_end:
-        row["status"] = "beyond_log_end"
-    elif high_watermark is not None and offset >= high_watermark:
-        row["status"] = "beyond_high_watermark"
-    if row["status"] is not None:
-        return row | {
-            "read_committed": False,
-            "read_uncommitted": False,
-            "reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""})),
-        }
-    row["error"] = row["error"] or NOT_RECORDED
-    if lso is None or offset < lso:
-        return row | {"reason": _below_lso(lso)}
+    found = of_partition(partition, offset)
+    if (status := _outside_log(partition, offset)) is not None:
+        outside = replace(found, status=status, read_committed=False, read_uncommitted=False)
+        return replace(outside, reason=visibility_reason(outside))
+    found = replace(found, error=partition.error or NOT_RECORDED)
+    lso = partition.last_stable_offset
+    if lso is None:
+        return replace(found, reason="The LSO at that time is unknown.")
+    if offset < lso:
+        received = "read_committed consumers received it unless it is a marker or was aborted."
+        return replace(found, reason=f"It was below the LSO {lso}: {received}")
     opened = {
         each.producer_id: each.current_txn_start_offset
         for each in (*observation.producers, *observation.producers_after)
-        if each.current_txn_start_offset is not None
+        if each.producer_id is not None and each.current_txn_start_offset is not None
     }
+    why = "and no transaction was open, so the LSO waited for replication"
     if opened:
-        holder = min(opened, key=lambda each: opened[each])
-        row |= {"holder_producer_id": holder, "holder_first_offset": opened[holder]}
-    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {_holder(row)}."}
+        holder, first = min(opened.items(), key=itemgetter(1))
+        found = replace(found, holder_producer_id=holder, holder_first_offset=first)
+        why = f"held by the transaction of producer {holder} that began at offset {first}"
+    return replace(found, read_committed=False, reason=f"It was beyond the LSO {lso}, {why}.")
 
 
-def _below_lso(lso: int | None) -> str:
-    if lso is None:
-        return "The LSO at that time is unknown."
-    return f"It was below the LSO {lso}: read_committed consumers received it unless it is a marker or was aborted."
-
-
-def _holder(row: Row) -> str:
-    if row["holder_producer_id"] is None:
-        return "and no transaction was open, so the LSO waited for replication"
-    producer, first = row["holder_producer_id"], row["holder_first_offset"]
-    return f"held by the transaction of producer {producer} that began at offset {first}"
+def _outside_log(partition: Partition, offset: int) -> str | None:
+    if partition.log_start_offset is not None and offset < partition.log_start_offset:
+        return "deleted"
+    if partition.log_end_offset is not None and offset >= partition.log_end_offset:
+        return "beyond_log_end"
+    if partition.high_watermark is not None and offset >= partition.high_watermark:
+        return "beyond_high_watermark"
+    return None

@@ -182,7 +182,7 @@ class Recording(Source):
     ) -> list[Row]:
         """`offset_visibility` as rows."""
         observation = self.observe(topics=[topic], partitions=[partition], at=at)
-        return [recorded_visibility(observation, offset)]
+        return [recorded_visibility(observation, offset).row()]
 
     @implements(Source.lso_holds)
     def lso_holds(self, arguments: TableArguments) -> Iterable[Finding]:

@@ -14,7 +14,7 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
-from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds, named_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def offset_of(client: BrokerClient, spec: OffsetSpec, partition: Partition) -> i
         An offset; a time with zone, for the first record at or after it; or ``"log_start"``, ``"lso"``,
         ``"high_watermark"``, ``"log_end"``.
     partition
-        The partition, without error. A time after the last record, and a log end that
-        the broker does not return, resolve to its high watermark.
+        The partition, without error. A time after the last record, and a log end that the broker does not return,
+        resolve to its high watermark.
 
     Raises
     ------
@@ -146,12 +146,7 @@ def offset_of(client: BrokerClient, spec: OffsetSpec, partition: Partition) -> i
     check_offset_spec(spec)
     high_watermark = partition.high_watermark or 0
     if isinstance(spec, str):
-        offset = {
-            "log_start": partition.log_start_offset,
-            "lso": partition.last_stable_offset,
-            "high_watermark": high_watermark,
-            "log_end": partition.log_end_offset,
-        }[spec]
+        offset = named_offset(partition, spec)
     elif isinstance(spec, dt.datetime):
         offset = _offset_at(client, partition, spec)
     else:
