@@ -47,7 +47,6 @@ DICT_READERS = {
         "recording/recording.py",
         "recording/sample_files/observation_rows.py",
         "recording/sample_files/sample_reader.py",
-        "recording/sampling/held_groups.py",
         "recording/sampling/metric_series.py",
         "recording/sampling/recorder_resume.py",
         "recording/sampling/sample.py",

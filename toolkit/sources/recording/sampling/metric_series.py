@@ -10,6 +10,7 @@ from itertools import islice
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
 from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.recording.sampling.sample import Sample
 
@@ -164,11 +165,13 @@ def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int,
     return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
 
 
-def _group_lags(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
-    held = sorted((row for row in rows if row["held"]), key=lambda row: row["held"], reverse=True)
+def _group_lags(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
+    held = sorted((each for each in lags if each.held), key=lambda each: each.held or 0, reverse=True)
     series = {
-        (row["group_id"], row["topic"], row["partition"]): GroupLagSeries(behind=row["behind"], held=row["held"])
-        for row in held[:MAX_GROUP_LAGS]
+        (each.group_id, each.topic or "", each.partition or 0): GroupLagSeries(
+            behind=each.behind or 0, held=each.held or 0
+        )
+        for each in held[:MAX_GROUP_LAGS]
     }
     return series, len(held) - len(series)
 

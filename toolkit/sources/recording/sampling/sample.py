@@ -18,6 +18,7 @@ from toolkit.analysis.history.sample_findings import (
 )
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
@@ -44,7 +45,7 @@ class Sample:
     evidence
         Log evidence of held transactions, and when it was read.
     held_groups
-        Rows of ``schema.GROUP_LAG`` of groups with offsets beyond a held LSO; null if they were not requested or could
+        The lag of groups with offsets beyond a held LSO; null if they were not requested or could
         not be read.
     """
 
@@ -53,7 +54,7 @@ class Sample:
     observation: Observation | None = None
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
     evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
-    held_groups: Sequence[Row] | None = None
+    held_groups: Sequence[GroupLag] | None = None
 
     @property
     def row(self) -> Row:
@@ -119,8 +120,7 @@ def take_sample(
         with suppress(ToolkitError):  # the observation is valid without it
             found, evidence = cached_findings(cluster.client, diagnoses, evidence)
     findings = sample_findings(diagnoses) if found is None else found
-    rows = [each.row() for each in findings]
-    groups = held_groups(cluster.client, rows) if with_held_groups else None
+    groups = held_groups(cluster.client, findings) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
         findings,
@@ -130,7 +130,7 @@ def take_sample(
         padding_ms=late_padding_ms,
         longest_timeout_ms=longest_timeout_ms,
     )
-    tables["findings"] = [{"sampled_at": due, **row} for row in rows]
+    tables["findings"] = [{"sampled_at": due, **each.row()} for each in findings]
     tables["late_transactions"] = [each.row() for each in late]
     (sample,) = tables["samples"]
     tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
