@@ -42,6 +42,7 @@ DICT_READERS = {
         "logdir/log_dir.py",
         "logdir/log_dir_layout.py",
         "logdir/observe_files.py",
+        "logdir/replica_offset_reader.py",
         "logdir/replica_state.py",
         "reconcile.py",
         "recording/recording.py",

@@ -21,7 +21,7 @@ from toolkit.sources.live.logs.transaction_log import TransactionLog
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.state.group_offsets import group_ids
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
-from toolkit.sources.live.transaction_listing import all_ids
+from toolkit.sources.live.transaction_listing import all_ids, named_transactions
 
 CONFIG = ClientConfig("one:9092")
 
@@ -176,6 +176,40 @@ def test_a_coordinator_that_moved_after_the_listing_is_found_again() -> None:
     cluster.replaced["DescribeTransactions"] = describe
     (txn,) = observation(cluster).transactions
     assert (txn.coordinator_id, txn.state, txn.error) == (2, "CompleteAbort", None)
+
+
+def test_an_id_that_its_new_coordinator_does_not_have_keeps_the_error_of_the_old_one() -> None:
+    cluster = FakeCluster()
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 2 or "payments" not in request.transactional_ids:
+            return SimpleNamespace(
+                transaction_states=[described(name, None, None) for name in request.transactional_ids]
+            )
+        cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
+        return SimpleNamespace(transaction_states=[described("payments", 7, None, error=16)])
+
+    cluster.replaced["DescribeTransactions"] = describe
+    (txn,) = observation(cluster).transactions
+    assert (txn.coordinator_id, txn.state) == (2, "Dead")
+    assert (txn.error or "").startswith("NOT_COORDINATOR: ")
+
+
+def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker() -> None:
+    asked: list[int | None] = []
+
+    def describe(broker: int | None, request: Any) -> Any:
+        asked.append(broker)
+        moved = [described(name, 7, None, error=16) for name in request.transactional_ids]
+        return SimpleNamespace(transaction_states=moved)
+
+    cluster = FakeCluster(
+        FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]), DescribeTransactions=describe
+    )
+    (txn,) = named_transactions(wire_to(cluster), CONFIG, ["payments"])
+    assert asked == [None]
+    assert (txn.transactional_id, txn.producer_id) == ("payments", None)
+    assert (txn.error or "").startswith("NOT_COORDINATOR: ")
 
 
 def test_a_failed_description_is_an_error_of_the_id() -> None:
