@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,11 @@ from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.verdicts import COMMIT, Outcome
+from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
@@ -387,42 +386,10 @@ def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
     if owner.state != "Ongoing" or owner.producer_id is None or not owner.topic_partitions:
         return False
     try:
-        outcomes = producer_outcomes(cluster, owner.producer_id, owner.topic_partitions)
+        outcomes = cluster.producer_outcomes(owner.producer_id, owner.topic_partitions)
     except NotFound:  # a topic of it is deleted, or hidden
         return False
     return any(outcome.name == COMMIT for outcome in outcomes.values())
-
-
-def producer_outcomes(
-    cluster: Cluster, producer_id: int, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, Outcome]:
-    """The outcome of each open transaction of a producer, also of a live one, whose log a diagnosis does not read.
-
-    Parameters
-    ----------
-    cluster
-        The cluster.
-    producer_id
-        The producer.
-    partitions
-        Where to look; one on which it has nothing open is left out.
-
-    Raises
-    ------
-    BrokerError, ConnectionFailed, NotFound
-        If the partitions cannot be observed.
-    """
-    from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
-
-    observation = cluster.observe(partitions=sorted(partitions))
-    opened = [
-        each
-        for found in diagnose([observation]).opened.values()
-        for each in found
-        if each.txn.producer_id == producer_id and each.txn.start is not None
-    ]
-    contexts = read_contexts(cluster.client, opened) if opened else {}
-    return {context.txn.tp: context.outcome for context in contexts.values()}
 
 
 def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:

@@ -15,6 +15,7 @@ from toolkit.analysis.coordinator.transaction_owners import owner_clauses, trans
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -186,6 +187,35 @@ class Cluster(Source, OffsetTables):
         for gap in groups_are_visible(self.client, sorted(self.client.brokers)).gaps:
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
+
+    def producer_outcomes(
+        self, producer_id: int, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Outcome]:
+        """The outcome of each open transaction of a producer, also of a live one, whose log a diagnosis does not read.
+
+        Parameters
+        ----------
+        producer_id
+            The producer.
+        partitions
+            Where to look; one on which it has nothing open is left out.
+
+        Raises
+        ------
+        BrokerError, ConnectionFailed, NotFound
+            If the partitions cannot be observed.
+        """
+        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
+
+        diagnosis = diagnose([self.observe(partitions=sorted(partitions))])
+        opened = [
+            each
+            for found in diagnosis.opened.values()
+            for each in found
+            if each.txn.producer_id == producer_id and each.txn.start is not None
+        ]
+        contexts = read_contexts(self.client, opened) if opened else {}
+        return {context.txn.tp: context.outcome for context in contexts.values()}
 
     def topic_gaps(self) -> Sequence[str]:
         """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.
