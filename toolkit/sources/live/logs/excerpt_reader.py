@@ -134,7 +134,7 @@ class _ExcerptScan:
         if len(scanned.headers):
             self.headers.append(scanned.headers)
             self.position = int(scanned.headers["last_offset"][-1]) + 1
-            if self.target.tp[0] == OFFSETS_TOPIC:
+            if self.target.tp.topic == OFFSETS_TOPIC:
                 self._add_groups(fetched.records, scanned.headers)
         elif not fetched.error and not fetched.records and (fetched.high_watermark or 0) >= self.stop:
             self.position = self.stop  # compacted away
@@ -144,7 +144,7 @@ class _ExcerptScan:
         """Add the groups whose offsets the transactions have pending."""
         data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
         for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
-            for row in offsets_log(records, int(position), group_partition=self.target.tp[1]):
+            for row in offsets_log(records, int(position), group_partition=self.target.tp.partition):
                 if row["group_id"] is not None and row["producer_id"] is not None:
                     self.groups.setdefault(row["producer_id"], set()).add(row["group_id"])
 
@@ -176,7 +176,7 @@ def _excerpt(
         stop=after.position,
         log_start_offset=after.target.log_start,
         observed_at=observed_at,
-        is_compacted=compacted.get(after.target.tp[0]),
+        is_compacted=compacted.get(after.target.tp.topic),
         groups={producer_id: sorted(groups) for producer_id, groups in after.groups.items()},
         broker_id=after.target.broker_id,
         error=after.error,

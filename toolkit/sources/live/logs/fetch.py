@@ -90,7 +90,7 @@ def fetch(
 def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_wait_ms: int) -> Any:
     topic = messages.Fetch.FetchTopic
     partition = topic.FetchPartition(
-        partition=position.tp[1],
+        partition=position.tp.partition,
         current_leader_epoch=position.leader_epoch,
         fetch_offset=position.offset,
         log_start_offset=-1,
@@ -104,7 +104,7 @@ def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_
         isolation_level=int(read_committed),
         session_id=0,
         session_epoch=-1,  # no session
-        topics=[topic(topic=position.tp[0], partitions=[partition])],
+        topics=[topic(topic=position.tp.topic, partitions=[partition])],
         forgotten_topics_data=[],
         max_version=10,  # from 11 a broker may redirect to a follower; 10 has every compression
     )

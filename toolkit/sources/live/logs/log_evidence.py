@@ -111,7 +111,7 @@ def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[Transac
 
 def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dict[TopicPartition, Excerpt]:
     """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
-    compacted = compacted_topics(client, {each.tp[0] for each in positions})
+    compacted = compacted_topics(client, {each.tp.topic for each in positions})
     excerpts: dict[TopicPartition, Excerpt] = {}
     deadline = time.monotonic() + TIMEOUT_S
     for start in range(0, min(len(positions), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
