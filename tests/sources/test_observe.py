@@ -196,10 +196,10 @@ def test_an_id_that_its_new_coordinator_does_not_have_keeps_the_error_of_the_old
 
 
 def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker() -> None:
-    asked: list[int | None] = []
+    brokers: list[int | None] = []
 
     def describe(broker: int | None, request: Any) -> Any:
-        asked.append(broker)
+        brokers.append(broker)
         moved = [described(name, 7, None, error=16) for name in request.transactional_ids]
         return SimpleNamespace(transaction_states=moved)
 
@@ -207,7 +207,7 @@ def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker(
         FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]), DescribeTransactions=describe
     )
     (txn,) = named_transactions(wire_to(cluster), CONFIG, ["payments"])
-    assert asked == [None]
+    assert brokers == [None]
     assert (txn.transactional_id, txn.producer_id) == ("payments", None)
     assert (txn.error or "").startswith("NOT_COORDINATOR: ")
 
