@@ -11,7 +11,7 @@ from toolkit.actions import delivery
 from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.actions.delivery import Delivery, delivered, group_offsets
 from toolkit.errors import ActionRefused, BrokerError
-from toolkit.sources.live.logs.committed_read import CommittedRead
+from toolkit.sources.live.logs.transaction_log import CommittedRead
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 LAST = LastBatch(0, 3)

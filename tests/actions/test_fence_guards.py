@@ -34,6 +34,9 @@ class FenceCluster(RowCluster):
     outcomes: dict[Any, Outcome] = field(default_factory=dict)
     timeout: float = 5.0
 
+    def producer_outcomes(self, *_: object) -> dict[Any, Outcome]:
+        return self.outcomes
+
     def send_one(self, request: Any, *, broker_id: int) -> Any:
         self._called("send_one", {"broker_id": broker_id})
         self.sent.append(request)
@@ -52,9 +55,6 @@ def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(SimpleNamespace(error_text=None), found)]
 
     monkeypatch.setattr(fence, "find_coordinators", find_coordinators)
-    monkeypatch.setattr(
-        "toolkit.sources.live.logs.producer_outcomes.producer_outcomes", lambda cluster, *_: cluster.outcomes
-    )
 
 
 def cluster_of(**owner: Any) -> FenceCluster:
@@ -184,7 +184,7 @@ def test_committed_records_under_an_open_transaction_are_never_discarded(monkeyp
     def deleted(*_: object) -> None:
         raise NotFound("There is no topic orders.")
 
-    monkeypatch.setattr("toolkit.sources.live.logs.producer_outcomes.producer_outcomes", deleted)
+    monkeypatch.setattr(cluster, "producer_outcomes", deleted)
     assert plan_of(cluster).verdict == "overdue"
 
 

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import producer
+from tests.analysis.build import observation, partition, producer, transaction
 from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
     marker_partitions,
     named_topics,
     opened_after,
+    select_logs,
 )
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.verdicts import Outcome
@@ -194,3 +196,27 @@ def test_a_partition_is_read_from_before_the_oldest_of_the_open_records() -> Non
     assert opened_after([one, older]) == opened_after([older, one]) == at(45)
     assert opened_after([one]) == at(55)
     assert opened_after([one, DiagnosisContext(open_transaction(), None)]) is None
+
+
+def test_the_logs_to_read_for_open_transactions() -> None:
+    """Each partition from its lowest transaction on, the records of owners, and of producers that none owns."""
+    leaders = [partition(log_start_offset=60), partition("payments", 3, log_start_offset=None)]
+    nowhere = transaction(9, transactional_id="refunds-9", txn_state_partition=None, state="Empty")
+    producers = [
+        producer(7, start=120),
+        producer(8, start=50),
+        producer(9, start=130),
+        producer(8, start=0, topic="payments", partition=3),
+    ]
+    unwritten = transaction(10, transactional_id="orders-10")
+    one = observation(transaction(7), nowhere, unwritten, producers=producers, partitions=leaders)
+    to_read = [each for opened in diagnose([one]).opened.values() for each in opened]
+    selection = select_logs(to_read)
+    assert {each.tp: (each.offset, each.producer_ids, each.leader) for each in selection.excerpts} == {
+        HERE: (60, frozenset({7, 8, 9, 10}), leaders[0]),
+        ELSEWHERE: (0, frozenset({8}), leaders[1]),
+    }
+    owned = {number: [each.txn.transactional_id for each in found] for number, found in selection.owned.items()}
+    assert owned == {33: ["payments-7", "orders-10"], None: ["refunds-9"]}
+    assert selection.producer_ids == {8}
+    assert select_logs([]).excerpts == []

@@ -1,6 +1,7 @@
 """What the coordinators have written down, over the network."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG
 from toolkit.sources.live.logs import coordinator_logs
 from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
-from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.leaders import read_partitions
 
 pytestmark = pytest.mark.lab
 
@@ -73,13 +74,13 @@ def test_a_partition_without_leader_is_an_error_row(
     with INCIDENTS["never_added"](kafka) as staged:
         number = coordinator_partition(staged.transactional_id, 50)
         leaderless = (number + 1) % 50
-        ask = partition_rows
+        ask = read_partitions
         monkeypatch.setattr(
             coordinator_logs,
-            "partition_rows",
-            lambda client, partition_metadata: [
-                {**row, "error": error, "leader": None} if row["partition"] == leaderless else row
-                for row in ask(client, partition_metadata)
+            "read_partitions",
+            lambda client, leaders: [
+                replace(each, error=error, leader=None) if each.partition == leaderless else each
+                for each in ask(client, leaders)
             ],
         )
         frame = cluster.transaction_log(partitions=[leaderless, number])

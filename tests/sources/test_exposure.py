@@ -11,7 +11,7 @@ from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import EXPOSURE, Row
-from toolkit.sources.live.kip890_exposure import MEANING
+from toolkit.sources.live.exposure import MEANING
 
 pytestmark = pytest.mark.lab
 

@@ -24,7 +24,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import excerpt_reader, log_evidence
-from toolkit.sources.live.logs.explained_findings import explained_findings
+from toolkit.sources.live.logs.log_evidence import explained_findings
 
 pytestmark = pytest.mark.lab
 

@@ -1,5 +1,6 @@
 """Observing a cluster that changes, contradicts itself or does not respond: gaps and errors, never a wrong verdict."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,16 +12,16 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.bulk_messages import ListedOffset
+from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.blocked_groups import groups_at
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.consumer_groups import group_ids, groups_at
 from toolkit.sources.live.logs.fetch import FetchPosition
 from toolkit.sources.live.logs.transaction_log import TransactionLog
 from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.leader_producers import producer_rows
-from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.live.transactional_ids import all_ids
+from toolkit.sources.live.state.group_offsets import group_ids
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
+from toolkit.sources.live.transaction_listing import all_ids, named_transactions
 
 CONFIG = ClientConfig("one:9092")
 
@@ -30,9 +31,9 @@ def wire_to(cluster: FakeCluster) -> BrokerClient:
 
 
 def observation(cluster: FakeCluster) -> Observation:
-    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.sent_requests.clear()
-    return observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=False)
+    return observe(wire_to(cluster), CONFIG, leaders, whole_cluster=False)
 
 
 def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
@@ -111,8 +112,8 @@ def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
         raise ConnectionFailed("Nobody is there.")
 
     cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
-    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
-    coverage = observe(wire_to(cluster), CONFIG, partition_metadata, whole_cluster=True).coverage
+    leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
+    coverage = observe(wire_to(cluster), CONFIG, leaders, whole_cluster=True).coverage
     assert [gap.partition(":")[0] for gap in coverage.gaps] == [
         f"broker {n} did not answer ListTransactions" for n in (1, 2)
     ]
@@ -177,6 +178,40 @@ def test_a_coordinator_that_moved_after_the_listing_is_found_again() -> None:
     assert (txn.coordinator_id, txn.state, txn.error) == (2, "CompleteAbort", None)
 
 
+def test_an_id_that_its_new_coordinator_does_not_have_keeps_the_error_of_the_old_one() -> None:
+    cluster = FakeCluster()
+
+    def describe(broker: int, request: Any) -> Any:
+        if broker == 2 or "payments" not in request.transactional_ids:
+            return SimpleNamespace(
+                transaction_states=[described(name, None, None) for name in request.transactional_ids]
+            )
+        cluster.ids[2], cluster.ids[1] = cluster.ids[2] + cluster.ids[1], []
+        return SimpleNamespace(transaction_states=[described("payments", 7, None, error=16)])
+
+    cluster.replaced["DescribeTransactions"] = describe
+    (txn,) = observation(cluster).transactions
+    assert (txn.coordinator_id, txn.state) == (2, "Dead")
+    assert (txn.error or "").startswith("NOT_COORDINATOR: ")
+
+
+def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker() -> None:
+    brokers: list[int | None] = []
+
+    def describe(broker: int | None, request: Any) -> Any:
+        brokers.append(broker)
+        moved = [described(name, 7, None, error=16) for name in request.transactional_ids]
+        return SimpleNamespace(transaction_states=moved)
+
+    cluster = FakeCluster(
+        FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]), DescribeTransactions=describe
+    )
+    (txn,) = named_transactions(wire_to(cluster), CONFIG, ["payments"])
+    assert brokers == [None]
+    assert (txn.transactional_id, txn.producer_id) == ("payments", None)
+    assert (txn.error or "").startswith("NOT_COORDINATOR: ")
+
+
 def test_a_failed_description_is_an_error_of_the_id() -> None:
     def describe(broker: int, request: Any) -> Any:
         raise BrokerError("Broker 1 at one:9092 did not answer.", code="REQUEST_TIMED_OUT")
@@ -188,24 +223,24 @@ def test_a_failed_description_is_an_error_of_the_id() -> None:
 
 def test_a_leader_that_moved_is_queried_once_more() -> None:
     cluster = FakeCluster()
-    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.leaders["orders", 0] = (2, 5)
-    (row,) = partition_rows(wire_to(cluster), partition_metadata)
-    assert (row["leader"], row["leader_epoch"], row["high_watermark"], row["error"]) == (2, 5, 150, None)
+    (found,) = read_partitions(wire_to(cluster), leaders)
+    assert (found.leader, found.leader_epoch, found.high_watermark, found.error) == (2, 5, 150, None)
 
     cluster.replaced["Metadata"] = lambda broker, request: SimpleNamespace(topics=[])
     cluster.leaders["orders", 0] = (1, 6)
-    (row,) = partition_rows(wire_to(cluster), {TopicPartition("orders", 0): row})
-    assert row["error"].startswith("NOT_LEADER_OR_FOLLOWER: ")
-    assert (row["last_stable_offset"], row["high_watermark"]) == (None, None)
+    (found,) = read_partitions(wire_to(cluster), {TopicPartition("orders", 0): found})
+    assert (found.error or "").startswith("NOT_LEADER_OR_FOLLOWER: ")
+    assert (found.last_stable_offset, found.high_watermark) == (None, None)
 
 
 def test_the_leader_epoch_is_reported_by_the_leader() -> None:
     cluster = FakeCluster()
-    partition_metadata = read_metadata(wire_to(cluster), ["orders"]).partitions
+    leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.leaders["orders", 0] = (1, 9)
-    (row,) = partition_rows(wire_to(cluster), partition_metadata)
-    assert row["leader_epoch"] == 9
+    (found,) = read_partitions(wire_to(cluster), leaders)
+    assert found.leader_epoch == 9
 
 
 def test_an_unreported_log_end_is_null() -> None:
@@ -219,8 +254,8 @@ def test_an_unreported_log_end_is_null() -> None:
         return message
 
     cluster.replaced["ListOffsets"] = offsets
-    (row,) = partition_rows(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
-    assert (row["high_watermark"], row["log_end_offset"], row["error"]) == (150, None, None)
+    (found,) = read_partitions(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    assert (found.high_watermark, found.log_end_offset, found.error) == (150, None, None)
 
 
 def test_impossible_responses_are_unknown() -> None:
@@ -228,9 +263,10 @@ def test_impossible_responses_are_unknown() -> None:
     cluster = FakeCluster()
     odd = producer(7, epoch=70_000, start=5, last_sequence=-1, last_timestamp=2**62, coordinator_epoch=-1)
     cluster.open["orders", 0] = [odd]
-    (row,) = producer_rows(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
-    assert [row[n] for n in ("producer_epoch", "last_sequence", "last_timestamp", "coordinator_epoch")] == [None] * 4
-    assert (row["producer_id"], row["current_txn_start_offset"]) == (7, 5)
+    (found,) = read_producers(wire_to(cluster), read_metadata(wire_to(cluster), ["orders"]).partitions)
+    unknown = (found.producer_epoch, found.last_sequence, found.last_timestamp, found.coordinator_epoch)
+    assert unknown == (None, None, None, None)
+    assert (found.producer_id, found.current_txn_start_offset) == (7, 5)
 
 
 def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,9 +277,17 @@ def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypat
 
     def log(*arguments: Any, only: set[int], **options: Any) -> TransactionLog:
         sent_requests.append(only)
-        key = {"transactional_id": "payments", "producer_id": 7, "producer_epoch": 0}
-        rows = [{**key, "state": "PrepareCommit", "last_update_time": NOW}, {**key, "state": "Ongoing"}]
-        return TransactionLog(rows=[{"last_update_time": None, **row} for row in rows], failures=[], partitions=1)
+        decided = Transaction(
+            transactional_id="payments",
+            producer_id=7,
+            producer_epoch=0,
+            state="PrepareCommit",
+            last_update_time=NOW,
+            source=STATE_TOPIC,
+            observed_at=NOW,
+        )
+        before = replace(decided, state="Ongoing", last_update_time=None)
+        return TransactionLog(transactions=[decided, before], failures=[], partitions=1)
 
     monkeypatch.setattr("toolkit.sources.live.observe.read_state_log", log)
     (txn,) = observation(cluster).transactions

@@ -18,6 +18,7 @@ from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, LSO_TIMELINE, Row
+from toolkit.schema.live import Partition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import partition_log
 from toolkit.sources.live.logs.partition_log import fetch_range
@@ -175,7 +176,7 @@ def test_a_response_of_the_old_leader_is_not_used(cluster: Cluster, staged: Stag
     """FENCED_LEADER_EPOCH, and a stopped broker: the metadata is read again, and the new leader is queried."""
     row = row_of(cluster, staged.topic)
     for stale in ({"leader_epoch": -1 if not row["leader_epoch"] else row["leader_epoch"] - 1}, {"leader": 9}):
-        fetched = fetch_range(cluster.client, {**row, **stale}, "log_start", "high_watermark")
+        fetched = fetch_range(cluster.client, Partition.of({**row, **stale}), "log_start", "high_watermark")
         pd.testing.assert_frame_equal(
             BATCHES.frame(batch_tables_of(fetched)), cluster.batches(topics=staged.topic, partitions=0)
         )
@@ -220,7 +221,7 @@ def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, sta
     row = row_of(cluster, staged.topic)
     end = row["high_watermark"]
     with Cluster(cluster.config, timeout=1) as hasty:
-        fetched = fetch_range(hasty.client, {**row, "log_end_offset": end + 2}, end - 1, "log_end")
+        fetched = fetch_range(hasty.client, Partition.of({**row, "log_end_offset": end + 2}), end - 1, "log_end")
         frame = BATCHES.frame(batch_tables_of(fetched))
     assert frame["error"].dropna().tolist() == [
         f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so later offsets are not replicated yet; "
@@ -234,7 +235,8 @@ def test_a_topic_deleted_during_the_read(cluster: Cluster, kafka: Kafka) -> None
         requests = admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
         assert cluster.client.send_one(requests).responses[0].error_code == 0
         until(lambda: staged.topic not in {r["topic"] for r in cluster.partition_rows()} or None, awaited="its end")
-        frame = BATCHES.frame(batch_tables_of(fetch_range(cluster.client, row, "log_start", "high_watermark")))
+        fetched = fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
+        frame = BATCHES.frame(batch_tables_of(fetched))
     (error,) = frame["error"].tolist()
     assert error.startswith("UNKNOWN_TOPIC_OR_PARTITION: ")
     assert error.endswith(f"; offsets 0 to {row['high_watermark'] - 1} were not read")
@@ -244,7 +246,7 @@ def test_a_partition_without_a_leader_is_an_error(cluster: Cluster, staged: Stag
     row = {**row_of(cluster, staged.topic), "error": "LEADER_NOT_AVAILABLE: the partition has no leader"}
     text = rf"^{staged.topic}-0 cannot be read: LEADER_NOT_AVAILABLE \(the partition has no leader\)\.$"
     with pytest.raises(BrokerError, match=text):
-        fetch_range(cluster.client, row, "log_start", "high_watermark")
+        fetch_range(cluster.client, Partition.of(row), "log_start", "high_watermark")
 
 
 def test_a_read_can_be_stopped_early(cluster: Cluster, staged: StagedIncident) -> None:

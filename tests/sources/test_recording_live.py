@@ -19,8 +19,9 @@ from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.log_evidence import read_contexts
+from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.recording.sample_writer import SampleWriter
-from toolkit.sources.recording.sampler import Sample, longest_timeout_ms, take_sample
+from toolkit.sources.recording.sampler import Sample, take_sample
 
 pytestmark = pytest.mark.lab
 

@@ -21,6 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
 from toolkit.sources.recording.sampler import Sample, take_sample
@@ -231,9 +232,9 @@ def test_a_group_has_series_while_it_is_blocked(kafka: Kafka) -> None:
 
 
 def test_the_number_of_groups_is_bounded_and_others_are_counted() -> None:
-    row = {"group_id": "one", "topic": "orders", "behind": 0}
-    rows = [{**row, "partition": number, "held": number} for number in range(MAX_GROUP_LAGS + 10)]
-    series = measure(replace(sample(NINE), held_groups=rows), MetricSeries())
+    lag = GroupLag(group_id="one", topic="orders", behind=0)
+    lags = [replace(lag, partition=number, held=number) for number in range(MAX_GROUP_LAGS + 10)]
+    series = measure(replace(sample(NINE), held_groups=lags), MetricSeries())
     assert len(series.group_lags) == MAX_GROUP_LAGS
     assert series.group_lags_omitted == 9, "one of them holds nothing"
     assert min(numbers.held for numbers in series.group_lags.values()) == 10

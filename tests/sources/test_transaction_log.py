@@ -11,8 +11,8 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
+from toolkit.schema.table import Error
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
-from toolkit.sources.live.state.cluster_metadata import read_metadata
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 
 pytestmark = pytest.mark.lab
@@ -29,7 +29,7 @@ def old() -> Iterator[Cluster]:
 
 
 def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None) -> TransactionLog:
-    topic_partitions = CoordinatorTopic(STATE_TOPIC, read_metadata(cluster.client, [STATE_TOPIC]))
+    topic_partitions = CoordinatorTopic.read(cluster.client, STATE_TOPIC)
     return read_state_log(cluster.client, cluster.config, topic_partitions, only=only, timeout=timeout)
 
 
@@ -89,7 +89,7 @@ def test_a_timeout_of_the_read_is_an_error_and_no_proof(old: Cluster) -> None:
     TxnProducer(old.client, "makes-the-topic").init()
     log = read(old, timeout=0)
     assert not log.is_complete
-    assert {row["error"].partition(":")[0] for row in log.failures} == {"REQUEST_TIMED_OUT"}
+    assert {Error.of(each.error).code for each in log.failures} == {"REQUEST_TIMED_OUT"}
     assert log.partitions + len(log.failures) == 50
 
 
@@ -98,7 +98,7 @@ def test_the_newest_record_wins_and_matches_the_coordinator(kafka: Kafka) -> Non
         reported = {row["transactional_id"]: row for row in cluster.transaction_rows()}
         log = read(cluster)
     assert log.is_complete
-    written = {row["transactional_id"]: row for row in log.rows}
+    written = {each.transactional_id: each.row() for each in log.transactions}
     assert written.keys() == reported.keys()
     columns = ("producer_id", "producer_epoch", "state", "timeout_ms", "start_time", "topic_partitions")
     for name, row in reported.items():
@@ -111,5 +111,5 @@ def test_selected_partitions_can_be_read(kafka: Kafka) -> None:
         (row,) = cluster.transaction_rows(transactional_ids=[producer.transactional_id])
         log = read(cluster, only={row["txn_state_partition"]})
     assert log.partitions == 1
-    assert producer.transactional_id in {row["transactional_id"] for row in log.rows}
-    assert {row["txn_state_partition"] for row in log.rows} == {row["txn_state_partition"]}
+    assert producer.transactional_id in {each.transactional_id for each in log.transactions}
+    assert {each.txn_state_partition for each in log.transactions} == {row["txn_state_partition"]}

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.live.groups.consumer_groups import committed_offsets, group_ids
-from toolkit.sources.live.logs.committed_read import read_committed
+from toolkit.sources.live.logs.transaction_log import read_committed
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
+from toolkit.sources.live.state.group_offsets import CommittedOffset, committed_offsets, group_ids
 
 if TYPE_CHECKING:
     from toolkit.actions.marker_plan import MarkerPlan
     from toolkit.sources.live.cluster import Cluster
-
-_Offset = tuple[int | None, str | None]  # or the error
 
 POLL_S = 0.05
 MAX_RECORDS = 10_000
@@ -113,5 +111,5 @@ def group_offsets(
     return tuple(found), tuple(sorted(groups - coordinators.keys()))
 
 
-def _of(commit: OffsetCommitted, offsets: Mapping[TopicPartition, _Offset]) -> _Offset:
-    return offsets.get(TopicPartition(commit.topic, commit.partition), (None, None))
+def _of(commit: OffsetCommitted, offsets: Mapping[TopicPartition, CommittedOffset]) -> CommittedOffset:
+    return offsets.get(TopicPartition(commit.topic, commit.partition), CommittedOffset(None, None))

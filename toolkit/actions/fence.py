@@ -385,10 +385,8 @@ def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
     """Whether committed records of an earlier transaction lie under the open one."""
     if owner.state != "Ongoing" or owner.producer_id is None or not owner.topic_partitions:
         return False
-    from toolkit.sources.live.logs.producer_outcomes import producer_outcomes  # imports numpy and Arrow
-
     try:
-        outcomes = producer_outcomes(cluster, owner.producer_id, owner.topic_partitions)
+        outcomes = cluster.producer_outcomes(owner.producer_id, owner.topic_partitions)
     except NotFound:  # a topic of it is deleted, or hidden
         return False
     return any(outcome.name == COMMIT for outcome in outcomes.values())

@@ -131,7 +131,7 @@ def _headers(client: BrokerClient, partition: Partition, first: int, stop: int) 
     from toolkit.sources.live.logs.partition_log import read_offsets
 
     parts, size, deadline, unread = [np.empty(0, HEADER)], 0, time.monotonic() + TIMEOUT_S, ""
-    with closing(read_offsets(client, partition.row(), first, stop).chunks) as chunks:  # type: ignore[type-var]
+    with closing(read_offsets(client, partition, first, stop).chunks) as chunks:
         for chunk in chunks:
             errors = [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage]
             if errors:

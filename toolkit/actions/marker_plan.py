@@ -18,7 +18,7 @@ from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.table import Error
-from toolkit.sources.live.state.transaction_listing import TOO_OLD
+from toolkit.sources.live.client.broker_response import TOO_OLD
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit

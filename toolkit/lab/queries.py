@@ -15,9 +15,7 @@ from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_name
-from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 
 T = TypeVar("T")
 
@@ -211,7 +209,7 @@ def await_coordinators(cluster: BrokerClient) -> None:
     """Return when every partition of ``__transaction_state`` has a leader that has loaded it, as after a restart."""
 
     def are_loaded() -> bool | None:
-        topic = CoordinatorTopic(STATE_TOPIC, read_metadata(cluster, [STATE_TOPIC]))
+        topic = CoordinatorTopic.read(cluster, STATE_TOPIC)
         has_leaders = all(topic.leader(number) is not None for number in range(topic.count))
         return True if has_leaders and not loading_coordinators(cluster, topic) else None
 

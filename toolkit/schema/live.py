@@ -6,21 +6,9 @@ from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import (
-    BOOL,
-    INT32,
-    STRING,
-    TIME,
-    Column,
     ListOf,
     StructOf,
-    Table,
     TopicPartition,
-)
-
-_LIVE = (
-    Column("broker_id", INT32, "Broker that answered or should have answered."),
-    Column("observed_at", TIME, "When the response arrived, by this machine's clock.", nullable=False),
-    Column("error", STRING, "Kafka error name and message if the response is missing; null if it is complete."),
 )
 
 
@@ -62,6 +50,11 @@ class Partition(TableRow):
         None
     )
 
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
 
 @declares(
     "producers",
@@ -92,6 +85,11 @@ class Producer(TableRow):
     error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
         None
     )
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
 
 
 @declares(
@@ -206,45 +204,63 @@ class Finding(TableRow):
         None
     )
 
+    @property
+    def tp(self) -> TopicPartition | None:
+        """The partition; null if the finding is about a whole cluster."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
 EVIDENCE = ListOf(StructOf(tuple((column.name, column.type) for column in EvidenceEntry.table.columns)))
 
-COORDINATORS = Table(
+
+@declares(
     "coordinators",
-    "the coordinator of a transactional id or a group, by hash and by FindCoordinator",
-    (
-        Column("key_type", STRING, "transaction or group.", nullable=False),
-        Column("key", STRING, "The transactional id or group id.", nullable=False),
-        Column("topic", STRING, "__transaction_state or __consumer_offsets.", nullable=False),
-        Column("partition", INT32, "Partition of that topic, by the hash of the key."),
-        Column("leader", INT32, "Leader of that partition, according to the metadata."),
-        Column("coordinator_id", INT32, "Coordinator, according to FindCoordinator."),
-        Column("agrees", BOOL, "Whether leader and coordinator_id are equal; null if one is missing."),
-        *_LIVE,
-    ),
+    row="the coordinator of a transactional id or a group, by hash and by FindCoordinator",
     key=("key_type", "key"),
     sort=("key_type", "key"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinator(TableRow):
+    """The coordinator of a transactional id or a group, by hash and by FindCoordinator."""
+
+    key_type: Annotated[str, "transaction or group."]
+    key: Annotated[str, "The transactional id or group id."]
+    topic: Annotated[str, "__transaction_state or __consumer_offsets."]
+    partition: Annotated[Int32 | None, "Partition of that topic, by the hash of the key."] = None
+    leader: Annotated[Int32 | None, "Leader of that partition, according to the metadata."] = None
+    coordinator_id: Annotated[Int32 | None, "Coordinator, according to FindCoordinator."] = None
+    agrees: Annotated[bool | None, "Whether leader and coordinator_id are equal; null if one is missing."] = None
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
 
 
-EXPOSURE = Table(
+@declares(
     "exposure",
-    "one setting that decides whether transactions can hang, or one client that can leave a transaction hanging",
-    (
-        Column("subject", STRING, "cluster, broker, known bug or transactional_id.", nullable=False),
-        Column("name", STRING, "Kafka's name of the feature or setting; Jira issue of a known bug.", nullable=False),
-        Column("transactional_id", STRING, "Transactional id of the client; null for the cluster and brokers."),
-        Column("value", STRING, "Its value; null if it does not exist there or could not be read."),
-        Column("exposed", BOOL, "Whether it lets transactions hang or hold an LSO for long; null if unknown."),
-        Column("means", STRING, "What that means, as a sentence.", nullable=False),
-        Column("broker_id", INT32, "Broker that answered or should have answered."),
-        Column("observed_at", TIME, "When the response arrived, by this machine's clock.", nullable=False),
-        Column("error", STRING, "Kafka error name and message if the response is missing; null if it is complete."),
-    ),
+    row="one setting that decides whether transactions can hang, or one client that can leave a transaction hanging",
     key=("subject", "broker_id", "name", "transactional_id"),
     sort=("subject", "broker_id", "name", "transactional_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure(TableRow):
+    """One setting that decides whether transactions can hang, or one client that can leave a transaction hanging."""
+
+    subject: Annotated[str, "cluster, broker, known bug or transactional_id."]
+    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug."]
+    transactional_id: Annotated[str | None, "Transactional id of the client; null for the cluster and brokers."] = None
+    value: Annotated[str | None, "Its value; null if it does not exist there or could not be read."] = None
+    exposed: Annotated[bool | None, "Whether it lets transactions hang or hold an LSO for long; null if unknown."] = (
+        None
+    )
+    means: Annotated[str, "What that means, as a sentence."]
+    broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
+    observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
 
 
 @declares(
@@ -275,4 +291,4 @@ class IdOwner(TableRow):
     )
 
 
-TRANSACTION_OWNERS = IdOwner.table
+COORDINATORS, EXPOSURE, TRANSACTION_OWNERS = Coordinator.table, Exposure.table, IdOwner.table

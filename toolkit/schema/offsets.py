@@ -5,17 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import INT32, INT64, STRING, TIME, Column, Table
-
-_TOPIC = Column("topic", STRING, "Topic name.", nullable=False)
-_PARTITION = Column("partition", INT32, "Partition number.", nullable=False)
-_LOG_START = Column("log_start_offset", INT64, "First offset still in the log.")
-_LSO = Column("last_stable_offset", INT64, "LSO of the partition.")
-_HIGH_WATERMARK = Column("high_watermark", INT64, "High watermark of the partition.")
-_LOG_END = Column("log_end_offset", INT64, "Log end offset of the partition.")
-_BROKER = Column("broker_id", INT32, "Leader of the partition; of files, whose log directory was read.")
-_OBSERVED = Column("observed_at", TIME, "When its offsets were read; of files, when the newest was written.")
-_ERROR = Column("error", STRING, "What could not be read, as NAME: sentence; null where the row is whole.")
 
 
 @declares(
@@ -80,30 +69,37 @@ class OffsetVisibility(TableRow):
 
 OFFSET_VISIBILITY = OffsetVisibility.table
 
-MISSING_OFFSETS = Table(
+
+@declares(
     "missing_offsets",
-    "a range of offsets that a consumer does not receive, and why",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("first_offset", INT64, "First offset of the range.", nullable=False),
-        Column("last_offset", INT64, "Last offset of the range.", nullable=False),
-        Column("offsets", INT64, "How many those are.", unit="offsets", nullable=False),
-        Column(
-            "status",
-            STRING,
-            "One of analysis.log.offset_status.STATUSES, or beyond_lso: a record that waits for the LSO; null where "
-            "that is not known.",
-        ),
-        Column("isolation_level", STRING, "Of the consumer: read_committed or read_uncommitted.", nullable=False),
-        Column("reason", STRING, "Why they are missing, as a sentence.", nullable=False),
-        _BROKER,
-        _OBSERVED,
-        _ERROR,
-    ),
+    row="a range of offsets that a consumer does not receive, and why",
     key=("topic", "partition", "first_offset"),
     sort=("topic", "partition", "first_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingOffsets(TableRow):
+    """A range of offsets that a consumer does not receive, and why."""
+
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    first_offset: Annotated[Int64, "First offset of the range."]
+    last_offset: Annotated[Int64, "Last offset of the range."]
+    offsets: Annotated[Int64, "How many those are.", Unit("offsets")]
+    status: Annotated[
+        str | None,
+        "One of analysis.log.offset_status.STATUSES, or beyond_lso: a record that waits for the LSO; null where "
+        "that is not known.",
+    ] = None
+    isolation_level: Annotated[str, "Of the consumer: read_committed or read_uncommitted."]
+    reason: Annotated[str, "Why they are missing, as a sentence."]
+    broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
+    observed_at: Annotated[dt.datetime | None, "When its offsets were read; of files, when the newest was written."] = (
+        None
+    )
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+MISSING_OFFSETS = MissingOffsets.table
 
 
 @declares(

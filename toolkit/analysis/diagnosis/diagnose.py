@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.decision.decision import Decision
@@ -79,17 +79,31 @@ class Diagnosis:
 
     Parameters
     ----------
-    observations
-        In order of time.
     indexed
-        The observations by partition.
+        The observations by partition, in order of time.
     opened
         The evidence of the open transactions of each partition, as far as it does not need the logs.
+    max_transaction_timeout_ms, is_single_sample
+        As for `findings`.
     """
 
-    observations: Sequence[Observation]
     indexed: Sequence[IndexedObservation]
-    opened: Mapping[TopicPartition, Sequence[OpenEvidence]] = field(default_factory=dict)
+    opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
+    max_transaction_timeout_ms: int
+    is_single_sample: bool
+
+    @property
+    def observations(self) -> list[Observation]:
+        """The observations, in order of time."""
+        return [one.observation for one in self.indexed]
+
+    def with_next(self, observation: Observation) -> Diagnosis:
+        """The diagnosis of one observation more, which came after these."""
+        return _diagnose(
+            [*self.indexed, IndexedObservation(observation)],
+            max_transaction_timeout_ms=self.max_transaction_timeout_ms,
+            is_single_sample=self.is_single_sample,
+        )
 
     def to_recheck(self) -> list[TopicPartition]:
         """Partitions on which one observation does not decide."""
@@ -124,14 +138,15 @@ class Diagnosis:
             held = [_transaction(_complete(each, log, by_key)) for each in self.opened.get(tp, ())]
             found = [*_in_order(held), *self._of_partition(tp, covering, is_requested=tp in requested and not held)]
             rows += found
-        if gaps := tuple(self.observations[-1].coverage.topic_gaps):
+        last = self.indexed[-1].observation
+        if gaps := tuple(last.coverage.topic_gaps):
             hidden = GapEvidence(
                 reason="The cluster may have topics that this principal cannot see.",
                 remedy="Diagnose as a principal that may describe all topics.",
                 missing=gaps,
                 is_open=False,
             )
-            rows.append(gap_finding(hidden, self.observations[-1]))
+            rows.append(gap_finding(hidden, last))
         return rows
 
     def _covering(self, tp: TopicPartition) -> list[IndexedObservation]:
@@ -153,7 +168,16 @@ def diagnose(
     is_single_sample: bool = False,
 ) -> Diagnosis:
     """Index observations, so that it is known what else has to be read; see `findings`."""
-    indexed = [IndexedObservation(observation) for observation in observations]
+    return _diagnose(
+        [IndexedObservation(observation) for observation in observations],
+        max_transaction_timeout_ms=max_transaction_timeout_ms,
+        is_single_sample=is_single_sample,
+    )
+
+
+def _diagnose(
+    indexed: Sequence[IndexedObservation], *, max_transaction_timeout_ms: int, is_single_sample: bool
+) -> Diagnosis:
     opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
     for tp in set().union(*(one.cases for one in indexed)):
         covering = [one for one in indexed if tp in one.before]
@@ -168,7 +192,12 @@ def diagnose(
             for txn in covering[-1].cases.get(tp, ())
             for history in [[one.same(txn) for one in covering]]
         ]
-    return Diagnosis(observations=observations, indexed=indexed, opened=opened)
+    return Diagnosis(
+        indexed=indexed,
+        opened=opened,
+        max_transaction_timeout_ms=max_transaction_timeout_ms,
+        is_single_sample=is_single_sample,
+    )
 
 
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:

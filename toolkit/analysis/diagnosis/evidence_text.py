@@ -74,7 +74,7 @@ def transaction_evidence(txn: OpenTransaction, observations: Sequence[Observatio
 def partition_evidence(partition: Partition, observations: Sequence[Observation]) -> tuple[EvidenceEntry, ...]:
     """Observed values of a partition."""
     sources = FILES if observations[-1].from_files else REQUESTS
-    tp = TopicPartition(partition.topic, partition.partition)
+    tp = partition.tp
     return (*_partition_entries(partition, sources), *_of_observations(tp, observations, sources))
 
 

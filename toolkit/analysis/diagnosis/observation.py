@@ -213,7 +213,7 @@ class IndexedObservation:
                 self._owners.setdefault(each.producer_id, []).append(each)
         self._errors_before = _errors(chain(observation.partitions, observation.producers))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
-        self._read_again = {TopicPartition(each.topic, each.partition) for each in observation.partitions_after}
+        self._read_again = {each.tp for each in observation.partitions_after}
         self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
         for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
             self.cases.setdefault(txn.tp, []).append(txn)
@@ -269,7 +269,7 @@ class IndexedObservation:
                     yield self._txn(written or without_data)
 
     def _txn(self, producer: Producer) -> OpenTransaction:
-        tp = TopicPartition(producer.topic, producer.partition)
+        tp = producer.tp
         before, after = self.before[tp], self.after[tp]
         same_leader = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
         assert producer.producer_id is not None
@@ -314,14 +314,14 @@ def is_held(partition: Partition) -> bool:
 
 
 def _by_partition(partitions: Iterable[Partition]) -> dict[TopicPartition, Partition]:
-    return {TopicPartition(each.topic, each.partition): each for each in partitions}
+    return {each.tp: each for each in partitions}
 
 
 def _errors(answers: Iterable[Partition | Producer]) -> dict[TopicPartition, list[str]]:
     found: dict[TopicPartition, list[str]] = {}
     for each in answers:
         if each.error:
-            found.setdefault(TopicPartition(each.topic, each.partition), []).append(each.error)
+            found.setdefault(each.tp, []).append(each.error)
     return found
 
 
@@ -329,5 +329,5 @@ def _open(producers: Iterable[Producer]) -> dict[TopicPartition, dict[int, Produ
     found: dict[TopicPartition, dict[int, Producer]] = {}
     for each in producers:
         if each.current_txn_start_offset is not None and each.producer_id is not None:
-            found.setdefault(TopicPartition(each.topic, each.partition), {})[each.producer_id] = each
+            found.setdefault(each.tp, {})[each.producer_id] = each
     return found

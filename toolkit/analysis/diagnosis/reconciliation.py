@@ -16,7 +16,7 @@ from toolkit.schema.derived import Reconciliation
 from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.table import TransactionKey
 
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -69,7 +69,7 @@ def _reconciled(
     transaction_history: Sequence[PastTransaction] | None,
     finding: Finding | None,
 ) -> Reconciliation:
-    tp, producer_id = TopicPartition(producer.topic, producer.partition), producer.producer_id
+    tp, producer_id = producer.tp, producer.producer_id
     owner = next((each for each in transactions if each.producer_id == producer_id), None)
     of_producer = [each for each in transaction_history or () if each.producer_id == producer_id]
     of_epoch = [each for each in of_producer if each.producer_epoch == producer.producer_epoch]

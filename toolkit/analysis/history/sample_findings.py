@@ -147,7 +147,7 @@ def _with(finding: Finding, recorded: Finding | None) -> Finding:
 
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
-    return {TopicPartition(each.topic, each.partition) for each in observation.partitions}
+    return {each.tp for each in observation.partitions}
 
 
 def _order(finding: Finding) -> list[tuple[bool, object]]:
@@ -263,4 +263,4 @@ def _open(producers: Sequence[Producer]) -> set[TransactionKey]:
 
 
 def _unread(answers: Iterable[Partition | Producer]) -> Collection[TopicPartition]:
-    return {TopicPartition(each.topic, each.partition) for each in answers if each.error}
+    return {each.tp for each in answers if each.error}

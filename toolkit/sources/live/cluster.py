@@ -15,35 +15,47 @@ from toolkit.analysis.coordinator.transaction_owners import owner_clauses, trans
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
+from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import IdOwner, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
+from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.client_groups import client_groups
-from toolkit.sources.live.groups.consumer_groups import (
+from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, read_coordinators
+from toolkit.sources.live.state.group_offsets import (
+    SHARE,
     WITH_OFFSETS,
+    CommittedOffset,
     committed_offsets,
     committing_groups,
     group_ids,
     listed_groups,
     pending_offsets,
+    share_group_offsets,
+    share_isolation_level,
     undescribed_group,
-    with_groups,
 )
-from toolkit.sources.live.groups.share_groups import SHARE, share_group_offsets, share_isolation_level
-from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
-from toolkit.sources.live.state.cluster_metadata import read_metadata, resolve_partitions
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, coordinator_rows
-from toolkit.sources.live.state.leader_producers import producer_rows, producer_rows_at
-from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.transactional_ids import all_ids, filtered_rows, named_rows
-from toolkit.sources.offset_queries.group_lag import group_lag_rows, hidden_topics_row, share_group_lag_rows
+from toolkit.sources.live.state.leaders import (
+    PartitionLeader,
+    read_metadata,
+    read_partitions,
+    read_producers,
+    read_replica_producers,
+    resolve_partitions,
+)
+from toolkit.sources.live.transaction_listing import (
+    TransactionFilters,
+    all_ids,
+    filtered_transactions,
+    named_transactions,
+)
+from toolkit.sources.offset_queries.group_lag import hidden_topics_lag, lag_of_group, lag_of_share_group
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import CLUSTER, TableArguments, implements
@@ -135,32 +147,34 @@ class Cluster(Source, OffsetTables):
         """Readers of single partitions; a partition that does not exist has its `error`."""
         if not partitions:
             return []
-        from toolkit.sources.live.logs.live_offset_reader import LiveOffsetReader
+        from toolkit.sources.live.live_offset_reader import LiveOffsetReader
 
-        topology = read_metadata(self.client, {topic for topic, _ in partitions})
-        rows = partition_rows(self.client, topology.at(partitions))
-        return [LiveOffsetReader(self.client, self.config, row) for row in rows]
+        metadata = read_metadata(self.client, {topic for topic, _ in partitions})
+        found = read_partitions(self.client, metadata.at(partitions))
+        return [LiveOffsetReader(self.client, self.config, each) for each in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
         brokers = sorted(self.client.brokers)
-        coordinator_id, protocol_type = listed_groups(self.client, brokers).get(group, (None, ""))
-        if coordinator_id is None:
+        listed = listed_groups(self.client, brokers).get(group)
+        if listed is None:
             raise _unlisted_group(self.client, group)
+        coordinator_id, protocol_type = listed
         if protocol_type not in {*WITH_OFFSETS, SHARE}:
             raise UsageError(f"The group {group!r} is of type {protocol_type}, whose groups commit no offsets.")
         if protocol_type == SHARE:
             partitions = share_group_offsets(self.client, group, coordinator_id)
             readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
-            rows = share_group_lag_rows(readers, group, partitions, level=level, max_offsets=max_offsets)
+            lags = lag_of_share_group(readers, group, partitions, level=level, max_offsets=max_offsets)
         else:
             committed = {
                 **self._pending_offsets(group, coordinator_id),
                 **committed_offsets(self.client, group, coordinator_id),
             }
-            rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+            lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         gaps = topics_are_visible(self.client, brokers).gaps
-        return rows + [hidden_topics_row(group, gap, broker_id=coordinator_id) for gap in gaps]
+        hidden = [hidden_topics_lag(group, gap, broker_id=coordinator_id) for gap in gaps]
+        return [each.row() for each in lags + hidden]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups with a committed or a pending offset of some partitions, those with a pending one first.
@@ -174,6 +188,35 @@ class Cluster(Source, OffsetTables):
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
 
+    def producer_outcomes(
+        self, producer_id: int, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Outcome]:
+        """The outcome of each open transaction of a producer, also of a live one, whose log a diagnosis does not read.
+
+        Parameters
+        ----------
+        producer_id
+            The producer.
+        partitions
+            Where to look; one on which it has nothing open is left out.
+
+        Raises
+        ------
+        BrokerError, ConnectionFailed, NotFound
+            If the partitions cannot be observed.
+        """
+        from toolkit.sources.live.logs.log_evidence import read_contexts  # imports numpy and Arrow
+
+        diagnosis = diagnose([self.observe(partitions=sorted(partitions))])
+        opened = [
+            each
+            for found in diagnosis.opened.values()
+            for each in found
+            if each.txn.producer_id == producer_id and each.txn.start is not None
+        ]
+        contexts = read_contexts(self.client, opened) if opened else {}
+        return {context.txn.tp: context.outcome for context in contexts.values()}
+
     def topic_gaps(self) -> Sequence[str]:
         """Rights and proofs that are missing, so that a topic may be hidden from this principal; empty if none is.
 
@@ -181,17 +224,16 @@ class Cluster(Source, OffsetTables):
         """
         return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
 
-    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, tuple[None, str]]:
+    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
         """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""
-        offsets_topic = CoordinatorTopic(OFFSETS_TOPIC, read_metadata(self.client, [OFFSETS_TOPIC]))
+        offsets_topic = CoordinatorTopic.read(self.client, OFFSETS_TOPIC)
         own = (OFFSETS_TOPIC, offsets_topic.partition(group))
-        known = {tp: row for tp, row in offsets_topic.topology.partitions.items() if tp == own}
-        producers = producer_rows(self.client, known, idle_producers=False)
-        if known and not any(row["error"] or row["current_txn_start_offset"] is not None for row in producers):
+        known = {tp: each for tp, each in offsets_topic.metadata.partitions.items() if tp == own}
+        producers = read_producers(self.client, known, idle_producers=False)
+        if known and not any(each.error or each.current_txn_start_offset is not None for each in producers):
             return {}
         everywhere = read_metadata(self.client, None).partitions
-        pending = pending_offsets(self.client, group, coordinator_id, everywhere)
-        return {tp: (None, error) for tp, error in pending.items()}
+        return pending_offsets(self.client, group, coordinator_id, everywhere)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
@@ -201,45 +243,45 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
-    def partitions(self, arguments: TableArguments) -> Iterable[Row]:
-        return partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions))
+    def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
+        return read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions))
 
     @implements(Source.producers, without=["at"])
     @_pause_gc()
-    def producers(self, arguments: TableArguments) -> Iterable[Row]:
+    def producers(self, arguments: TableArguments) -> Iterable[Producer]:
         topics, partitions, broker_id = arguments.topics, arguments.partitions, arguments.broker_id
         if broker_id is None:
-            return producer_rows(self.client, self._metadata(topics, partitions))
+            return read_producers(self.client, self._metadata(topics, partitions))
         metadata = self._metadata(topics, partitions, broker_id=broker_id if partitions is None else None)
         self._check_broker(broker_id)
-        return producer_rows_at(self.client, metadata, broker_id=broker_id)
+        return read_replica_producers(self.client, metadata, broker_id=broker_id)
 
     @implements(Source.transactions, without=["at"])
-    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         if arguments.transactional_ids is None:
-            return filtered_rows(self.client, self.config, TransactionFilters.of(arguments))
-        return named_rows(self.client, self.config, arguments.transactional_ids)
+            return filtered_transactions(self.client, self.config, TransactionFilters.of(arguments))
+        return named_transactions(self.client, self.config, arguments.transactional_ids)
 
     @implements(Source.coordinators, without=["at"])
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
             transactional_ids = all_ids(self.client, self.config)
         if groups is None:
             groups = list(group_ids(self.client, sorted(self.client.brokers)))
-        rows = coordinator_rows(self.client, transactional_ids, TRANSACTION)
-        return rows + coordinator_rows(self.client, groups, GROUP)
+        found = read_coordinators(self.client, transactional_ids, TRANSACTION)
+        return found + read_coordinators(self.client, groups, GROUP)
 
     @implements(Source.exposure)
-    def exposure(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.kip890_exposure import exposure_rows  # imports numpy
+    def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
+        from toolkit.sources.live.exposure import read_exposure  # imports numpy
 
         version = arguments.kafka_version
-        return exposure_rows(self.client, release=release_of(version) if version else None)
+        return read_exposure(self.client, release=release_of(version) if version else None)
 
     @implements(Source.findings, without=["at", "min_held_ms"])
     @_pause_gc()
-    def findings(self, arguments: TableArguments) -> Iterable[Row]:
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         metadata = self._metadata(arguments.topics, arguments.partitions, broker_id=arguments.broker_id)
         whole_cluster = arguments.is_everything and arguments.broker_id is None
         requested = () if whole_cluster else list(metadata)
@@ -247,25 +289,26 @@ class Cluster(Source, OffsetTables):
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
         first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
-        observations = [first]
-        diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
+        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
-            observations.append(self._recheck(first, to_recheck))
-            diagnosis = diagnose(observations, max_transaction_timeout_ms=max_timeout_ms)
+            diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
         if arguments.log_evidence and diagnosis.to_read():
-            from toolkit.sources.live.logs.explained_findings import explained_findings  # imports numpy and Arrow
+            from toolkit.sources.live.logs.log_evidence import explained_findings  # imports numpy and Arrow
 
             found = explained_findings(self.client, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        return self._with_owners([each.row() for each in with_groups(self.client, found)], observations)
+        return self._with_owners(with_groups(self.client, found), diagnosis.observations)
 
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        groups, error = client_groups(self.client, (row["transactional_id"] for row in rows))
-        return transaction_owners(map(Transaction.of, rows), groups=groups, groups_error=error)
+        if arguments.transactional_ids is None:
+            found = filtered_transactions(self.client, self.config, TransactionFilters())
+        else:
+            found = named_transactions(self.client, self.config, arguments.transactional_ids)
+        groups, error = client_groups(self.client, (each.transactional_id for each in found))
+        return transaction_owners(found, groups=groups, groups_error=error)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -303,22 +346,16 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+        from toolkit.sources.live.logs.coordinator_logs import offsets_log_rows
 
-        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
-        groups, partitions = arguments.groups, arguments.partition_numbers
-        if groups is None:
-            return event_rows(self.client, topic, partitions)
-        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
-        rows = event_rows(self.client, topic, hashed if partitions is None else hashed & {*partitions})
-        return [row for row in rows if row["error"] or row["group_id"] in groups]
+        return offsets_log_rows(self.client, arguments.groups, arguments.partition_numbers)
 
-    def _with_owners(self, rows: Sequence[Row], observations: Sequence[Observation]) -> list[Row]:
+    def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        groups, _ = client_groups(self.client, {row["transactional_id"] for row in rows})
+        groups, _ = client_groups(self.client, {each.transactional_id for each in found})
         owners = owner_clauses(transactions.values(), groups=groups)
-        return [{**row, "owner": owners.get(row["transactional_id"])} for row in rows]
+        return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
         """The logs of partitions, fetched lazily."""
@@ -326,14 +363,14 @@ class Cluster(Source, OffsetTables):
 
         start = "log_start" if arguments.start is None else arguments.start
         stop = "high_watermark" if arguments.stop is None else arguments.stop
-        for row in partition_rows(self.client, self._metadata(arguments.topics, arguments.partitions)):
-            yield fetch_range(self.client, row, start, stop, crc=arguments.crc)
+        for partition in read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions)):
+            yield fetch_range(self.client, partition, start, stop, crc=arguments.crc)
 
     def _recheck(self, first: Observation, topic_partitions: Iterable[TopicPartition]) -> Observation:
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
-        partition_metadata = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, self.config, partition_metadata, whole_cluster=False, idle_producers=False)
+        leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
+        second = observe(self.client, self.config, leaders, whole_cluster=False, idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
@@ -342,18 +379,18 @@ class Cluster(Source, OffsetTables):
         partitions: TopicPartitions | None,
         *,
         broker_id: int | None = None,
-    ) -> Mapping[TopicPartition, Row]:
+    ) -> Mapping[TopicPartition, PartitionLeader]:
         """Metadata of the selected partitions; with `broker_id`, of those with a replica on it."""
         selected: Iterable[str] | None = topics
         if broker_id is not None:
             self._check_broker(broker_id)
         if topics is None and partitions is not None:
             selected = [item[0] for item in partitions if not isinstance(item, int)]
-        topology = read_metadata(self.client, None if selected is None else set(selected))
-        partition_metadata = topology.at(resolve_partitions(topology, topics, partitions))
+        metadata = read_metadata(self.client, None if selected is None else set(selected))
+        leaders = metadata.at(resolve_partitions(metadata, topics, partitions))
         if broker_id is None:
-            return partition_metadata
-        return {tp: row for tp, row in partition_metadata.items() if broker_id in (row["replicas"] or ())}
+            return leaders
+        return {tp: each for tp, each in leaders.items() if broker_id in (each.replicas or ())}
 
     def _check_broker(self, broker_id: int) -> None:
         read_metadata(self.client, [])  # refreshes the brokers

@@ -5,29 +5,37 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Coverage, Observation, is_held
+from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation, is_held
+from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
+from toolkit.formats.log.batches import read_header
+from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.first_batches import read_first_batches
+from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
-from toolkit.sources.live.state.cluster_metadata import query_leaders, read_metadata
-from toolkit.sources.live.state.coordinator_readiness import loading_coordinators
-from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leader_producers import producers_query
-from toolkit.sources.live.state.partition_offsets import lso_query, offsets_query
-from toolkit.sources.live.state.software_identity import coordinator_software_gaps
-from toolkit.sources.live.state.transaction_listing import (
-    TOO_OLD,
+from toolkit.sources.live.state.broker_configs import coordinator_software_gaps
+from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
+from toolkit.sources.live.state.leaders import (
+    PartitionLeader,
+    lso_query,
+    offsets_query,
+    producers_query,
+    query_leaders,
+    read_metadata,
+)
+from toolkit.sources.live.transaction_listing import (
     TransactionFilters,
     TransactionListing,
     describe,
+    is_too_old,
     list_ids,
 )
 
@@ -35,13 +43,14 @@ if TYPE_CHECKING:
     from toolkit.config import ClientConfig
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
+MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
 STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
 
 
 def observe(
     client: BrokerClient,
     config: ClientConfig,
-    partition_metadata: Mapping[TopicPartition, Row],
+    leaders: Mapping[TopicPartition, PartitionLeader],
     *,
     whole_cluster: bool,
     first_batches: int = 3,
@@ -53,40 +62,39 @@ def observe(
     ----------
     client, config
         The connection to the brokers, and its configuration.
-    partition_metadata
-        The partitions to observe (`cluster_metadata.ClusterMetadata`).
+    leaders
+        The partitions to observe, and their leaders.
     whole_cluster
         Whether they are meant to be all partitions, so that hidden topics are a gap.
     first_batches
         Open transactions per partition, lowest first, whose first batch is read.
     idle_producers
-        Include producers without an open transaction, as for `producer_rows`.
+        Include producers without an open transaction, as for `read_producers`.
     """
     of_producers = producers_query(idle_producers=idle_producers)
-    partition_rows, producer_rows = query_leaders(client, partition_metadata, lso_query(client), of_producers)
-    partitions, producers = list(map(Partition.of, partition_rows)), list(map(Producer.of, producer_rows))
+    partitions, producers = query_leaders(client, leaders, lso_query(client), of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    coordinators = _query_coordinators(client, config, opened, partition_metadata)
+    coordinators = _query_coordinators(client, config, opened, leaders)
     topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
 
-    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, partition_metadata)
-    fresh = read_metadata(client, {topic for topic, _ in to_recheck}).at(to_recheck) if to_recheck else {}
-    producer_rows, partition_rows = (
-        query_leaders(client, fresh, of_producers, offsets_query(client)) if to_recheck else ([], [])
-    )
-    producers_after = list(map(Producer.of, producer_rows))
+    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, leaders)
+    producers_after: list[Producer] = []
+    partitions_after: list[Partition] = []
+    if to_recheck:
+        fresh = read_metadata(client, {tp.topic for tp in to_recheck}).at(to_recheck)
+        producers_after, partitions_after = query_leaders(client, fresh, of_producers, offsets_query(client))
     return Observation(
         partitions=partitions,
         producers=producers,
         transactions=coordinators.transactions,
-        partitions_after=list(map(Partition.of, partition_rows)),
+        partitions_after=partitions_after,
         producers_after=producers_after,
         coverage=Coverage(
             brokers=coordinators.brokers, proofs=coordinators.proofs, gaps=coordinators.gaps, topic_gaps=topic_gaps
         ),
         observed_at=utc_now(),
-        first_batches=read_first_batches(client, producers_after, per_partition=first_batches),
+        first_batches=_first_batches(client, producers_after, per_partition=first_batches),
     )
 
 
@@ -103,7 +111,7 @@ class _CoordinatorResponses:
 def _query_coordinators(
     client: BrokerClient, config: ClientConfig, opened: Sequence[Producer], observed: Container[TopicPartition]
 ) -> _CoordinatorResponses:
-    before = CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC]))
+    before = CoordinatorTopic.read(client, STATE_TOPIC)
     brokers = sorted(client.brokers)
     unloaded = loading_coordinators(client, before) if opened else []
     open_ids = {each.producer_id for each in opened if each.producer_id is not None}
@@ -113,13 +121,12 @@ def _query_coordinators(
     ]
     listing = list_ids(client, brokers, before, *filters)
     # Filtered here too: not every Kafka-compatible broker applies the filters.
-    rows = describe(client, listing.rows(lambda producer_id, state: producer_id in open_ids or state in OPEN_STATES))
-    transactions = list(map(Transaction.of, rows))
+    selected = listing.selected(lambda producer_id, state: producer_id in open_ids or state in OPEN_STATES)
+    transactions = describe(client, selected)
 
-    unlisted = [row for row in listing.failures if row["error"].startswith(TOO_OLD)]
     # Gaps that reading the coordinators' log closes, and gaps that it cannot close.
-    closable = [_unanswered(row) for row in unlisted]
-    gaps = [_unanswered(row) for row in listing.failures if row not in unlisted]
+    closable = [_unanswered(each) for each in listing.failures if is_too_old(each)]
+    gaps = [_unanswered(each) for each in listing.failures if not is_too_old(each)]
     answered = f"{_broker_count(brokers)} answered ListTransactions by producer id and open state"
     proofs = [] if listing.failures else [answered]
     if opened and listing.versions:
@@ -134,19 +141,22 @@ def _query_coordinators(
             closable += _unread(log)
         else:
             closable = []
-            proofs.append(f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.rows)} ids")
+            proofs.append(
+                f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.transactions)} ids"
+            )
     transactions = _with_times(client, config, before, transactions, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
         gaps += coordinator_software_gaps(client, brokers)
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
-    gaps += _leadership_gaps(before, CoordinatorTopic(STATE_TOPIC, read_metadata(client, [STATE_TOPIC])))
-    transactions += map(Transaction.of, listing.failures)
-    return _CoordinatorResponses(transactions=transactions, brokers=brokers, proofs=proofs, gaps=gaps)
+    gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
+    return _CoordinatorResponses(
+        transactions=[*transactions, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps
+    )
 
 
-def _unanswered(failure: Row) -> str:
-    return f"broker {failure['broker_id']} did not answer ListTransactions: {Error.of(failure['error']).code}"
+def _unanswered(failure: Transaction) -> str:
+    return f"broker {failure.broker_id} did not answer ListTransactions: {Error.of(failure.error).code}"
 
 
 def _broker_count(brokers: Sequence[int]) -> str:
@@ -173,26 +183,26 @@ def _supplement(
 ) -> list[Transaction]:
     """By the log: relevant ids that no coordinator returned, and partitions that could not be read."""
     returned = {each.transactional_id for each in transactions} | {name for name, _ in listed}
-    hidden = [row for row in log.rows if row["transactional_id"] not in returned]
-    relevant = [row for row in hidden if row["producer_id"] in open_ids or _expects(row, observed)]
-    return list(map(Transaction.of, relevant + log.failures))
+    return [
+        each
+        for each in log.transactions
+        if each.transactional_id not in returned and (each.producer_id in open_ids or _expects(each, observed))
+    ] + log.failures
 
 
 def _unread(log: TransactionLog) -> list[str]:
     """Why the log was not read completely, except for missing rights, which another gap names."""
     if not log.partitions and not log.failures:
         return [f"{STATE_TOPIC}: the metadata does not show it"]
-    errors = {Error.of(row["error"]).code for row in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
+    errors = {Error.of(each.error).code for each in log.failures} - {"TOPIC_AUTHORIZATION_FAILED"}
     return [
         f"a complete {STATE_TOPIC}: {len(log.failures)} partitions could not be read ({error})"
         for error in sorted(errors)
     ]
 
 
-def _expects(row: Row, observed: Container[TopicPartition]) -> bool:
-    return row["state"] in OPEN_STATES and any(
-        TopicPartition(listed["topic"], listed["partition"]) in observed for listed in row["topic_partitions"]
-    )
+def _expects(txn: Transaction, observed: Container[TopicPartition]) -> bool:
+    return txn.state in OPEN_STATES and any(tp in observed for tp in txn.topic_partitions or ())
 
 
 def _with_times(
@@ -221,10 +231,7 @@ def _with_times(
     log = log or read_state_log(
         client, config, coordinator_topic, only=state_partitions, timeout=min(client.timeout, STATE_TIMES_TIMEOUT_S)
     )
-    logged: dict[tuple[object, ...], dt.datetime | None] = {
-        (row["transactional_id"], row["producer_id"], row["producer_epoch"], row["state"]): row["last_update_time"]
-        for row in log.rows
-    }
+    logged = {_state_key(each): each.last_update_time for each in log.transactions}
     return [
         replace(each, last_update_time=each.last_update_time or logged.get(_state_key(each))) for each in transactions
     ]
@@ -265,12 +272,12 @@ def _leadership_gaps(before: CoordinatorTopic, after: CoordinatorTopic) -> list[
     if before.hidden or after.hidden:
         return [f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"]
     leaderless, moved = [], []
-    for tp, row in sorted(after.topology.partitions.items()):
-        earlier = before.topology.partitions.get(tp, row)
-        if row["leader"] is None or earlier["leader"] is None:
-            leaderless.append(tp[1])
-        elif (row["leader"], row["leader_epoch"]) != (earlier["leader"], earlier["leader_epoch"]):
-            moved.append(tp[1])
+    for tp, now in sorted(after.metadata.partitions.items()):
+        earlier = before.metadata.partitions.get(tp, now)
+        if now.leader is None or earlier.leader is None:
+            leaderless.append(tp.partition)
+        elif (now.leader, now.leader_epoch) != (earlier.leader, earlier.leader_epoch):
+            moved.append(tp.partition)
     gaps = []
     if leaderless:
         gaps.append(f"a leader of {STATE_TOPIC} {_numbers(leaderless)}: no broker answers for its ids")
@@ -290,13 +297,52 @@ def _partitions_to_recheck(
     observed: Container[TopicPartition],
 ) -> list[TopicPartition]:
     """Partitions with an open transaction, a held LSO, a coordinator's open transaction, or an error."""
-    found = {TopicPartition(each.topic, each.partition) for each in partitions if each.error or is_held(each)}
-    found |= {
-        TopicPartition(each.topic, each.partition)
-        for each in producers
-        if each.error or each.current_txn_start_offset is not None
-    }
+    found = {each.tp for each in partitions if each.error or is_held(each)}
+    found |= {each.tp for each in producers if each.error or each.current_txn_start_offset is not None}
     for each in transactions:
         if each.state in OPEN_STATES:
             found.update(each.topic_partitions or ())
     return sorted(tp for tp in found if tp in observed)
+
+
+def _first_batches(
+    client: BrokerClient, producers: Iterable[Producer], *, per_partition: int
+) -> Mapping[tuple[str, int, int], FirstBatch]:
+    """The batch at the start offset of open transactions, lowest first.
+
+    One that retention deleted is left out. On a compacted topic the batch may be another producer's.
+    """
+    opened = sorted(
+        (each.tp, each.current_txn_start_offset, each.broker_id)
+        for each in producers
+        if each.current_txn_start_offset is not None and each.broker_id is not None
+    )
+    positions = [
+        FetchPosition(*each) for _, group in groupby(opened, key=itemgetter(0)) for each in islice(group, per_partition)
+    ][:MAX_FIRST_BATCHES]
+    found: dict[tuple[str, int, int], FirstBatch] = {}
+    for position, fetched in zip(positions, fetch(client, positions, max_bytes=1), strict=True):
+        first_batch = _first_batch(fetched.records)
+        if first_batch is not None:
+            found[*position.tp, position.offset] = first_batch
+    return found
+
+
+def _first_batch(records: bytes) -> FirstBatch | None:
+    try:
+        header = read_header(records)
+    except DecodeError:
+        return None
+    if header.producer_id is None or header.producer_epoch is None:
+        return None
+    log_append_time = header.timestamp_type == "LogAppendTime"
+    # With LogAppendTime the broker sets only the max timestamp; the base stays the producer's.
+    time = header.max_timestamp if log_append_time else None if header.has_delete_horizon else header.base_timestamp
+    return FirstBatch(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_timestamp=utc(time),
+        log_append_time=log_append_time,
+    )

@@ -13,7 +13,7 @@ from toolkit.analysis.coordinator.transaction_history import newest
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
-from toolkit.schema.live import Transaction
+from toolkit.schema.live import Coordinator, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
@@ -202,40 +202,38 @@ def named_transactions(
         )
 
 
-def coordinator_rows(
+def read_coordinators(
     contents: Contents,
     transactional_ids: Sequence[str] | None,
     groups: Sequence[str] | None,
     txn_state_partitions: int | None,
-) -> Iterator[Row]:
-    """Rows of ``schema.COORDINATORS``, by hash."""
+) -> Iterator[Coordinator]:
+    """The coordinators' partitions of ids and groups, by hash."""
     side = read_coordinator_side(contents, count=txn_state_partitions)
     known = [name for partition in side.partitions.values() for name in partition.newest]
     names = known if transactional_ids is None else transactional_ids
     count = side.count if side.is_counted else None
-    yield from _hashed_rows(contents, "transaction", STATE_TOPIC, names, count)
+    yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
         group_ids = _groups(contents)
         count = _count(group_ids, contents.best(OFFSETS_TOPIC))
-        yield from _hashed_rows(
-            contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count
-        )
+        yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
 
-def _hashed_rows(
+def _hashed(
     contents: Contents, key_type: str, topic: str, keys: Iterable[str], count: int | None
-) -> Iterator[Row]:
+) -> Iterator[Coordinator]:
     states = contents.best(topic)
     observed_at = max((state.observed_at for state in states.values()), default=contents.taken_at)
     for key in keys:
-        yield {
-            "key_type": key_type,
-            "key": key,
-            "topic": topic,
-            "partition": None if count is None else coordinator_partition(key, count),
-            "observed_at": observed_at,
-            "error": NO_COUNT.format(topic) if count is None else None,
-        }
+        yield Coordinator(
+            key_type=key_type,
+            key=key,
+            topic=topic,
+            partition=None if count is None else coordinator_partition(key, count),
+            observed_at=observed_at,
+            error=NO_COUNT.format(topic) if count is None else None,
+        )
 
 
 def _groups(contents: Contents) -> dict[str, int]:
@@ -294,12 +292,13 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tup
     ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
     for counts_from, row in ordered:
-        tp = _tp(row)
+        tp = TopicPartition(row["topic"], row["partition"])
         if row["tombstone"]:
             found.pop(tp, None)
         elif counts_from is not None:
             found[tp] = row["committed_offset"], None
-    return found | {_tp(row): (None, OPEN) for row in events if _is_open(row, log_transactions)}
+    pending = [row for row in events if _is_open(row, log_transactions)]
+    return found | {TopicPartition(row["topic"], row["partition"]): (None, OPEN) for row in pending}
 
 
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
@@ -313,13 +312,10 @@ def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> 
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     for row in OFFSETS_LOG.rows(files.offsets_log()):
-        if row["kind"] == "offset_commit" and row["topic"] is not None and _tp(row) in found:
-            found[_tp(row)].add(row["group_id"])
+        tp = TopicPartition(row["topic"], row["partition"])
+        if row["kind"] == "offset_commit" and tp in found:
+            found[tp].add(row["group_id"])
     return {tp: sorted(groups) for tp, groups in found.items()}
-
-
-def _tp(row: Row) -> TopicPartition:
-    return TopicPartition(row["topic"], row["partition"])
 
 
 def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:

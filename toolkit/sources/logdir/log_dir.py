@@ -14,7 +14,8 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
@@ -109,7 +110,7 @@ class LogDir(LogDirTables, OffsetTables):
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows; a partition whose log is not among the files has an error."""
         from toolkit.sources.logdir.coordinator_state import committed_in_files
-        from toolkit.sources.offset_queries.group_lag import absent_rows, group_lag_rows
+        from toolkit.sources.offset_queries.group_lag import absent_lags, lag_of_group
 
         found = committed_in_files(self, group)
         if not found:
@@ -121,9 +122,10 @@ class LogDir(LogDirTables, OffsetTables):
             )
         present = {TopicPartition(row["topic"], row["partition"]) for row in self.partition_rows()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
-        rows = group_lag_rows(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
+        lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
-        return rows + absent_rows(group, absent, taken_at=self.contents().taken_at)
+        lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
+        return [each.row() for each in lags]
 
     def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
         """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""
@@ -164,8 +166,8 @@ class LogDir(LogDirTables, OffsetTables):
         return (producer for log in logs for producer in producers_of(contents.read(log)))
 
     @implements(Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
-    def transactions(self, arguments: TableArguments) -> Iterable[Row] | Iterable[Transaction]:
-        from toolkit.sources.live.state.transaction_listing import TransactionFilters  # it imports Kafka's client
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
+        from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
         from toolkit.sources.logdir import coordinator_state
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side
 
@@ -174,14 +176,14 @@ class LogDir(LogDirTables, OffsetTables):
         found = coordinator_state.transactions_of(read_coordinator_side(contents, count=self.txn_state_partitions))
         if arguments.transactional_ids is not None:
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
-        return [row for row in (each.row() for each in found) if row["error"] or filters.match(row)]
+        return [each for each in found if each.error or filters.match(each)]
 
     @implements(Source.coordinators, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC, OFFSETS_TOPIC])
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.logdir import coordinator_state
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
+        from toolkit.sources.logdir.coordinator_state import read_coordinators
 
-        transactional_ids, groups = arguments.transactional_ids, arguments.groups
-        return coordinator_state.coordinator_rows(self.contents(), transactional_ids, groups, self.txn_state_partitions)
+        ids, groups = arguments.transactional_ids, arguments.groups
+        return read_coordinators(self.contents(), ids, groups, self.txn_state_partitions)
 
     @implements(Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
@@ -191,7 +193,7 @@ class LogDir(LogDirTables, OffsetTables):
     @implements(
         Source.findings, without=["at", "broker_id", "recheck_after"], rows_of=RowsOf.PARTITION, needs_topic=True
     )
-    def findings(self, arguments: TableArguments) -> Iterable[Row]:
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
         from toolkit.sources.logdir.observe_files import explained_findings
 
@@ -208,12 +210,12 @@ class LogDir(LogDirTables, OffsetTables):
         else:
             found = diagnosis.findings(requested=requested)
         owners = owner_clauses(observed.observation.transactions)
-        rows = [{**each.row(), "owner": owners.get(each.transactional_id or "")} for each in found]
+        found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
-            return rows
+            return found
         from toolkit.sources.logdir.replica_holds import with_holds
 
-        return with_holds(observed, rows, min_held_ms=min_held_ms)
+        return with_holds(observed, found, min_held_ms=min_held_ms)
 
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +18,15 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     MAX_OFFSETS,
     DiagnosisContext,
     LogEvidence,
+    LogSelection,
     marker_partitions,
     named_topics,
     opened_after,
+    select_logs,
 )
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -216,7 +217,13 @@ def explained_findings(
         As for `diagnose.findings`.
     """
     to_read = diagnosis.to_read()
-    log = LogEvidence(excerpts=dict(_excerpts(observed, to_read)), coordinators=_coordinators(observed.side, to_read))
+    selection = select_logs(to_read)
+    excerpts = {
+        each.tp: _excerpt(observed.replicas[each.tp][0], each.offset, each.producer_ids)
+        for each in selection.excerpts
+        if each.tp in observed.replicas
+    }
+    log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.side, selection))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
     facts = {key: log_facts(context) for key, context in contexts.items()}
     if unproven := [each for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
@@ -228,17 +235,6 @@ def explained_findings(
             contexts[each.key] = DiagnosisContext(each.txn, log)
             facts[each.key] = log_facts(contexts[each.key])
     return explain(diagnosis.findings(requested=requested, log=facts), contexts)
-
-
-def _excerpts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> Iterator[tuple[TopicPartition, Excerpt]]:
-    """Excerpts around the lowest open transaction of each partition."""
-    for tp, group in groupby(to_read, key=lambda each: each.txn.tp):
-        found = [each.txn for each in group]
-        if tp not in observed.replicas:
-            continue
-        state = observed.replicas[tp][0]
-        offset = max(state.log_start_offset or 0, min(txn.start for txn in found if txn.start is not None))
-        yield tp, _excerpt(state, offset, {txn.producer_id for txn in found})
 
 
 def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) -> Excerpt:
@@ -300,13 +296,12 @@ def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 
 
-def _coordinators(side: CoordinatorState, to_read: Iterable[OpenEvidence]) -> CoordinatorLog:
+def _coordinators(side: CoordinatorState, selection: LogSelection) -> CoordinatorLog:
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
-    owners = {each.txn.transactional_id for each in to_read if each.txn.transactional_id is not None}
-    orphans = {each.txn.producer_id for each in to_read if each.txn.owner is None}
+    owners = {name for owned in selection.owned.values() for each in owned if (name := each.txn.transactional_id)}
     records: list[TransactionLogRecord] = []
     for partition in side.partitions.values():
-        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(orphans)
+        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(selection.producer_ids)
         if ids:
             records += partition.replica.window.records.records(ids)
     errors = sorted({Error.of(each.error).code for each in records if each.error} - {TORN_TAIL})

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
-from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
 from toolkit.sources.logdir.replica_files import bytes_at
 from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_of
-from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, named_offset
 
 NO_RECORDS = (
     "NO_RECORDS: compaction removed records of the batch at {}; the output of kafka-dump-log.sh does not show which"
@@ -41,14 +40,9 @@ class ReplicaOffsetReader:
         self._contents, self._replicas = contents, replicas
         self._state = replicas[0]
         self._txn_state_partitions = txn_state_partitions
-        row: Row = partition_of(self._state).row()
-        if row["high_watermark"] is None:  # the LSO then assumes a log that is replicated to its end
-            row = {**row, "high_watermark": row["log_end_offset"]}
-        self.partition: Row = row
-
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.partition["topic"], self.partition["partition"])
+        self.partition = partition_of(self._state)
+        if self.partition.high_watermark is None:  # the LSO then assumes a log that is replicated to its end
+            self.partition = replace(self.partition, high_watermark=self.partition.log_end_offset)
 
     @cached_property
     def is_compacted(self) -> bool | None:
@@ -77,7 +71,7 @@ class ReplicaOffsetReader:
 
     def offset(self, bound: OffsetSpec) -> int:
         if isinstance(bound, str):
-            return int(self.partition[NAMED[bound]])
+            return named_offset(self.partition, bound) or 0
         return offset_of(self._state.log, bound, self._state) or 0
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
 
-from toolkit.analysis.diagnosis.consumer_lag import group_lag, lag_reason, share_group_lag
+from toolkit.analysis.diagnosis.consumer_lag import LagParts, group_lag, lag_reason, share_group_lag
 from toolkit.errors import ToolkitError
-from toolkit.schema import GROUP_LAG, Row
 from toolkit.schema.offsets import GroupLag
 
 if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange
     from toolkit.schema.table import TopicPartition
-    from toolkit.sources.live.groups.share_groups import SharePartition
+    from toolkit.sources.live.state.group_offsets import SharePartition
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
     CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
@@ -23,9 +24,9 @@ READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
 
 
-def group_lag_rows(
+def lag_of_group(
     readers: Iterable[OffsetReader], group: str, committed: CommittedOffsets, *, max_offsets: int
-) -> list[Row]:
+) -> list[GroupLag]:
     """The lag of a consumer group on partitions with a committed offset, and its reason.
 
     An offset whose commit is pending in an open transaction is a row with an error; a finding on
@@ -42,52 +43,49 @@ def group_lag_rows(
     max_offsets
         Up to this lag, the log is read to distinguish records from markers.
     """
-    return _sorted(_row(each, group, *committed[each.tp], max_offsets) for each in readers)
+    return _sorted(_lag(each, group, *committed[each.partition.tp], max_offsets) for each in readers)
 
 
-def share_group_lag_rows(
+def lag_of_share_group(
     readers: Iterable[OffsetReader],
     group: str,
     partitions: Mapping[TopicPartition, SharePartition],
     *,
     level: str | None,
     max_offsets: int,
-) -> list[Row]:
+) -> list[GroupLag]:
     """The same of a share group, which reads from its start offset.
 
     Parameters
     ----------
     readers, group, max_offsets
-        As for `group_lag_rows`.
+        As for `lag_of_group`.
     partitions
         What the group's coordinator has of each partition.
     level
         Its ``share.isolation.level``; null where that is not visible.
     """
-    return _sorted(_share_row(each, group, level, partitions[each.tp], max_offsets) for each in readers)
+    return _sorted(_share_lag(each, group, level, partitions[each.partition.tp], max_offsets) for each in readers)
 
 
-def absent_rows(group: str, committed: Mapping[TopicPartition, int | None], *, taken_at: dt.datetime) -> list[Row]:
-    """Rows for partitions whose log is not among the files: the offset is known, and nothing behind it."""
+def absent_lags(group: str, committed: Mapping[TopicPartition, int | None], *, taken_at: dt.datetime) -> list[GroupLag]:
+    """Partitions whose log is not among the files: the offset is known, and nothing behind it."""
     error = "UNKNOWN_TOPIC_OR_PARTITION: its log is not among the files, so its lag is unknown"
-    empty: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
-    rows = (
-        empty
-        | {
-            "group_id": group,
-            "topic": topic,
-            "partition": partition,
-            "committed_offset": offset,
-            "observed_at": taken_at,
-            "error": error,
-        }
+    return _sorted(
+        GroupLag(
+            group_id=group,
+            topic=topic,
+            partition=partition,
+            committed_offset=offset,
+            observed_at=taken_at,
+            error=error,
+        )
         for (topic, partition), offset in committed.items()
     )
-    return _sorted(rows)
 
 
-def hidden_topics_row(group: str, gap: str, *, broker_id: int) -> Row:
-    """The row for topics that this principal may not describe: Kafka omits their offsets without an error.
+def hidden_topics_lag(group: str, gap: str, *, broker_id: int) -> GroupLag:
+    """The record for topics that this principal may not describe: Kafka omits their offsets without an error.
 
     Parameters
     ----------
@@ -98,62 +96,86 @@ def hidden_topics_row(group: str, gap: str, *, broker_id: int) -> Row:
     broker_id
         The group's coordinator.
     """
-    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
     error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {gap}"
-    return row | {
-        "group_id": group,
-        "broker_id": broker_id,
-        "observed_at": dt.datetime.now(dt.UTC),
-        "error": error,
-    }
+    return GroupLag(group_id=group, broker_id=broker_id, observed_at=dt.datetime.now(dt.UTC), error=error)
 
 
-def _row(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> Row:
-    row = _partition_row(reader, group, committed, error)
-    if error or committed is None or row["last_stable_offset"] is None or row["high_watermark"] is None:
-        return row
-    ranges, unread = _ranges(reader, committed, max_offsets)
-    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
-    row |= group_lag(committed, **offsets, ranges=ranges)._asdict()
-    return row | {"reason": lag_reason(GroupLag.of(row)), "error": unread or row["error"]}
+def _lag(reader: OffsetReader, group: str, committed: int | None, error: str | None, max_offsets: int) -> GroupLag:
+    lag = _unsplit(reader, group, committed, error)
+    lso, high_watermark = lag.last_stable_offset, lag.high_watermark
+    if error or committed is None or lso is None or high_watermark is None:
+        return lag
+    ranges, unread = _ranges(reader, committed, high_watermark, max_offsets)
+    split = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark, ranges=ranges)
+    return _split(lag, split, unread)
 
 
-def _share_row(reader: OffsetReader, group: str, level: str | None, share: SharePartition, max_offsets: int) -> Row:
-    row = _partition_row(reader, group, share.start_offset, share.error) | {"isolation_level": level}
+def _share_lag(
+    reader: OffsetReader, group: str, level: str | None, share: SharePartition, max_offsets: int
+) -> GroupLag:
+    lag = replace(_unsplit(reader, group, share.start_offset, share.error), isolation_level=level)
     if level is None:
-        return row | {"lag": share.lag, "error": row["error"] or NO_LEVEL}
-    start, lso = share.start_offset, row["last_stable_offset"]
-    if share.error or start is None or lso is None or row["high_watermark"] is None:
-        return row | {"lag": share.lag}
-    ranges, unread = _ranges(reader, start, max_offsets) if level == READ_COMMITTED else (None, None)
-    offsets = {name: row[name] for name in ("last_stable_offset", "high_watermark")}
+        return replace(lag, lag=share.lag, error=lag.error or NO_LEVEL)
+    start, lso, high_watermark = share.start_offset, lag.last_stable_offset, lag.high_watermark
+    if share.error or start is None or lso is None or high_watermark is None:
+        return replace(lag, lag=share.lag)
+    read_committed = level == READ_COMMITTED
+    ranges, unread = _ranges(reader, start, high_watermark, max_offsets) if read_committed else (None, None)
     split = share_group_lag(
-        share.lag, start_offset=start, **offsets, ranges=ranges, read_committed=level == READ_COMMITTED
+        share.lag,
+        start_offset=start,
+        last_stable_offset=lso,
+        high_watermark=high_watermark,
+        ranges=ranges,
+        read_committed=read_committed,
     )
-    row |= split._asdict()
-    return row | {"reason": lag_reason(GroupLag.of(row)), "error": unread or row["error"]}
+    return _split(lag, split, unread)
 
 
-def _partition_row(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> dict[str, Any]:
-    names = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
-    row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names) | {name: reader.partition[name] for name in names}
-    return row | {"group_id": group, "committed_offset": committed, "error": error or reader.partition["error"]}
+def _unsplit(reader: OffsetReader, group: str, committed: int | None, error: str | None) -> GroupLag:
+    partition = reader.partition
+    return GroupLag(
+        group_id=group,
+        topic=partition.topic,
+        partition=partition.partition,
+        committed_offset=committed,
+        last_stable_offset=partition.last_stable_offset,
+        high_watermark=partition.high_watermark,
+        broker_id=partition.broker_id,
+        observed_at=partition.observed_at,
+        error=error or partition.error,
+    )
 
 
-def _sorted(rows: Iterable[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
+def _split(lag: GroupLag, parts: LagParts, unread: str | None) -> GroupLag:
+    found = replace(
+        lag,
+        lag=parts.lag,
+        client_lag=parts.client_lag,
+        behind=parts.behind,
+        held=parts.held,
+        markers=parts.markers,
+        error=unread or lag.error,
+    )
+    return replace(found, reason=lag_reason(found))
 
 
-def _ranges(reader: OffsetReader, committed: int, max_offsets: int) -> tuple[Sequence[StatusRange] | None, str | None]:
+def _sorted(found: Iterable[GroupLag]) -> list[GroupLag]:
+    return sorted(found, key=attrgetter("topic", "partition"))
+
+
+def _ranges(
+    reader: OffsetReader, committed: int, high_watermark: int, max_offsets: int
+) -> tuple[Sequence[StatusRange] | None, str | None]:
     """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
-    if reader.partition["high_watermark"] - committed > max_offsets:
+    if high_watermark - committed > max_offsets:
         return None, None
     from toolkit.sources.offset_queries.missing_offset_ranges import (
         classified_ranges,  # imports numpy, which takes time
     )
 
     try:
-        ranges, errors = classified_ranges(reader, committed, reader.partition["high_watermark"])
+        ranges, errors = classified_ranges(reader, committed, high_watermark)
     except ToolkitError as error:
         return None, f"the log was not read: {error}"
     return (None, errors[0]) if errors else (ranges, None)

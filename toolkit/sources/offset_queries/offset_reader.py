@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from toolkit.analysis.log.offset_status import LogSlice
-from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.live import Partition
+from toolkit.schema.offsets import OffsetVisibility
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-PARTITION_COLUMNS = ("topic", "partition", "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset",
-                     "broker_id", "observed_at", "error")  # fmt: skip
-"""Columns of the partition in a row about an offset."""
+
+class LogBounds(NamedTuple):
+    """The offsets of a partition that can be read."""
+
+    log_start: int
+    lso: int
+    high_watermark: int
 
 
 class OffsetReader(Protocol):
@@ -21,14 +25,10 @@ class OffsetReader(Protocol):
     Attributes
     ----------
     partition
-        Its row of ``schema.PARTITIONS``; if offsets are null, `error` says why.
+        The partition; if offsets are null, `error` says why.
     """
 
-    partition: Row
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Topic and partition."""
+    partition: Partition
 
     @property
     def is_compacted(self) -> bool | None:
@@ -50,3 +50,26 @@ class OffsetReader(Protocol):
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         """The transactional id that owns a producer id, null if the coordinators have none; and a read error."""
+
+
+def bounds_of(reader: OffsetReader) -> LogBounds:
+    """The offsets of a partition whose high watermark is known; then the others are, too."""
+    partition = reader.partition
+    return LogBounds(partition.log_start_offset or 0, partition.last_stable_offset or 0, partition.high_watermark or 0)
+
+
+def of_partition(partition: Partition, offset: int) -> OffsetVisibility:
+    """An offset of which nothing is known but its partition."""
+    return OffsetVisibility(
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=offset,
+        reason="",
+        log_start_offset=partition.log_start_offset,
+        last_stable_offset=partition.last_stable_offset,
+        high_watermark=partition.high_watermark,
+        log_end_offset=partition.log_end_offset,
+        broker_id=partition.broker_id,
+        observed_at=partition.observed_at,
+        error=partition.error,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from toolkit.analysis.log.log_transactions import markers
 from toolkit.analysis.log.offset_status import LogSlice, StatusRange, batch_statuses, status_ranges
 from toolkit.formats.log.headers import concatenate
-from toolkit.sources.offset_queries.offset_reader import OffsetReader
+from toolkit.sources.offset_queries.offset_reader import OffsetReader, bounds_of
 
 BACK = (1_000, 20_000)  # offsets before a transaction's record in which to search its first one
 FORWARD = 200_000  # offsets after it in which to search its marker
@@ -17,11 +17,10 @@ FORWARD = 200_000  # offsets after it in which to search its marker
 
 def outside_log(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusRange], list[StatusRange]]:
     """The ranges of ``start <= offset < stop`` before the log start, and at or after the high watermark."""
-    partition = reader.partition
-    log_start, high_watermark = partition["log_start_offset"], partition["high_watermark"]
-    end = partition["log_end_offset"]
+    log_start, _, high_watermark = bounds_of(reader)
+    end = reader.partition.log_end_offset
     truncated_end = reader.truncated_end or end
-    bounds = (
+    bounds: tuple[Sequence[tuple[int | None, str]], Sequence[tuple[int | None, str]]] = (
         [(log_start, "deleted")],
         [
             (high_watermark if end is None else end, "beyond_high_watermark"),
@@ -59,7 +58,7 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
     producer_id
         The producer; null reads the smallest range of `BACK` only.
     """
-    log_start = reader.partition["log_start_offset"]
+    log_start = bounds_of(reader).log_start
     found = LogSlice()
     for offsets in BACK:
         first = max(log_start, offset - offsets)
@@ -77,7 +76,7 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
 
 def reaches_log_start(reader: OffsetReader, offset: int) -> bool:
     """Whether `read_back` searches all that is left of the log before an offset."""
-    return bool(offset - reader.partition["log_start_offset"] <= BACK[-1])
+    return offset - bounds_of(reader).log_start <= BACK[-1]
 
 
 def read_until_ended(
@@ -96,7 +95,7 @@ def read_until_ended(
     limit
         Maximum number of offsets to read; null for no limit.
     """
-    high_watermark = reader.partition["high_watermark"]
+    high_watermark = bounds_of(reader).high_watermark
     stop = high_watermark if limit is None else min(high_watermark, offset + limit)
     missing, found = set(producer_ids), list[LogSlice]()
     if offset < stop and missing:
@@ -126,7 +125,7 @@ def ranges_of(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusR
         log,
         start=start,
         stop=stop,
-        last_stable_offset=reader.partition["last_stable_offset"],
+        last_stable_offset=bounds_of(reader).lso,
         opened=opened,
         reaches_end=reaches_end,
         is_compacted=reader.is_compacted,
@@ -136,7 +135,7 @@ def ranges_of(reader: OffsetReader, start: int, stop: int) -> tuple[list[StatusR
 
 def _undecided(reader: OffsetReader, log: LogSlice, opened: Mapping[int, int]) -> set[int]:
     """Producers whose next marker decides a status and was not read."""
-    batches, lso = log.batches, reader.partition["last_stable_offset"]
+    batches, lso = log.batches, bounds_of(reader).lso
     statuses = batch_statuses(batches, log, last_stable_offset=lso, opened=opened, reaches_end=False)
     return set(np.unique(batches["producer_id"][statuses < 0]).tolist())
 

@@ -9,6 +9,7 @@ from typing import SupportsIndex
 
 from toolkit.errors import UsageError
 from toolkit.schema.coerce import in_utc
+from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
 
 OffsetSpec = SupportsIndex | dt.datetime | str
@@ -22,6 +23,12 @@ NAMED: Mapping[str, str] = {
     "log_end": "log_end_offset",
 }
 """Named offset to its column in ``schema.PARTITIONS``."""
+
+
+def named_offset(partition: Partition, name: str) -> int | None:
+    """The offset of a partition that one of the names stands for; null if it is unknown."""
+    offset: int | None = getattr(partition, NAMED[name])
+    return offset
 
 
 def check_offset_spec(bound: OffsetSpec | None) -> None:

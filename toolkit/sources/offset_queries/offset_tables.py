@@ -47,10 +47,10 @@ class OffsetTables(ABC):
     def offset_visibility_rows(self, topic: str, partition: int, offset: int) -> list[Row]:
         """`offset_visibility` as rows."""
         from toolkit.sources.offset_queries.offset_spec import check_offset_spec
-        from toolkit.sources.offset_queries.visibility_of_offset import visibility_row
+        from toolkit.sources.offset_queries.visibility_of_offset import visibility
 
         check_offset_spec(offset)
-        return [visibility_row(self._readable(topic, partition), offset)]
+        return [visibility(self._readable(topic, partition), offset).row()]
 
     def missing_offsets(
         self,
@@ -94,7 +94,7 @@ class OffsetTables(ABC):
         read_committed: bool = True,
     ) -> list[Row]:
         """`missing_offsets` as rows."""
-        from toolkit.sources.offset_queries.missing_offset_ranges import missing_rows
+        from toolkit.sources.offset_queries.missing_offset_ranges import missing_offsets
         from toolkit.sources.offset_queries.offset_spec import check_offset_range
 
         check_offset_range(start, stop)
@@ -103,7 +103,7 @@ class OffsetTables(ABC):
         if first > last:
             bounds = f"{stop} (offset {last}), before it starts at {start} (offset {first})"
             raise UsageError(f"The range of {topic}-{partition} ends at {bounds}.", do="Name a later stop offset.")
-        return missing_rows(reader, first, last, read_committed=read_committed)
+        return [each.row() for each in missing_offsets(reader, first, last, read_committed=read_committed)]
 
     def group_lag(self, group: str, *, max_offsets: int = 1_000_000) -> pd.DataFrame:
         """The lag of a group on each partition, and its parts (``schema.GROUP_LAG``).
@@ -130,8 +130,8 @@ class OffsetTables(ABC):
 
     def _readable(self, topic: str, partition: int) -> OffsetReader:
         (reader,) = self.offset_readers([TopicPartition(topic, partition)])
-        if reader.partition["high_watermark"] is None:
-            code, text = Error.of(reader.partition["error"] or "UNKNOWN")
+        if reader.partition.high_watermark is None:
+            code, text = Error.of(reader.partition.error or "UNKNOWN")
             if code == "UNKNOWN_TOPIC_OR_PARTITION":
                 raise NotFound(f"The cluster has no partition {topic}-{partition}.")
             raise BrokerError(f"{topic}-{partition} cannot be read: {code} ({text.rstrip('.')}).", code=code)

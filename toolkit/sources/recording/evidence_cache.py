@@ -12,8 +12,8 @@ from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
 from toolkit.analysis.history.sample_findings import sample_findings
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.sources.live.blocked_groups import with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.groups.consumer_groups import with_groups
 
 MAX_AGE = dt.timedelta(seconds=60)
 MILLISECOND = dt.timedelta(milliseconds=1)

@@ -18,6 +18,7 @@ from typing import Any
 from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
 from toolkit.errors import UsageError
 from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.recording.sampler import Sample
 from toolkit.version import __version__
@@ -212,11 +213,13 @@ def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int,
     return -series.hanging - series.commits_without_marker, -series.late, -series.held_seconds, tp
 
 
-def _group_lag_series(rows: Sequence[Row]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
-    held = sorted((row for row in rows if row["held"]), key=lambda row: row["held"], reverse=True)
+def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, int], GroupLagSeries], int]:
+    held = sorted((each for each in lags if each.held), key=lambda each: each.held or 0, reverse=True)
     series = {
-        (row["group_id"], row["topic"], row["partition"]): GroupLagSeries(behind=row["behind"], held=row["held"])
-        for row in held[:MAX_GROUP_LAGS]
+        (each.group_id, each.topic or "", each.partition or 0): GroupLagSeries(
+            behind=each.behind or 0, held=each.held or 0
+        )
+        for each in held[:MAX_GROUP_LAGS]
     }
     return series, len(held) - len(series)
 

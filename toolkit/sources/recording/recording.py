@@ -22,9 +22,8 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_samples import (
@@ -36,8 +35,8 @@ from toolkit.sources.recording.recorded_samples import (
 )
 from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
 from toolkit.sources.recording.sample_queries import (
-    coordinator_rows,
-    named_rows,
+    coordinators,
+    named_transactions,
     recorded_visibility,
     select_partitions,
 )
@@ -170,7 +169,7 @@ class Recording(Source):
     ) -> list[Row]:
         """`offset_visibility` as rows."""
         observation = self.observe(topics=[topic], partitions=[partition], at=at)
-        return [recorded_visibility(observation, offset)]
+        return [recorded_visibility(observation, offset).row()]
 
     @implements(Source.findings_over_time)
     def findings_over_time(self, arguments: TableArguments) -> Iterable[Finding]:
@@ -185,27 +184,26 @@ class Recording(Source):
     @implements(Source.partitions)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
         observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
-        return {_tp(each): each for each in (*observation.partitions, *observation.partitions_after)}.values()
+        return {each.tp: each for each in (*observation.partitions, *observation.partitions_after)}.values()
 
     @implements(Source.producers, without=["broker_id"])
     def producers(self, arguments: TableArguments) -> Iterable[Producer]:
         observation = self.observe(topics=arguments.topics, partitions=arguments.partitions, at=arguments.at)
-        rechecked = {_tp(each) for each in observation.partitions_after}
-        return [*(each for each in observation.producers if _tp(each) not in rechecked), *observation.producers_after]
+        rechecked = {each.tp for each in observation.partitions_after}
+        return [*(each for each in observation.producers if each.tp not in rechecked), *observation.producers_after]
 
     @implements(Source.transactions)
-    def transactions(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.state.transaction_listing import TransactionFilters  # imports kafka-python
+    def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
+        from toolkit.sources.live.transaction_listing import TransactionFilters  # imports kafka-python
 
         filters = TransactionFilters.of(arguments)
         observation = self._observe(arguments.at)
         if arguments.transactional_ids is not None:
-            return named_rows(observation, arguments.transactional_ids)
-        rows = [each.row() for each in observation.transactions]
-        return [row for row in rows if row["error"] or filters.match(row)]
+            return named_transactions(observation, arguments.transactional_ids)
+        return [each for each in observation.transactions if each.error or filters.match(each)]
 
     @implements(Source.coordinators)
-    def coordinators(self, arguments: TableArguments) -> Iterable[Row]:
+    def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         tables = read_sample(self.path, self._find_samples(arguments.at).sample)
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
@@ -214,7 +212,7 @@ class Recording(Source):
             groups = [group for row in tables["findings"] for group in row["groups_held"] or ()]
         observation = observation_of(tables)
         assert observation
-        return coordinator_rows(observation, transactional_ids, groups)
+        return coordinators(observation, transactional_ids, groups)
 
     @implements(Source.transaction_owners)
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
@@ -236,7 +234,7 @@ class Recording(Source):
         diagnosed = diagnose_sample(
             observation,
             read_observation(self.path, found.before, idle_producers=False) if found.before else None,
-            requested=() if everything else [_tp(each) for each in observation.partitions],
+            requested=() if everything else [each.tp for each in observation.partitions],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
             recorded=recorded,
         )
@@ -245,7 +243,7 @@ class Recording(Source):
             replace(each, owner=owners.get(each.transactional_id or "")) for each in with_recorded(diagnosed, recorded)
         ]
         if arguments.min_held_ms is not None:
-            selected: set[tuple[str | None, int | None]] = {_tp(each) for each in observation.partitions}
+            selected: set[tuple[str | None, int | None]] = {each.tp for each in observation.partitions}
             past = self._over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
             ended = [
                 each
@@ -309,7 +307,3 @@ def _time(bound: OffsetSpec | None) -> dt.datetime | None:
     if bound is None or isinstance(bound, dt.datetime):
         return bound
     raise UsageError(f"{bound!r} is not a time: the samples of a recording are selected by time.")
-
-
-def _tp(answer: Partition | Producer) -> TopicPartition:
-    return TopicPartition(answer.topic, answer.partition)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from operator import itemgetter
 
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import OFFSET_VISIBILITY, Row
+from toolkit.schema.live import Coordinator, Partition, Transaction
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.offset_queries.offset_reader import PARTITION_COLUMNS
+from toolkit.sources.offset_queries.offset_reader import of_partition
 from toolkit.sources.partition_selection import requested_partitions
 
 NOT_RECORDED = "NOT_RECORDED: a recording has no records; only the cluster or its files show the content of an offset"
@@ -39,7 +39,7 @@ def select_partitions(
     topics = [topics] if isinstance(topics, str) else topics
     if topics is None and partitions is None and broker_id is None:
         return observation
-    replicas = {TopicPartition(each.topic, each.partition): each.replicas or () for each in observation.partitions}
+    replicas = {each.tp: each.replicas or () for each in observation.partitions}
     selected = _selected(observation, set(replicas), topics, partitions)
     if broker_id is not None:
         selected = {tp for tp in selected if broker_id in replicas[tp]}
@@ -66,49 +66,51 @@ def _selected(
     return requested
 
 
-def named_rows(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Row]:
-    """Rows of ``schema.TRANSACTIONS`` of exactly these ids; one that was not recorded has `error`."""
-    found = {each.transactional_id: each.row() for each in observation.transactions}
+def named_transactions(observation: Observation, transactional_ids: Sequence[str]) -> Iterator[Transaction]:
+    """The transactions of exactly these ids; one that was not recorded has `error`."""
+    found = {each.transactional_id: each for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
-        yield found.get(name) or {
-            "transactional_id": name,
-            "source": "ListTransactions",
-            "observed_at": observation.observed_at,
-            "error": "TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
-        }
+        yield found.get(name) or Transaction(
+            transactional_id=name,
+            source="ListTransactions",
+            observed_at=observation.observed_at,
+            error="TRANSACTIONAL_ID_NOT_FOUND: this id had no open transaction, so its state was not recorded",
+        )
 
 
-def coordinator_rows(
+def coordinators(
     observation: Observation, transactional_ids: Iterable[str], groups: Iterable[str]
-) -> Iterator[Row]:
-    """Rows of ``schema.COORDINATORS``: partition by hash, its leader, and the broker that returned an id."""
-    coordinators = {each.transactional_id: each.coordinator_id for each in observation.transactions}
+) -> Iterator[Coordinator]:
+    """Coordinators of ids and groups: partition by hash, its leader, and the broker that returned an id."""
+    returned_by = {each.transactional_id: each.coordinator_id for each in observation.transactions}
     for name in dict.fromkeys(transactional_ids):
-        yield _row(observation, "transaction", name, STATE_TOPIC, coordinators.get(name))
+        yield _coordinator(observation, "transaction", name, STATE_TOPIC, returned_by.get(name))
     for name in dict.fromkeys(groups):
-        yield _row(observation, "group", name, OFFSETS_TOPIC, None)
+        yield _coordinator(observation, "group", name, OFFSETS_TOPIC, None)
 
 
-def _row(observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None) -> Row:
+def _coordinator(
+    observation: Observation, key_type: str, key: str, topic: str, coordinator_id: int | None
+) -> Coordinator:
     leaders = {each.partition: each.leader for each in observation.partitions if each.topic == topic}
     partition = coordinator_partition(key, len(leaders)) if leaders else None
     leader = None if partition is None else leaders[partition]
-    return {
-        "key_type": key_type,
-        "key": key,
-        "topic": topic,
-        "partition": partition,
-        "leader": leader,
-        "coordinator_id": coordinator_id,
-        "agrees": None if leader is None or coordinator_id is None else leader == coordinator_id,
-        "broker_id": coordinator_id,
-        "observed_at": observation.observed_at,
-        "error": None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
-    }
+    return Coordinator(
+        key_type=key_type,
+        key=key,
+        topic=topic,
+        partition=partition,
+        leader=leader,
+        coordinator_id=coordinator_id,
+        agrees=None if leader is None or coordinator_id is None else leader == coordinator_id,
+        broker_id=coordinator_id,
+        observed_at=observation.observed_at,
+        error=None if leaders else f"UNKNOWN_TOPIC_OR_PARTITION: {topic} is not in the recording",
+    )
 
 
-def recorded_visibility(observation: Observation, offset: int) -> Row:
-    """Row of ``schema.OFFSET_VISIBILITY``.
+def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
+    """Where an offset was.
 
     Parameters
     ----------
@@ -118,37 +120,35 @@ def recorded_visibility(observation: Observation, offset: int) -> Row:
         The offset.
     """
     partition = (*observation.partitions, *observation.partitions_after)[-1]
-    row: dict[str, Any] = dict.fromkeys(OFFSET_VISIBILITY.names)
-    row |= {name: getattr(partition, name) for name in PARTITION_COLUMNS}
-    row["offset"] = offset
-    lso, high_watermark = partition.last_stable_offset, partition.high_watermark
-    log_start, log_end = partition.log_start_offset, partition.log_end_offset
-    if log_start is not None and offset < log_start:
-        row["status"] = "deleted"
-    elif log_end is not None and offset >= log_end:
-        row["status"] = "beyond_log_end"
-    elif high_watermark is not None and offset >= high_watermark:
-        row["status"] = "beyond_high_watermark"
-    if row["status"] is not None:
-        return row | {
-            "read_committed": False,
-            "read_uncommitted": False,
-            "reason": visibility_reason(OffsetVisibility.of({**row, "reason": ""})),
-        }
-    row["error"] = row["error"] or NOT_RECORDED
+    found = of_partition(partition, offset)
+    if (status := _outside_log(partition, offset)) is not None:
+        outside = replace(found, status=status, read_committed=False, read_uncommitted=False)
+        return replace(outside, reason=visibility_reason(outside))
+    found = replace(found, error=partition.error or NOT_RECORDED)
+    lso = partition.last_stable_offset
     if lso is None:
-        return row | {"reason": "The LSO at that time is unknown."}
+        return replace(found, reason="The LSO at that time is unknown.")
     if offset < lso:
-        received = "read_committed consumers received it unless it is a marker or was aborted"
-        return row | {"reason": f"It was below the LSO {lso}: {received}."}
+        received = "read_committed consumers received it unless it is a marker or was aborted."
+        return replace(found, reason=f"It was below the LSO {lso}: {received}")
     opened = {
         each.producer_id: each.current_txn_start_offset
         for each in (*observation.producers, *observation.producers_after)
-        if each.current_txn_start_offset is not None
+        if each.producer_id is not None and each.current_txn_start_offset is not None
     }
-    held = "and no transaction was open, so the LSO waited for replication"
+    why = "and no transaction was open, so the LSO waited for replication"
     if opened:
-        holder = min(opened, key=lambda each: opened[each])
-        row |= {"holder_producer_id": holder, "holder_first_offset": opened[holder]}
-        held = f"held by the transaction of producer {holder} that began at offset {opened[holder]}"
-    return row | {"read_committed": False, "reason": f"It was beyond the LSO {lso}, {held}."}
+        holder, first = min(opened.items(), key=itemgetter(1))
+        found = replace(found, holder_producer_id=holder, holder_first_offset=first)
+        why = f"held by the transaction of producer {holder} that began at offset {first}"
+    return replace(found, read_committed=False, reason=f"It was beyond the LSO {lso}, {why}.")
+
+
+def _outside_log(partition: Partition, offset: int) -> str | None:
+    if partition.log_start_offset is not None and offset < partition.log_start_offset:
+        return "deleted"
+    if partition.log_end_offset is not None and offset >= partition.log_end_offset:
+        return "beyond_log_end"
+    if partition.high_watermark is not None and offset >= partition.high_watermark:
+        return "beyond_high_watermark"
+    return None

@@ -20,19 +20,17 @@ from toolkit.analysis.history.sample_findings import (
     sample_findings,
 )
 from toolkit.errors import ToolkitError
-from toolkit.schema import GROUP_LAG, RECORDED, Row
+from toolkit.schema import RECORDED, Row
+from toolkit.schema.live import Finding
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition, TransactionKey
-from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.groups.consumer_groups import offsets_of_groups
+from toolkit.sources.live.state.broker_configs import longest_timeout_ms
+from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_findings
 from toolkit.sources.recording.recorded_samples import observation_rows
-
-BROKER = 4  # resource type
-MAX_TIMEOUT = "transaction.max.timeout.ms"
-OF_FINDING = ("topic", "partition", "last_stable_offset", "high_watermark", "broker_id", "observed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,7 @@ class Sample:
     evidence
         Log evidence of held transactions, and when it was read.
     held_groups
-        Rows of ``schema.GROUP_LAG`` of groups with offsets beyond a held LSO; null if they were not requested or could
+        The lag of groups with offsets beyond a held LSO; null if they were not requested or could
         not be read.
     """
 
@@ -62,7 +60,7 @@ class Sample:
     observation: Observation | None = None
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
     evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
-    held_groups: Sequence[Row] | None = None
+    held_groups: Sequence[GroupLag] | None = None
 
     @property
     def row(self) -> Row:
@@ -194,8 +192,7 @@ def take_sample(
         with suppress(ToolkitError):  # the observation is valid without it
             found, evidence = cached_findings(cluster.client, diagnoses, evidence)
     findings = sample_findings(diagnoses) if found is None else found
-    rows = [each.row() for each in findings]
-    groups = held_groups(cluster.client, rows) if with_held_groups else None
+    groups = held_groups(cluster.client, findings) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
         findings,
@@ -205,7 +202,7 @@ def take_sample(
         padding_ms=late_padding_ms,
         longest_timeout_ms=longest_timeout_ms,
     )
-    tables["findings"] = [{"sampled_at": due, **row} for row in rows]
+    tables["findings"] = [{"sampled_at": due, **each.row()} for each in findings]
     tables["late_transactions"] = [each.row() for each in late]
     (sample,) = tables["samples"]
     tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
@@ -249,72 +246,55 @@ def failed_sample(
     )
 
 
-def held_groups(client: BrokerClient, findings: Sequence[Row]) -> list[Row] | None:
-    """Rows of ``schema.GROUP_LAG`` of the groups with offsets beyond a held LSO; markers count as records.
+def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:
+    """The lag of the groups with offsets beyond a held LSO; markers count as records.
 
     Parameters
     ----------
     client
         The connection to the brokers.
     findings
-        Rows of ``schema.FINDINGS``. Partitions whose LSO is held only briefly are left out.
+        The findings. Partitions whose LSO is held only briefly are left out.
 
     Returns
     -------
-    list of Row, or None
+    list of GroupLag, or None
         Null if the offsets of a group could not be read.
     """
-    held: Mapping[TopicPartition, Row] = {
-        TopicPartition(row["topic"], row["partition"]): row
-        for row in findings
-        if row["topic"] is not None
-        and row["verdict"] not in BRIEF
-        and row["last_stable_offset"] is not None
-        and row["high_watermark"] is not None
-        and row["last_stable_offset"] < row["high_watermark"]
-    }
+    held: dict[TopicPartition, Finding] = {}
+    for each in findings:
+        lso, high_watermark = each.last_stable_offset, each.high_watermark
+        is_held = lso is not None and high_watermark is not None and lso < high_watermark
+        if each.tp is not None and each.verdict not in BRIEF and is_held:
+            held[each.tp] = each
     if not held:
         return []
     groups = offsets_of_groups(client, sorted(held))
     if groups is None:
         return None
-    rows: list[Row] = []
-    for group, offsets in groups:
-        for tp, committed in offsets.items():
-            lso, high_watermark = held[tp]["last_stable_offset"], held[tp]["high_watermark"]
-            if 0 <= committed < high_watermark:
-                lag = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
-                row = dict.fromkeys(GROUP_LAG.names) | {name: held[tp][name] for name in OF_FINDING}
-                rows.append({**row, "group_id": group, "committed_offset": committed, **lag._asdict()})
-    return rows
+    return [
+        _lag(group, held[tp], committed)
+        for group, offsets in groups
+        for tp, committed in offsets.items()
+        if 0 <= committed < (held[tp].high_watermark or 0)
+    ]
 
 
-def longest_timeout_ms(client: BrokerClient) -> int | None:
-    """The longest timeout that a broker allows; null if one may not be described."""
-    request = messages.DescribeConfigs
-    brokers = sorted(client.brokers)
-    requests = [
-        (
-            broker_id,
-            request(
-                resources=[
-                    request.DescribeConfigsResource(
-                        resource_type=BROKER, resource_name=str(broker_id), configuration_keys=[MAX_TIMEOUT]
-                    )
-                ],
-                include_synonyms=False,
-                include_documentation=False,
-            ),
-        )
-        for broker_id in brokers
-    ]
-    values = [
-        int(config.value)
-        for response in client.send(requests)
-        if not response.error
-        for result in response.message.results
-        if result.error_code == 0
-        for config in result.configs
-        if config.name == MAX_TIMEOUT and (config.value or "").isdecimal()
-    ]
-    return max(values) if values and len(values) == len(brokers) else None
+def _lag(group: str, finding: Finding, committed: int) -> GroupLag:
+    lso, high_watermark = finding.last_stable_offset or 0, finding.high_watermark or 0
+    parts = group_lag(committed, last_stable_offset=lso, high_watermark=high_watermark)
+    return GroupLag(
+        group_id=group,
+        topic=finding.topic,
+        partition=finding.partition,
+        committed_offset=committed,
+        last_stable_offset=lso,
+        high_watermark=high_watermark,
+        lag=parts.lag,
+        client_lag=parts.client_lag,
+        behind=parts.behind,
+        held=parts.held,
+        markers=parts.markers,
+        broker_id=finding.broker_id,
+        observed_at=finding.observed_at,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -17,18 +18,13 @@ from toolkit.errors import BrokerError, ConnectionFailed, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import BATCHES, Row
+from toolkit.schema.live import Partition
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.offset_ranges import LogRange, read_range, split
-from toolkit.sources.live.logs.partition_log import FetchedRange, resolve_range
+from toolkit.sources.live.logs.partition_log import FetchedRange, LogRange, read_range, resolve_range, split
 from toolkit.sources.live.logs.partition_tables import batch_tables_of, scan_chunks
-from toolkit.sources.live.state.cluster_metadata import (
-    ClusterMetadata,
-    read_metadata,
-    resolve_partitions,
-)
-from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.datasources.live_options import BatchesOptions
 from toolkit.spark.datasources.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
@@ -58,13 +54,13 @@ class BatchesReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options = self._options
         with BrokerClient(self._config, timeout=options.timeout) as client:
-            topology, topic_partitions = _selected(client, options.selection)
+            metadata, topic_partitions = _selected(client, options.selection)
             options.start.check(topic_partitions)
             options.stop.check(topic_partitions)
-            rows = sorted(
-                partition_rows(client, topology.at(topic_partitions)), key=lambda row: (row["topic"], row["partition"])
+            partitions = sorted(
+                read_partitions(client, metadata.at(topic_partitions)), key=attrgetter("topic", "partition")
             )
-            found = [_resolve(client, row, options) for row in rows]
+            found = [_resolve(client, each, options) for each in partitions]
         resolved = [each for each in found if not isinstance(each, _UnreadPartition)]
         total = sum(max(0, stop - start) for _, start, stop, _ in resolved)
         max_offsets = max(1, min(options.max_offsets, total // options.tasks))
@@ -112,28 +108,28 @@ def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[Clus
         If the cluster does not respond, or a named partition does not exist or is not visible.
     """
     if selection.pattern is not None:
-        topology = read_metadata(client)
-        topics = {topic for topic, _ in topology.partitions if topic not in INTERNAL}
+        metadata = read_metadata(client)
+        topics = {topic for topic, _ in metadata.partitions if topic not in INTERNAL}
         matched = {topic for topic in topics if re.fullmatch(selection.pattern, topic)}
-        return topology, sorted(tp for tp in topology.partitions if tp[0] in matched)
+        return metadata, sorted(tp for tp in metadata.partitions if tp[0] in matched)
     if selection.topic_partitions is not None:
-        topology = read_metadata(client, {topic for topic, _ in selection.topic_partitions})
-        return topology, resolve_partitions(topology, None, selection.topic_partitions)
-    topology = read_metadata(client, selection.topics)
-    return topology, resolve_partitions(topology, selection.topics, None)
+        metadata = read_metadata(client, {topic for topic, _ in selection.topic_partitions})
+        return metadata, resolve_partitions(metadata, None, selection.topic_partitions)
+    metadata = read_metadata(client, selection.topics)
+    return metadata, resolve_partitions(metadata, selection.topics, None)
 
 
 def _resolve(
-    client: BrokerClient, row: Row, options: BatchesOptions
+    client: BrokerClient, partition: Partition, options: BatchesOptions
 ) -> tuple[TopicPartition, int, int, int] | _UnreadPartition:
     """Partition, start, stop and log start offset of the range to read."""
-    tp = TopicPartition(row["topic"], row["partition"])
+    tp = partition.tp
     try:
-        start, stop = resolve_range(client, row, options.start.of(tp), options.stop.of(tp))
+        start, stop = resolve_range(client, partition, options.start.of(tp), options.stop.of(tp))
     except (BrokerError, ConnectionFailed) as error:
-        columns = {"topic": tp[0], "partition": tp[1], "broker_id": row["leader"]}
-        return _UnreadPartition({**columns, "error": row["error"] or row_text(error)})
-    return tp, start, stop, row["log_start_offset"] or 0
+        columns = {"topic": tp.topic, "partition": tp.partition, "broker_id": partition.leader}
+        return _UnreadPartition({**columns, "error": partition.error or row_text(error)})
+    return tp, start, stop, partition.log_start_offset or 0
 
 
 def live_log(topic: str | None, partition: int | None) -> str:

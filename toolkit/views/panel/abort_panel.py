@@ -263,10 +263,11 @@ class AbortPanel(PanelLayout):
             self._draw_timeline(self.selected)
 
     def _refresh_partition(self, old: Finding) -> None:
-        tp = _tp(old)
+        if (tp := old.tp) is None:
+            return
         rows = self.cluster.finding_rows(topics=[tp.topic], partitions=[tp.partition], recheck_after=self.recheck_after)
         current = records_of(rows, Finding)
-        self.findings = [*(finding for finding in self.findings if _tp(finding) != tp), *current]
+        self.findings = [*(finding for finding in self.findings if finding.tp != tp), *current]
         fresh = next((finding for finding in current if is_same(finding, old)), None)
         if fresh is not None:
             self.selected = fresh
@@ -276,14 +277,13 @@ class AbortPanel(PanelLayout):
     def _draw_timeline(self, finding: Finding) -> None:
         """Read the timeline of the partition; the panel continues without it."""
         self.picture = None
-        if finding.topic is not None:
-            self._beside("The timeline", partial(self._read_picture, finding))
+        if finding.tp is not None:
+            self._beside("The timeline", partial(self._read_picture, finding, finding.tp))
 
-    def _read_picture(self, finding: Finding) -> None:
-        tp = _tp(finding)
+    def _read_picture(self, finding: Finding, tp: TopicPartition) -> None:
         samples = self._samples.setdefault(tp, deque(maxlen=MAX_SAMPLES))
         samples += records_of(self.cluster.partition_rows(topics=[tp.topic], partitions=[tp.partition]), Partition)
-        here = [each for each in self.findings if _tp(each) == tp] or [finding]
+        here = [each for each in self.findings if each.tp == tp] or [finding]
         self.picture = picture(self.cluster, finding, findings=here, samples=list(samples))
         self.problems = [*self.problems, *self.picture.problems]
 
@@ -302,7 +302,3 @@ class AbortPanel(PanelLayout):
             self.problems = [*self.problems, f"The audit file {self.audit.path} cannot be read: {error}"]
             return
         self.actions = [row for row in rows if row["bootstrap_servers"] == self.cluster.bootstrap_servers]
-
-
-def _tp(finding: Finding) -> TopicPartition:
-    return TopicPartition(finding.topic or "", finding.partition or 0)

@@ -1,6 +1,6 @@
 """An open transaction with its log evidence: its producer's batches, and its coordinator's records.
 
-What they do not prove, markers of the same producer on other partitions may: here is which partitions to read for them.
+Here is which logs to read for them. What they do not prove, markers of the same producer on other partitions may.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import (
@@ -20,10 +21,11 @@ from toolkit.analysis.diagnosis.evidence.log_excerpts import (
 )
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, outcome_by_markers
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Producer
+from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
@@ -164,6 +166,71 @@ def _milliseconds(time: dt.datetime) -> float:
     return time.timestamp() * 1000
 
 
+class ExcerptStart(NamedTuple):
+    """Where the log of a partition is read: around the lowest open transaction that needs it and is still in the log.
+
+    Parameters
+    ----------
+    tp, leader
+        The partition, also as its leader has it.
+    offset
+        First offset of that transaction that is still in the log.
+    producer_ids
+        The producers of its transactions, whose markers before the offset are searched.
+    """
+
+    tp: TopicPartition
+    leader: Partition
+    offset: int
+    producer_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSelection:
+    """The logs to read for open transactions.
+
+    Parameters
+    ----------
+    excerpts
+        The logs of their partitions, in the order of the transactions.
+    owned
+        Those that a transactional id owns, by its partition of ``__transaction_state``; null if that is not known. The
+        records of the id are read.
+    producer_ids
+        Producers without an owner: the records of every id that had one of them are read.
+    """
+
+    excerpts: Sequence[ExcerptStart]
+    owned: Mapping[int | None, Sequence[OpenEvidence]]
+    producer_ids: frozenset[int]
+
+
+def select_logs(to_read: Iterable[OpenEvidence]) -> LogSelection:
+    """The logs to read for these transactions, from a cluster or from files."""
+    by_partition: defaultdict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
+    owned: defaultdict[int | None, list[OpenEvidence]] = defaultdict(list)
+    producer_ids: set[int] = set()
+    for each in to_read:
+        by_partition[each.txn.tp].append(each.txn)
+        if each.txn.owner is None:
+            producer_ids.add(each.txn.producer_id)
+        elif each.txn.owner.transactional_id is not None:
+            owned[each.txn.owner.txn_state_partition].append(each)
+    excerpts = [_excerpt_start(tp, opened) for tp, opened in by_partition.items()]
+    return LogSelection(excerpts=excerpts, owned=owned, producer_ids=frozenset(producer_ids))
+
+
+def _excerpt_start(tp: TopicPartition, opened: Sequence[OpenTransaction]) -> ExcerptStart:
+    leader = opened[0].leader
+    lowest = min(txn.start for txn in opened if txn.start is not None)
+    return ExcerptStart(
+        tp=tp,
+        leader=leader,
+        offset=max(leader.log_start_offset or 0, lowest),
+        producer_ids=frozenset(txn.producer_id for txn in opened),
+    )
+
+
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
 MAX_OF_EACH = 3  # partitions of a producer: one marker of the transaction is enough
 MAX_PARTITIONS = 100
@@ -184,7 +251,7 @@ def marker_partitions(
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     for each in producers:
         if each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
-            written[each.producer_id].append((each.producer_epoch, TopicPartition(each.topic, each.partition)))
+            written[each.producer_id].append((each.producer_epoch, each.tp))
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
     for context in contexts:
         # A marker raises the epoch: the lowest of those that are higher have the fewest records after it.

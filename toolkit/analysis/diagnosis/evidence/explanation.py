@@ -56,7 +56,7 @@ def _high_watermark_before(context: DiagnosisContext) -> int:
     """The partition's high watermark before its producers were last read; records below it were in the log then."""
     tp = context.txn.tp
     partitions = context.txn.observation.partitions
-    before = next((each for each in partitions if TopicPartition(each.topic, each.partition) == tp), None)
+    before = next((each for each in partitions if each.tp == tp), None)
     return -1 if before is None or before.high_watermark is None else before.high_watermark
 
 
@@ -84,9 +84,9 @@ def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, Diagn
 def _explained(
     finding: Finding, context: DiagnosisContext | None, excerpts: Mapping[TopicPartition, Excerpt]
 ) -> Finding:
-    if finding.topic is None or finding.partition is None:
+    if (tp := finding.tp) is None:
         return finding
-    excerpt = excerpts.get(TopicPartition(finding.topic, finding.partition))
+    excerpt = excerpts.get(tp)
     if excerpt is None:
         return finding if context is None else _left_out(finding)
     finding = held_back(finding, excerpt)

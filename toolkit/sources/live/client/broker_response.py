@@ -15,6 +15,10 @@ import kafka.errors
 
 from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError
 
+TOO_OLD = "UNSUPPORTED_VERSION"  # the error of a broker that lacks an API, or its version
+CHECK_ADDRESS = "Check bootstrap.servers, and that the broker is running and reachable from here."
+CHECK_CREDENTIALS = "Check security.protocol, sasl.mechanism, and the user and password."
+
 # Kafka's names; kafka-python renames some codes and lacks the newest.
 _NAMES = {code: error.message for code, error in kafka.errors.kafka_errors.items() if code is not None} | {
     -1: "UNKNOWN_SERVER_ERROR",
@@ -37,9 +41,6 @@ def error_text(code: int, message: str | None = None) -> str:
     text = message or " ".join(str(getattr(kafka.errors.for_code(code), "description", "")).split())
     return f"{error_name(code)}: {text}" if text else error_name(code)
 
-
-CHECK_ADDRESS = "Check bootstrap.servers, and that the broker is running and reachable from here."
-CHECK_CREDENTIALS = "Check security.protocol, sasl.mechanism, and the user and password."
 
 log = logging.getLogger(__name__)
 
@@ -136,3 +137,15 @@ class BrokerResponse:
     def error_text(self) -> str | None:
         """``"NAME: text"`` for the error column; null if there is a message."""
         return row_text(self.error) if self.error else None
+
+    @property
+    def failure(self) -> str | None:
+        """`error_text`, or the error code of the whole message as such a text; null if it succeeded."""
+        if self.error:
+            return row_text(self.error)
+        return error_text(self.message.error_code) if self.message.error_code else None
+
+    @property
+    def is_too_old(self) -> bool:
+        """Whether the broker lacks the API, or its version."""
+        return isinstance(self.error, BrokerError) and self.error.code == TOO_OLD

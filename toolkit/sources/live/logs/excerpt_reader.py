@@ -1,26 +1,40 @@
-"""Log excerpts around the lowest open transaction of held partitions: many at once, bounded in bytes."""
+"""Excerpts of logs, bounded in bytes: around the lowest open transaction of held partitions, many at once; and of the
+partitions that have markers of a producer, where the coordinators' log does not prove an outcome."""
 
 from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    MAX_OFFSETS,
+    DiagnosisContext,
+    marker_partitions,
+    named_topics,
+    opened_after,
+)
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.formats.log.scan import scan
+from toolkit.schema.live import Partition
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
+from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
 
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
+MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics that records name
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
 
@@ -120,7 +134,7 @@ class _ExcerptScan:
         if len(scanned.headers):
             self.headers.append(scanned.headers)
             self.position = int(scanned.headers["last_offset"][-1]) + 1
-            if self.target.tp[0] == OFFSETS_TOPIC:
+            if self.target.tp.topic == OFFSETS_TOPIC:
                 self._add_groups(fetched.records, scanned.headers)
         elif not fetched.error and not fetched.records and (fetched.high_watermark or 0) >= self.stop:
             self.position = self.stop  # compacted away
@@ -130,7 +144,7 @@ class _ExcerptScan:
         """Add the groups whose offsets the transactions have pending."""
         data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
         for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
-            for row in offsets_log(records, int(position), group_partition=self.target.tp[1]):
+            for row in offsets_log(records, int(position), group_partition=self.target.tp.partition):
                 if row["group_id"] is not None and row["producer_id"] is not None:
                     self.groups.setdefault(row["producer_id"], set()).add(row["group_id"])
 
@@ -162,8 +176,67 @@ def _excerpt(
         stop=after.position,
         log_start_offset=after.target.log_start,
         observed_at=observed_at,
-        is_compacted=compacted.get(after.target.tp[0]),
+        is_compacted=compacted.get(after.target.tp.topic),
         groups={producer_id: sorted(groups) for producer_id, groups in after.groups.items()},
         broker_id=after.target.broker_id,
         error=after.error,
     )
+
+
+def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> list[OtherMarker]:
+    """Markers of the producers on the partitions that their brokers or their coordinator's records name.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    contexts
+        Open transactions whose outcome the coordinators' log does not prove. What cannot be read is left out: it proves
+        nothing.
+    """
+    try:
+        candidates = _candidates(client, contexts)
+        metadata = read_metadata(client, {topic for topic, _ in candidates}).at(sorted(candidates))
+        return [
+            marker
+            for partition in read_partitions(client, metadata)
+            if not partition.error
+            for marker in _markers(client, partition, candidates[partition.tp])
+        ]
+    except ToolkitError:
+        return []
+
+
+def _candidates(
+    client: BrokerClient, contexts: Sequence[DiagnosisContext]
+) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
+    """The partitions on which the producers have written, according to their leaders."""
+    metadata = read_metadata(client, None)
+    if len(metadata.partitions) > MAX_SEARCHED:
+        metadata = read_metadata(client, named_topics(contexts))
+    return marker_partitions(contexts, read_producers(client, metadata.partitions))
+
+
+def _markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> Iterator[OtherMarker]:
+    begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
+    since = opened_after(contexts)
+    start = max(begin, end - MAX_OFFSETS) if since is None else since
+    fetched = fetch_range(client, partition, start, "high_watermark")
+    excerpt = Excerpt(
+        headers=concatenate(list(_headers(fetched.start, fetched.chunks))),
+        start=fetched.start,
+        stop=min(fetched.stop, fetched.start + MAX_OFFSETS),
+        log_start_offset=begin,
+        observed_at=partition.observed_at,
+        broker_id=partition.leader,
+    )
+    for producer_id in {context.txn.producer_id for context in contexts}:
+        yield from other_markers(fetched.tp, excerpt, producer_id)
+
+
+def _headers(start: int, chunks: Iterable[FetchedChunk]) -> Iterator[Headers]:
+    for chunk in chunks:
+        headers = chunk.scanned.headers
+        yield headers
+        if len(headers) and int(headers["last_offset"][-1]) >= start + MAX_OFFSETS:
+            return

@@ -1,15 +1,20 @@
-"""Raw batches of live partitions from their leaders (Fetch)."""
+"""Raw batches of live partitions from their leaders (Fetch), and what an offset spec resolves to (ListOffsets)."""
 
 from __future__ import annotations
 
+import datetime as dt
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.schema.table import TopicPartition
+from toolkit.errors import BrokerError
+from toolkit.schema.live import Partition
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds, named_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,7 @@ def fetch(
 def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_wait_ms: int) -> Any:
     topic = messages.Fetch.FetchTopic
     partition = topic.FetchPartition(
-        partition=position.tp[1],
+        partition=position.tp.partition,
         current_leader_epoch=position.leader_epoch,
         fetch_offset=position.offset,
         log_start_offset=-1,
@@ -99,17 +104,15 @@ def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_
         isolation_level=int(read_committed),
         session_id=0,
         session_epoch=-1,  # no session
-        topics=[topic(topic=position.tp[0], partitions=[partition])],
+        topics=[topic(topic=position.tp.topic, partitions=[partition])],
         forgotten_topics_data=[],
         max_version=10,  # from 11 a broker may redirect to a follower; 10 has every compression
     )
 
 
 def _fetched(response: BrokerResponse) -> FetchedBatches:
-    if response.error:
-        return FetchedBatches(error=response.error_text)
-    if response.message.error_code:
-        return FetchedBatches(error=error_text(response.message.error_code))
+    if response.failure:
+        return FetchedBatches(error=response.failure)
     partition = response.message.responses[0].partitions[0]
     if partition.error_code:
         return FetchedBatches(error=error_text(partition.error_code))
@@ -117,3 +120,55 @@ def _fetched(response: BrokerResponse) -> FetchedBatches:
     for transaction in partition.aborted_transactions or ():
         aborted.setdefault(transaction.producer_id, []).append(transaction.first_offset)
     return FetchedBatches(bytes(partition.records or b""), aborted, partition.high_watermark)
+
+
+def offset_of(client: BrokerClient, spec: OffsetSpec, partition: Partition) -> int:
+    """The offset that a spec resolves to now.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    spec
+        An offset; a time with zone, for the first record at or after it; or ``"log_start"``, ``"lso"``,
+        ``"high_watermark"``, ``"log_end"``.
+    partition
+        The partition, without error. A time after the last record, and a log end that the broker does not return,
+        resolve to its high watermark.
+
+    Raises
+    ------
+    UsageError
+        If the spec is invalid.
+    BrokerError, ConnectionFailed
+        If the leader does not return the time's offset.
+    """
+    check_offset_spec(spec)
+    high_watermark = partition.high_watermark or 0
+    if isinstance(spec, str):
+        offset = named_offset(partition, spec)
+    elif isinstance(spec, dt.datetime):
+        offset = _offset_at(client, partition, spec)
+    else:
+        return operator.index(spec)
+    return high_watermark if offset is None else offset
+
+
+def _offset_at(client: BrokerClient, partition: Partition, time: dt.datetime) -> int | None:
+    """Offset of the first record at or after a time; null if there is none."""
+    message = client.send_one(
+        messages.ListOffsets(
+            partitions={partition.topic: [partition.partition]},
+            timestamp=milliseconds(time),
+            replica_id=-1,
+            isolation_level=0,
+            timeout_ms=int(client.timeout * 1000),
+        ),
+        broker_id=partition.leader,
+    )
+    (result,) = message.partitions
+    if result.error_code:
+        error = error_text(result.error_code)
+        where = f"{time} in {partition.topic}-{partition.partition}"
+        raise BrokerError(f"Broker {partition.leader} did not find {where}: {error}", code=Error.of(error).code)
+    return result.offset if result.offset >= 0 else None

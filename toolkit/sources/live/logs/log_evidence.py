@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
+from toolkit.analysis.diagnosis.diagnose import Diagnosis
+from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    DiagnosisContext,
+    ExcerptStart,
+    LogEvidence,
+    LogSelection,
+    select_logs,
+)
+from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
+from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
-from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
-from toolkit.sources.live.logs.offset_lookup import offset_of
-from toolkit.sources.live.logs.other_markers_reader import read_other_markers
-from toolkit.sources.live.state.cluster_metadata import read_metadata
-from toolkit.sources.live.state.compacted_topics import compacted_topics
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
+from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts, read_other_markers
+from toolkit.sources.live.logs.fetch import offset_of
+from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leader_producers import producer_rows
-from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory
@@ -41,6 +45,15 @@ MARGIN = dt.timedelta(seconds=60)  # before the open records
 MAX_RECORDS = 500_000  # of __transaction_state, for each partition of an owner
 MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id any more
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
+
+
+def explained_findings(
+    client: BrokerClient, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
+) -> list[Finding]:
+    """Read the logs that the diagnosis needs, decide, and explain."""
+    contexts = read_contexts(client, diagnosis.to_read())
+    facts = {key: log_facts(context) for key, context in contexts.items()}
+    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
 def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
@@ -58,8 +71,9 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     dict of TransactionKey to DiagnosisContext
         The context of each.
     """
-    excerpts = _excerpts(client, _positions(to_read))
-    reader = _CoordinatorReader(client, to_read, excerpts)
+    selection = select_logs(to_read)
+    excerpts = _excerpts(client, _positions(selection.excerpts))
+    reader = _CoordinatorReader(client, selection, excerpts)
     log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
     contexts = _with_log(to_read, log)
     if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
@@ -78,12 +92,9 @@ def _ended(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> frozen
     keys = {(each.txn.tp, each.txn.producer_id, each.txn.start) for each in contexts if each.txn.start is not None}
     partitions = {tp for tp, _, _ in keys}
     metadata = read_metadata(client, {topic for topic, _ in partitions}).at(sorted(partitions))
-    rows = producer_rows(client, metadata, idle_producers=False)
-    unread = {TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"]}
-    still_open = {
-        (TopicPartition(row["topic"], row["partition"]), row["producer_id"], row["current_txn_start_offset"])
-        for row in rows
-    }
+    producers = read_producers(client, metadata, idle_producers=False)
+    unread = {each.tp for each in producers if each.error}
+    still_open = {(each.tp, each.producer_id, each.current_txn_start_offset) for each in producers}
     return frozenset(key for key in keys if key not in still_open and key[0] not in unread)
 
 
@@ -100,7 +111,7 @@ def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[Transac
 
 def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dict[TopicPartition, Excerpt]:
     """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
-    compacted = compacted_topics(client, {each.tp[0] for each in positions})
+    compacted = compacted_topics(client, {each.tp.topic for each in positions})
     excerpts: dict[TopicPartition, Excerpt] = {}
     deadline = time.monotonic() + TIMEOUT_S
     for start in range(0, min(len(positions), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
@@ -116,30 +127,21 @@ def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dic
     return excerpts
 
 
-def _positions(to_read: Sequence[OpenEvidence]) -> list[ExcerptPosition]:
-    """Where to read each partition: around the lowest of its transactions that need it."""
-    by_partition: defaultdict[TopicPartition, list[OpenEvidence]] = defaultdict(list)
-    for each in to_read:
-        by_partition[each.txn.tp].append(each)
-    positions = []
-    for tp, found in by_partition.items():
-        leader = found[0].txn.leader
-        starts = [each.txn.start for each in found if each.txn.start is not None]
-        if leader.leader is None or leader.high_watermark is None:
-            continue
-        log_start = leader.log_start_offset or 0
-        positions.append(
-            ExcerptPosition(
-                tp=tp,
-                offset=max(log_start, min(starts)),
-                log_start=log_start,
-                high_watermark=leader.high_watermark,
-                producer_ids=frozenset(each.txn.producer_id for each in found),
-                broker_id=leader.leader,
-                leader_epoch=-1 if leader.leader_epoch is None else leader.leader_epoch,
-            )
+def _positions(starts: Iterable[ExcerptStart]) -> list[ExcerptPosition]:
+    """Where to fetch each excerpt; partitions without a leader are left out."""
+    return [
+        ExcerptPosition(
+            tp=each.tp,
+            offset=each.offset,
+            log_start=each.leader.log_start_offset or 0,
+            high_watermark=each.leader.high_watermark,
+            producer_ids=each.producer_ids,
+            broker_id=each.leader.leader,
+            leader_epoch=-1 if each.leader.leader_epoch is None else each.leader.leader_epoch,
         )
-    return positions
+        for each in starts
+        if each.leader.leader is not None and each.leader.high_watermark is not None
+    ]
 
 
 class _CoordinatorReader:
@@ -150,28 +152,28 @@ class _CoordinatorReader:
     """
 
     def __init__(
-        self, client: BrokerClient, to_read: Sequence[OpenEvidence], excerpts: Mapping[TopicPartition, Excerpt]
+        self, client: BrokerClient, selection: LogSelection, excerpts: Mapping[TopicPartition, Excerpt]
     ) -> None:
         self._client = client
-        self._producer_ids = {each.txn.producer_id for each in to_read if each.txn.owner is None}
-        self._ids: defaultdict[int, set[str]] = defaultdict(set)
+        self._producer_ids = selection.producer_ids
+        self._ids: dict[int, set[str]] = {}
         self._since: dict[int, dt.datetime | None] = {}
-        for each in to_read:
-            owner = each.txn.owner
-            if owner is not None and owner.transactional_id is not None and owner.txn_state_partition is not None:
-                number = owner.txn_state_partition
-                self._ids[number].add(owner.transactional_id)
-                since = _opened_after(each, excerpts.get(each.txn.tp))
-                known = self._since.get(number, since)
-                self._since[number] = None if since is None or known is None else min(since, known)
+        for number, owned in selection.owned.items():
+            if number is None:
+                continue
+            self._ids[number] = {each.txn.transactional_id for each in owned if each.txn.transactional_id is not None}
+            times = [_opened_after(each, excerpts.get(each.txn.tp)) for each in owned]
+            known = [time for time in times if time is not None]
+            self._since[number] = min(known) if len(known) == len(times) else None
         self._start: dict[int, int] = {}
 
     def read(self) -> CoordinatorLog:
         """Read from the time of the open records on."""
         try:
             topic = read_coordinator_topic(self._client, STATE_TOPIC)
-            partitions = self._partition_rows(topic, self._ids)
-            self._start = {number: self._first_offset(row) for number, row in partitions.items()}
+            leaders = {tp: each for tp, each in topic.metadata.partitions.items() if tp.partition in self._ids}
+            partitions = read_partitions(self._client, leaders)
+            self._start = {each.partition: self._first_offset(each) for each in partitions}
             return self._log(topic)
         except ToolkitError as error:
             return CoordinatorLog(unread=[f"{STATE_TOPIC} could not be read ({error.what.rstrip('.')})"])
@@ -184,7 +186,7 @@ class _CoordinatorReader:
         return self.read()
 
     def _log(self, topic: CoordinatorTopic) -> CoordinatorLog:
-        rows: list[Row] = []
+        records: list[TransactionLogRecord] = []
         since: dict[int, dt.datetime] = {}
         too_long = []
         for number, ids in sorted(self._ids.items()):
@@ -193,30 +195,26 @@ class _CoordinatorReader:
                 too_long.append(TOO_LONG.format(number))
                 continue
             of_partition = self._of_ids(topic, ids, {number}, start={number: start})
-            rows += of_partition
-            if start and (first := next((row["timestamp"] for row in of_partition if row["timestamp"]), None)):
+            records += of_partition
+            if start and (first := next((each.timestamp for each in of_partition if each.timestamp), None)):
                 since[number] = first
         if self._producer_ids:
-            rows += self._of_producers(topic)
-        errors = sorted({Error.of(row["error"]).code for row in rows if row["error"]})
+            records += self._of_producers(topic)
+        errors = sorted({Error.of(each.error).code for each in records if each.error})
         unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-        readable = [TransactionLogRecord.of(row) for row in rows if not row["error"]]
+        readable = [each for each in records if not each.error]
         return CoordinatorLog(records=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
-    def _first_offset(self, row: Row) -> int:
+    def _first_offset(self, partition: Partition) -> int:
         """The first offset to read of a partition; -1 if that is too far back."""
-        since, end, begin = self._since[row["partition"]], row["high_watermark"] or 0, row["log_start_offset"] or 0
-        if row["error"]:
+        since, begin = self._since[partition.partition], partition.log_start_offset or 0
+        end = partition.high_watermark or 0
+        if partition.error:
             return 0  # the read has the error
         if since is None:
             return max(begin, end - MAX_RECORDS) if begin < end - MAX_RECORDS else 0
-        start = offset_of(self._client, since - MARGIN, row)
+        start = offset_of(self._client, since - MARGIN, partition)
         return start if end - start <= MAX_RECORDS else -1
-
-    def _partition_rows(self, topic: CoordinatorTopic, numbers: Iterable[int]) -> dict[int, Row]:
-        metadata = {number: row for (_, number), row in topic.topology.partitions.items()}
-        selected = {TopicPartition(topic.topic, number): metadata[number] for number in numbers if number in metadata}
-        return {row["partition"]: row for row in partition_rows(self._client, selected)}
 
     def _of_ids(
         self,
@@ -226,31 +224,28 @@ class _CoordinatorReader:
         *,
         start: Mapping[int, int] | None = None,
         newest: int | None = None,
-    ) -> list[Row]:
+    ) -> list[TransactionLogRecord]:
         needles = [each.encode() for each in ids]
-        rows = event_rows(self._client, topic, partitions, start=start, newest=newest, having=needles)
-        return [row for row in rows if row["error"] or row["transactional_id"] in ids]
+        read = transaction_log_records(self._client, topic, partitions, start=start, newest=newest, having=needles)
+        return [each for each in read if each.error or each.transactional_id in ids]
 
-    def _of_producers(self, topic: CoordinatorTopic) -> list[Row]:
+    def _of_producers(self, topic: CoordinatorTopic) -> list[TransactionLogRecord]:
         """Records of every id that ever had one of these producer ids, its tombstone included."""
         needles = [each.to_bytes(8, "big") for each in self._producer_ids]
-        rows = list(event_rows(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
-        named = [
-            row for row in rows if not row["error"] and names_any(TransactionLogRecord.of(row), self._producer_ids)
-        ]
-        owners = {row["transactional_id"]: row["txn_state_partition"] for row in named}
-        errors = [row for row in rows if row["error"]]
-        if not owners:
-            return errors
-        return errors + self._of_ids(topic, set(owners), set(owners.values()), newest=MAX_RECORDS_OF_EACH)
+        read = list(transaction_log_records(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
+        named = [each for each in read if not each.error and names_any(each, self._producer_ids)]
+        ids = {each.transactional_id for each in named if each.transactional_id is not None}
+        numbers = {each.txn_state_partition for each in named if each.txn_state_partition is not None}
+        errors = [each for each in read if each.error]
+        return errors + self._of_ids(topic, ids, numbers, newest=MAX_RECORDS_OF_EACH) if ids else errors
 
 
 def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
     """Leader and leader epoch of each partition, before its records were read."""
     return {
-        number: (row["leader"], row["leader_epoch"])
-        for (_, number), row in topic.topology.partitions.items()
-        if row["leader"] is not None and row["leader_epoch"] is not None
+        tp.partition: (each.leader, each.leader_epoch)
+        for tp, each in topic.metadata.partitions.items()
+        if each.leader is not None and each.leader_epoch is not None
     }
 
 

@@ -1,23 +1,25 @@
-"""The log of a live partition from its leader: every batch, markers and open transactions included (Fetch)."""
+"""The log of a live partition from its leader: every batch, markers and open transactions included (Fetch).
+
+It is read in one go, or in ranges that can be read in parallel: each batch is in exactly one.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.log.headers import ScanResult
 from toolkit.formats.log.scan import scan
-from toolkit.schema import Row
+from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.logs.offset_lookup import offset_of
-from toolkit.sources.live.state.cluster_metadata import is_missing, read_metadata
-from toolkit.sources.live.state.partition_offsets import partition_rows
+from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch, offset_of
+from toolkit.sources.live.state.leaders import Leader, is_missing, read_metadata, read_partitions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
@@ -29,7 +31,7 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 # Transient errors: an election, a restart, a leader that does not know its high watermark yet.
-TRANSIENT = (
+TRANSIENT = {
     "BROKER_NOT_AVAILABLE",
     "FENCED_LEADER_EPOCH",
     "KAFKA_STORAGE_ERROR",
@@ -41,7 +43,7 @@ TRANSIENT = (
     "REQUEST_TIMED_OUT",
     "UNKNOWN_LEADER_EPOCH",
     "UNKNOWN_TOPIC_OR_PARTITION",
-)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,11 +92,11 @@ class FetchedRange:
     broker_id: int | None
     start: int
     stop: int
-    chunks: Iterator[FetchedChunk]
+    chunks: Generator[FetchedChunk, None, None]
 
 
 def fetch_range(
-    client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec, *, crc: bool = False
+    client: BrokerClient, partition: Partition, start: OffsetSpec, stop: OffsetSpec, *, crc: bool = False
 ) -> FetchedRange:
     """Resolve a range of offsets and read it lazily.
 
@@ -104,10 +106,10 @@ def fetch_range(
     ----------
     client
         The connection to the brokers.
-    row
-        The partition's row of ``schema.PARTITIONS``.
+    partition
+        The partition as its leader has it.
     start, stop
-        As for `offset_lookup.offset_of`. Offsets beyond the log end are left out.
+        As for `fetch.offset_of`. Offsets beyond the log end are left out.
     crc
         Check every batch's checksum.
 
@@ -119,29 +121,30 @@ def fetch_range(
         If the leader does not return the log start and end, or the offset of a time.
     """
     check_offset_range(start, stop)
-    first, last = resolve_range(client, row, start, stop)
-    return read_offsets(client, row, first, last, crc=crc)
+    first, last = resolve_range(client, partition, start, stop)
+    return read_offsets(client, partition, first, last, crc=crc)
 
 
-def resolve_range(client: BrokerClient, row: Row, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
+def resolve_range(client: BrokerClient, partition: Partition, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
     """The current offsets of `start` and `stop`.
 
     Parameters
     ----------
-    client, row, start, stop
+    client, partition, start, stop
         As for `fetch_range`, which also documents the errors.
     """
-    if row["error"]:
-        code, text = Error.of(row["error"])
-        raise BrokerError(f"{row['topic']}-{row['partition']} cannot be read: {code} ({text.rstrip('.')}).", code=code)
-    first, last = (offset_of(client, bound, row) for bound in (start, stop))
-    end = row["log_end_offset"]
-    return first, min(last, row["high_watermark"] if end is None else end)
+    if partition.error:
+        code, text = Error.of(partition.error)
+        name = f"{partition.topic}-{partition.partition}"
+        raise BrokerError(f"{name} cannot be read: {code} ({text.rstrip('.')}).", code=code)
+    first, last = (offset_of(client, bound, partition) for bound in (start, stop))
+    end = partition.high_watermark if partition.log_end_offset is None else partition.log_end_offset
+    return first, min(last, end or 0)
 
 
 def read_offsets(
     client: BrokerClient,
-    base: Row,
+    partition: Leader,
     start: int,
     stop: int,
     *,
@@ -155,8 +158,8 @@ def read_offsets(
     ----------
     client
         The connection to the brokers.
-    base
-        The metadata columns of the partition's row of ``schema.PARTITIONS``.
+    partition
+        The partition and its leader.
     start, stop
         The batches with an offset in ``start <= offset < stop``.
     crc
@@ -167,18 +170,16 @@ def read_offsets(
     max_bytes
         Limit per response; some megabytes if null.
     """
-    leader = _Leader(client, base, read_committed=read_committed, max_bytes=max_bytes)
-    chunks = _read_chunks(leader, base, start, stop, crc=crc)
-    tp = TopicPartition(base["topic"], base["partition"])
-    return FetchedRange(tp=tp, broker_id=base["leader"], start=start, stop=stop, chunks=chunks)
+    leader = _LogLeader(client, partition, read_committed=read_committed, max_bytes=max_bytes)
+    chunks = _read_chunks(leader, start, stop, crc=crc)
+    return FetchedRange(tp=leader.tp, broker_id=partition.leader, start=start, stop=stop, chunks=chunks)
 
 
-def _read_chunks(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool) -> Iterator[FetchedChunk]:
+def _read_chunks(leader: _LogLeader, start: int, stop: int, *, crc: bool) -> Generator[FetchedChunk, None, None]:
     at: int | None = start
-    title = f"{row['topic']}-{row['partition']}"
     with (
         ThreadPoolExecutor(1, thread_name_prefix="kafka-txn-toolkit-fetch") as ahead,
-        progress(title, total=stop - start, unit="offsets") as advance,
+        progress(str(leader.tp), total=stop - start, unit="offsets") as advance,
     ):
         pending = ahead.submit(leader.fetch, start, stop) if start < stop else None
         while pending and at is not None:
@@ -189,7 +190,9 @@ def _read_chunks(leader: _Leader, row: Row, start: int, stop: int, *, crc: bool)
             advance(min(at or stop, stop) - reached)
 
 
-def _chunk(leader: _Leader, found: FetchedBatches, at: int, stop: int, *, crc: bool) -> tuple[FetchedChunk, int | None]:
+def _chunk(
+    leader: _LogLeader, found: FetchedBatches, at: int, stop: int, *, crc: bool
+) -> tuple[FetchedChunk, int | None]:
     """The chunk fetched at an offset, and the next offset to fetch; null at the end."""
     if found.error:
         why, next_at = leader.explain(found.error, at, stop)
@@ -210,27 +213,26 @@ def _unread(why: str, at: int, stop: int) -> str:
     return f"{why.rstrip('.')}; offsets {at} to {stop - 1} were not read"
 
 
-class _Leader:
+class _LogLeader:
     """The current leader of a partition."""
 
-    def __init__(self, client: BrokerClient, base: Row, *, read_committed: bool, max_bytes: int | None) -> None:
+    def __init__(self, client: BrokerClient, partition: Leader, *, read_committed: bool, max_bytes: int | None) -> None:
+        self.tp = partition.tp
         self._client = client
-        self._base = base
+        self._partition = partition
         self._read_committed = read_committed
         self._max_bytes = max_bytes
-        self._tp: TopicPartition = TopicPartition(base["topic"], base["partition"])
 
     @property
     def broker_id(self) -> int | None:
-        leader: int | None = self._base["leader"]
-        return leader
+        return self._partition.leader
 
     def fetch(self, at: int, stop: int) -> FetchedBatches:
         """Fetch from an offset; retry transient errors until the client's timeout."""
         deadline = time.monotonic() + self._client.timeout
         while True:
             found = self._fetch_once(at)
-            if found.records or (found.error and not found.error.startswith(TRANSIENT)):
+            if found.records or (found.error and Error.of(found.error).code not in TRANSIENT):
                 return found
             if not found.error and (found.high_watermark or 0) >= stop:
                 return found  # compacted away
@@ -239,9 +241,9 @@ class _Leader:
 
     def _fetch_once(self, at: int) -> FetchedBatches:
         if self.broker_id is None:
-            return FetchedBatches(error=self._base["error"] or "LEADER_NOT_AVAILABLE: the partition has no leader")
-        epoch = self._base["leader_epoch"]
-        fetch_position = FetchPosition(self._tp, at, self.broker_id, -1 if epoch is None else epoch)
+            return FetchedBatches(error=self._partition.error or "LEADER_NOT_AVAILABLE: the partition has no leader")
+        epoch = self._partition.leader_epoch
+        fetch_position = FetchPosition(self.tp, at, self.broker_id, -1 if epoch is None else epoch)
         (found,) = fetch(
             self._client,
             [fetch_position],
@@ -255,23 +257,98 @@ class _Leader:
         """Read the leader again; false if the partition no longer exists."""
         threading.Event().wait(PAUSE)
         try:
-            self._base = read_metadata(self._client, [self._tp[0]]).at([self._tp])[self._tp]
+            self._partition = read_metadata(self._client, [self.tp.topic]).at([self.tp])[self.tp]
         except ToolkitError:
             return True  # no broker responds yet
-        return not is_missing(self._base["error"])
+        return not is_missing(self._partition.error)
 
     def explain(self, error: str, at: int, stop: int) -> tuple[str, int | None]:
         """The error text, and the offset to continue at, if any."""
-        if not error.startswith(OUT_OF_RANGE):
+        if Error.of(error).code != OUT_OF_RANGE:
             return _unread(error, at, stop), None
         try:
-            (row,) = partition_rows(self._client, {self._tp: self._base})
+            (now,) = read_partitions(self._client, {self.tp: self._partition})
         except ToolkitError:  # without further data, report only the leader's error
             return _unread(error, at, stop), None
-        start, end = row["log_start_offset"], row["log_end_offset"] or row["high_watermark"]
+        start, end = now.log_start_offset, now.log_end_offset or now.high_watermark
         if start is not None and at < start:
             deleted = f"offsets {at} to {min(start, stop) - 1} are deleted, by retention or DeleteRecords"
             return f"{OUT_OF_RANGE}: the log starts at {start} now; {deleted}", start
         if end is not None and at > end:
             return _unread(f"{OUT_OF_RANGE}: the log ends at {end} now; a new leader has truncated it", at, stop), None
         return _unread(error, at, stop), None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """Batches of a partition whose base offset is in ``start <= offset < stop``.
+
+    Parameters
+    ----------
+    tp
+        The partition.
+    start, stop
+        Bounds of the base offsets.
+    is_first
+        Whether this is the first range, which also has the batch that contains `start`.
+    """
+
+    tp: TopicPartition
+    start: int
+    stop: int
+    is_first: bool = True
+
+
+def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:
+    """Divide offsets into ranges of equal size.
+
+    Parameters
+    ----------
+    tp
+        The partition.
+    start, stop
+        The offsets.
+    log_start
+        Log start offset; deleted offsets before it are not divided.
+    max_offsets
+        Maximum number of offsets per range.
+    """
+    first = max(start, log_start)
+    if first >= stop:
+        return [LogRange(tp=tp, start=start, stop=stop)] if start < stop else []
+    count = -(-(stop - first) // max_offsets)
+    bounds = [start, *(first + (stop - first) * index // count for index in range(1, count)), stop]
+    return [LogRange(tp=tp, start=low, stop=high, is_first=low == start) for low, high in pairwise(bounds)]
+
+
+def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) -> FetchedRange:
+    """Read a range of a log, lazily; offsets deleted since `split` are a chunk with `error`.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    log_range
+        The range.
+    crc
+        Verify every batch's checksum.
+
+    Raises
+    ------
+    ConnectionFailed, BrokerError
+        If no broker returns the metadata of the topic.
+    """
+    tp = log_range.tp
+    leader = read_metadata(client, [tp.topic]).at([tp])[tp]
+    fetched = read_offsets(client, leader, log_range.start, log_range.stop, crc=crc)
+    if log_range.is_first:
+        return fetched
+    return replace(fetched, chunks=_from_base_offset(fetched.chunks, log_range.start))
+
+
+def _from_base_offset(chunks: Iterable[FetchedChunk], start: int) -> Generator[FetchedChunk, None, None]:
+    """Drop the batch that begins before the range: it belongs to the range before."""
+    for chunk in chunks:
+        headers = chunk.scanned.headers
+        headers = headers[headers["base_offset"] >= start]
+        yield replace(chunk, scanned=replace(chunk.scanned, headers=headers))

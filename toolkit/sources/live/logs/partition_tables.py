@@ -53,7 +53,7 @@ def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
     table = lso_timeline_table(scan_chunks(log_range, failures), _log_id(log_range), before=before, log_end_offset=end)
     if failures:
         code, text = Error.of(failures[0]["error"])
-        raise BrokerError(f"{log_range.tp[0]}-{log_range.tp[1]} could not be read: {text.rstrip('.')}.", code=code)
+        raise BrokerError(f"{log_range.tp} could not be read: {text.rstrip('.')}.", code=code)
     return table
 
 
@@ -90,4 +90,4 @@ def _failures(log_range: FetchedRange, chunk: FetchedChunk) -> list[Row]:
 
 
 def _log_id(log_range: FetchedRange) -> LogId:
-    return LogId(topic=log_range.tp[0], partition=log_range.tp[1], broker_id=log_range.broker_id)
+    return LogId(topic=log_range.tp.topic, partition=log_range.tp.partition, broker_id=log_range.broker_id)

@@ -1,35 +1,37 @@
-"""``__transaction_state``, the coordinators' log, read with a consumer.
+"""Logs read with a consumer, without a group: ``__transaction_state``, and what read_committed consumers receive.
 
-A complete read replaces the coordinators' responses. The log also has the time of the last state change, which no
-request returns.
+A complete read of ``__transaction_state`` replaces the coordinators' responses. It also has the time of the last state
+change, which no request returns.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.errors import DecodeError
+from toolkit.errors import BrokerError, DecodeError
 from toolkit.formats.coordinator.transaction_log_records import (
     STATE_TOPIC,
-    TransactionState,
     read_transaction_key,
     read_transaction_value,
 )
-from toolkit.schema import Row, utc
-from toolkit.schema.table import utc_now
+from toolkit.schema import utc
+from toolkit.schema.live import Partition, Transaction
+from toolkit.schema.table import TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.partition_offsets import partition_rows
-from toolkit.sources.live.state.transaction_listing import UNKNOWN
+from toolkit.sources.live.state.leaders import read_partitions
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
     from toolkit.config import ClientConfig
 
-MAX_POLL_RECORDS = 10_000
+MAX_POLL_RECORDS, MAX_STATE_POLL_RECORDS = 1_000, 10_000
+POLL_S = 0.2
 NewestRecords = dict[bytes, tuple[int, bytes | None]]  # key to partition and value; null is a tombstone
 
 
@@ -39,21 +41,21 @@ class TransactionLog:
 
     Parameters
     ----------
-    rows
-        Rows of ``schema.TRANSACTIONS``.
+    transactions
+        The state of each id.
     failures
-        A row without id for each partition that could not be read to its end.
+        A record without id for each partition that could not be read to its end.
     partitions
         Number of partitions read completely.
     """
 
-    rows: list[Row]
-    failures: list[Row]
+    transactions: list[Transaction]
+    failures: list[Transaction]
     partitions: int
 
     @property
     def is_complete(self) -> bool:
-        """Whether no partition is missing, so that an id without a row does not exist."""
+        """Whether no partition is missing, so that an id without a record does not exist."""
         return self.partitions > 0 and not self.failures
 
 
@@ -80,23 +82,22 @@ def read_state_log(
     """
     deadline = time.monotonic() + timeout
     if coordinator_topic.hidden:
-        return TransactionLog(rows=[], failures=[_failure(None, None, coordinator_topic.hidden)], partitions=0)
-    partition_metadata = {
-        tp: row for tp, row in coordinator_topic.topology.partitions.items() if only is None or tp[1] in only
+        return TransactionLog(transactions=[], failures=[_failure(None, coordinator_topic.hidden)], partitions=0)
+    leaders = {
+        tp: each for tp, each in coordinator_topic.metadata.partitions.items() if only is None or tp.partition in only
     }
-    partitions = {row["partition"]: row for row in partition_rows(client, partition_metadata)}
-    errors = {number: row["error"] for number, row in partitions.items() if row["error"]}
+    partitions = {each.partition: each for each in read_partitions(client, leaders)}
+    errors = {number: each.error for number, each in partitions.items() if each.error}
     # To the log end, not the high watermark, which can lag behind right after an election.
-    ends = {
-        number: row["log_end_offset"] or row["high_watermark"] or 0
-        for number, row in partitions.items()
-        if number not in errors
+    ranges = {
+        number: (each.log_start_offset or 0, each.log_end_offset or each.high_watermark or 0)
+        for number, each in partitions.items()
+        if not each.error
     }
-    starts = {number: partitions[number]["log_start_offset"] or 0 for number in ends}
-    newest = _consume(config, {n: (starts[n], end) for n, end in ends.items() if starts[n] < end}, errors, deadline)
-    rows = list(_rows(newest, partitions, errors))
-    failures = [_failure(number, partitions[number]["leader"], error) for number, error in sorted(errors.items())]
-    return TransactionLog(rows=rows, failures=failures, partitions=len(partitions) - len(failures))
+    newest = _consume(config, {n: (start, end) for n, (start, end) in ranges.items() if start < end}, errors, deadline)
+    transactions = list(_transactions(newest, partitions, errors))
+    failures = [_failure(partitions[number], error) for number, error in sorted(errors.items())]
+    return TransactionLog(transactions=transactions, failures=failures, partitions=len(partitions) - len(failures))
 
 
 def _consume(
@@ -106,25 +107,15 @@ def _consume(
     newest: NewestRecords = {}
     if not ranges:
         return newest
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+    from confluent_kafka import KafkaError
+    from confluent_kafka import TopicPartition as ConsumedPartition
 
-    consumer = Consumer(
-        {
-            **config.librdkafka(),
-            "group.id": "kafka-txn-toolkit",  # librdkafka requires one; the group is not joined, nothing is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",
-            "auto.offset.reset": "error",
-            "error_cb": lambda _: None,  # failed brokers show as unread partitions
-            "log_level": 0,
-        }
-    )
+    consumer = _consumer(config, "read_uncommitted", reset="error")
     remaining = {number: end for number, (_, end) in ranges.items()}
     try:
-        consumer.assign([TopicPartition(STATE_TOPIC, number, start) for number, (start, _) in ranges.items()])
+        consumer.assign([ConsumedPartition(STATE_TOPIC, number, start) for number, (start, _) in ranges.items()])
         while remaining and (seconds := deadline - time.monotonic()) > 0:
-            for message in consumer.consume(MAX_POLL_RECORDS, timeout=min(0.2, seconds)):
+            for message in consumer.consume(MAX_STATE_POLL_RECORDS, timeout=min(POLL_S, seconds)):
                 if message.topic() != STATE_TOPIC:
                     continue  # a client-wide error, such as missing rights on the unused group
                 number, position, error = message.partition() or 0, message.offset() or 0, message.error()
@@ -142,7 +133,26 @@ def _consume(
     return newest
 
 
-def _rows(newest: NewestRecords, partitions: Mapping[int, Row], errors: dict[int, str]) -> Iterable[Row]:
+def _consumer(config: ClientConfig, isolation_level: str, *, reset: str) -> Consumer:
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            **config.librdkafka(),
+            "group.id": "kafka-txn-toolkit",  # librdkafka requires one; the group is not joined, nothing is committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation_level,
+            "auto.offset.reset": reset,
+            "error_cb": lambda _: None,  # failed brokers show as records that did not arrive
+            "log_level": 0,
+        }
+    )
+
+
+def _transactions(
+    newest: NewestRecords, partitions: Mapping[int, Partition], errors: dict[int, str]
+) -> Iterator[Transaction]:
     for key, (number, value) in newest.items():
         try:
             transactional_id = read_transaction_key(key)
@@ -150,30 +160,100 @@ def _rows(newest: NewestRecords, partitions: Mapping[int, Row], errors: dict[int
         except DecodeError as exc:
             errors[number] = f"CORRUPT_MESSAGE: {exc}"
             continue
-        if transactional_id is not None and state is not None:
-            yield _row(transactional_id, state, partitions[number])
+        if transactional_id is None or state is None:
+            continue
+        partition = partitions[number]
+        yield Transaction(
+            transactional_id=transactional_id,
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            state=state.state,
+            timeout_ms=state.timeout_ms,
+            start_time=utc(state.start_timestamp_ms) if state.state in OPEN_STATES else None,
+            last_update_time=utc(state.last_update_timestamp_ms),
+            topic_partitions=tuple(TopicPartition(*each) for each in state.topic_partitions),
+            coordinator_id=partition.leader,
+            txn_state_partition=number,
+            source=STATE_TOPIC,
+            broker_id=partition.leader,
+            observed_at=partition.observed_at,
+        )
 
 
-def _row(transactional_id: str, state: TransactionState, partition: Row) -> Row:
-    is_open = state.state in OPEN_STATES
-    return {
-        **UNKNOWN,
-        "transactional_id": transactional_id,
-        "producer_id": state.producer_id,
-        "producer_epoch": state.producer_epoch,
-        "state": state.state,
-        "timeout_ms": state.timeout_ms,
-        "start_time": utc(state.start_timestamp_ms) if is_open else None,
-        "last_update_time": utc(state.last_update_timestamp_ms),
-        "topic_partitions": [{"topic": topic, "partition": number} for topic, number in state.topic_partitions],
-        "coordinator_id": partition["leader"],
-        "txn_state_partition": partition["partition"],
-        "source": STATE_TOPIC,
-        "broker_id": partition["leader"],
-        "observed_at": partition["observed_at"],
-    }
+def _failure(partition: Partition | None, error: str) -> Transaction:
+    return Transaction(
+        txn_state_partition=None if partition is None else partition.partition,
+        coordinator_id=None if partition is None else partition.leader,
+        broker_id=None if partition is None else partition.leader,
+        source=STATE_TOPIC,
+        observed_at=utc_now(),
+        error=error,
+    )
 
 
-def _failure(partition: int | None, leader: int | None, error: str) -> Row:
-    location = {"txn_state_partition": partition, "coordinator_id": leader, "broker_id": leader}
-    return {**UNKNOWN, **location, "source": STATE_TOPIC, "observed_at": utc_now(), "error": error}
+@dataclass(frozen=True, slots=True)
+class CommittedRead:
+    """Offsets of the records that were received, and the offset up to which the range was read."""
+
+    offsets: Sequence[int]
+    reached: int
+
+
+def read_committed(
+    config: ClientConfig,
+    topic: str,
+    partition: int,
+    start: int,
+    stop: int,
+    *,
+    timeout: float,
+    check: Callable[[], None] = lambda: None,
+) -> CommittedRead:
+    """Offsets of the records that a read_committed consumer receives.
+
+    Parameters
+    ----------
+    config
+        Configuration of the consumer.
+    topic, partition
+        The partition.
+    start, stop
+        The range ``start <= offset < stop``.
+    timeout
+        Seconds; what was received by then is returned.
+    check
+        Called while it waits; what it raises ends the read.
+
+    Raises
+    ------
+    BrokerError
+        If the partition cannot be read.
+    """
+    from confluent_kafka import KafkaError
+    from confluent_kafka import TopicPartition as ConsumedPartition
+
+    consumer = _consumer(config, "read_committed", reset="earliest")  # if retention deletes the start meanwhile
+    offsets: list[int] = []
+    deadline = time.monotonic() + timeout
+    try:
+        consumer.assign([ConsumedPartition(topic, partition, start)])
+        while time.monotonic() < deadline:
+            check()
+            for message in consumer.consume(MAX_POLL_RECORDS, timeout=POLL_S):
+                if message.topic() != topic:
+                    continue  # a client-wide error, such as missing rights on the unused group
+                error, offset = message.error(), message.offset() or 0
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    text = config.scrub(error.str())
+                    raise BrokerError(
+                        f"{topic}-{partition} cannot be read by a read_committed consumer: {text}.",
+                        code=error.name().lstrip("_"),
+                    )
+                if error is not None or offset >= stop:  # the LSO, or behind the range
+                    return CommittedRead(offsets, stop)
+                offsets.append(offset)
+                if offset == stop - 1:
+                    return CommittedRead(offsets, stop)
+    finally:
+        consumer.close()
+    return CommittedRead(offsets, offsets[-1] + 1 if offsets else start)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from toolkit.errors import BrokerError, DecodeError
 from toolkit.formats.log.batch_records import Record, read_records
@@ -78,8 +77,7 @@ def open_batches(
     """
     first = max(start_offset, partition.log_start_offset or 0)
     stop = partition.high_watermark or 0
-    row: Mapping[str, Any] = partition.row()
-    with closing(read_offsets(client, row, first, stop, crc=True).chunks) as chunks:  # type: ignore[type-var]
+    with closing(read_offsets(client, partition, first, stop, crc=True).chunks) as chunks:
         for chunk in chunks:
             _check(chunk, f"{partition.topic}-{partition.partition}")
             for batch in _batches(chunk, producer_id):

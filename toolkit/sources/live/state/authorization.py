@@ -15,12 +15,14 @@ from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
+from toolkit.sources.live.state.broker_configs import broker_configs
 
 MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
-ANY, LITERAL, BROKER = 1, 3, 4
+ANY, LITERAL = 1, 3
 TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
 MAX_TOPIC_LENGTH = 249
+AUTHORIZER = "authorizer.class.name"
 KAFKA_AUTHORIZERS = {
     "kafka.security.auth.SimpleAclAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",
@@ -133,31 +135,12 @@ def _or_read_the_log(resource: AclResource) -> str:
 
 def _foreign_authorizer(client: BrokerClient, brokers: Sequence[int], resource: AclResource) -> str | None:
     """The gap if an authorizer other than Kafka's decides, or its class may not be read."""
-    config = messages.DescribeConfigs
-    resource_request = config.DescribeConfigsResource
-    responses = client.send(
-        [
-            (
-                broker,
-                config(
-                    resources=[
-                        resource_request(
-                            resource_type=BROKER,
-                            resource_name=str(broker),
-                            configuration_keys=["authorizer.class.name"],
-                        )
-                    ]
-                ),
-            )
-            for broker in brokers
-        ]
-    )
     gap = f"a proof that no {resource.name} is hidden from this principal"
-    for broker, response in zip(brokers, responses, strict=True):
-        if response.error or response.message.results[0].error_code:
+    for broker, config in zip(brokers, broker_configs(client, brokers, [AUTHORIZER]), strict=True):
+        if config.error:
             gap += f": DESCRIBE_CONFIGS on Cluster, to know the authorizer of broker {broker}"
             return gap + _or_read_the_log(resource)
-        name = next((entry.value for entry in response.message.results[0].configs), None)
+        name = config.values.get(AUTHORIZER)
         if name not in KAFKA_AUTHORIZERS:
             return f"{gap}: broker {broker} has a third-party authorizer ({name})" + _or_read_the_log(resource)
     return None

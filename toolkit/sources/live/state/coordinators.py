@@ -1,24 +1,26 @@
-"""Coordinators of transactional ids and groups, by hash and metadata and by FindCoordinator."""
+"""Coordinators of ids and groups, by hash and metadata and by FindCoordinator; whether they have loaded."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, Self
 
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.live import Coordinator
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
-from toolkit.sources.live.state.cluster_metadata import ClusterMetadata, is_missing, read_metadata
+from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text
+from toolkit.sources.live.state.leaders import ClusterMetadata, is_missing, read_metadata
 
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
 NAMES = {GROUP: ("group", OFFSETS_TOPIC), TRANSACTION: ("transaction", STATE_TOPIC)}
 KEYS_PER_REQUEST = 1000
+NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 
 
 @dataclass(frozen=True)
@@ -29,22 +31,27 @@ class CoordinatorTopic:
     ----------
     topic
         ``__transaction_state`` or ``__consumer_offsets``.
-    topology
+    metadata
         Metadata of this topic.
     """
 
     topic: str
-    topology: ClusterMetadata
+    metadata: ClusterMetadata
+
+    @classmethod
+    def read(cls, client: BrokerClient, topic: str) -> Self:
+        """Read the metadata of a coordinators' topic."""
+        return cls(topic, read_metadata(client, [topic]))
 
     @cached_property
     def count(self) -> int:
         """Partitions of the topic; 0 if it does not exist or may not be described."""
-        return sum(topic == self.topic for topic, _ in self.topology.partitions)
+        return sum(topic == self.topic for topic, _ in self.metadata.partitions)
 
     @property
     def hidden(self) -> str | None:
         """``"NAME: text"`` if the topic may not be described; null if it is visible or not created yet."""
-        error = self.topology.errors.get(self.topic)
+        error = self.metadata.errors.get(self.topic)
         return None if is_missing(error) else error
 
     def partition(self, key: str) -> int | None:
@@ -53,41 +60,40 @@ class CoordinatorTopic:
 
     def leader(self, partition: int | None) -> int | None:
         """Broker id of a partition's leader; null if it has none."""
-        row = None if partition is None else self.topology.partitions.get(TopicPartition(self.topic, partition))
-        return row["leader"] if row else None
+        if partition is None:
+            return None
+        found = self.metadata.partitions.get(TopicPartition(self.topic, partition))
+        return found.leader if found else None
 
 
-def coordinator_rows(client: BrokerClient, keys: Sequence[str], key_type: int) -> list[Row]:
-    """Rows of ``schema.COORDINATORS`` for ids of one type (`GROUP` or `TRANSACTION`)."""
+def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) -> list[Coordinator]:
+    """The coordinators of ids of one type (`GROUP` or `TRANSACTION`)."""
     type_name, topic = NAMES[key_type]
-    coordinator_topic = CoordinatorTopic(topic, read_metadata(client, [topic]))
-    rows: list[Row] = []
+    coordinator_topic = CoordinatorTopic.read(client, topic)
+    hidden = coordinator_topic.hidden and f"{coordinator_topic.hidden} ({topic}, so its partition is not known)"
+    found: list[Coordinator] = []
     for key, (response, result) in zip(keys, find_coordinators(client, keys, key_type), strict=True):
         partition = coordinator_topic.partition(key)
         leader = coordinator_topic.leader(partition)
         coordinator = result.node_id if result and result.error_code == 0 else None
-        hidden = coordinator_topic.hidden and f"{coordinator_topic.hidden} ({topic}, so its partition is not known)"
-        rows.append(
-            {
-                "key_type": type_name,
-                "key": key,
-                "topic": topic,
-                "partition": partition,
-                "leader": leader,
-                "coordinator_id": coordinator,
-                "agrees": None if leader is None or coordinator is None else leader == coordinator,
-                "broker_id": response.broker_id,
-                "observed_at": response.observed_at,
-                "error": _error(response, result) or hidden,
-            }
+        error = response.error_text
+        if result is not None:
+            error = error_text(result.error_code, result.error_message) if result.error_code else None
+        found.append(
+            Coordinator(
+                key_type=type_name,
+                key=key,
+                topic=topic,
+                partition=partition,
+                leader=leader,
+                coordinator_id=coordinator,
+                agrees=None if leader is None or coordinator is None else leader == coordinator,
+                broker_id=response.broker_id,
+                observed_at=response.observed_at,
+                error=error or hidden,
+            )
         )
-    return rows
-
-
-def _error(response: BrokerResponse, result: Any) -> str | None:
-    if result is None:
-        return response.error_text
-    return error_text(result.error_code, result.error_message) if result.error_code else None
+    return found
 
 
 def find_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) -> list[tuple[BrokerResponse, Any]]:
@@ -106,7 +112,7 @@ def find_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
     responses = client.send(
         [(None, request(key_type=key_type, coordinator_keys=list(batch), min_version=4)) for batch in batches]
     )
-    if any(response.error_text and response.error_text.startswith("UNSUPPORTED_VERSION") for response in responses):
+    if any(response.is_too_old for response in responses):
         responses = client.send([(None, request(key_type=key_type, key=key, max_version=3)) for key in keys])
         return [(response, response.message) for response in responses]
     results = []
@@ -114,3 +120,44 @@ def find_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
         by_key = {result.key: result for result in response.message.coordinators} if response.message else {}
         results += [(response, by_key.get(key)) for key in batch]
     return results
+
+
+def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTopic) -> list[str]:
+    """Gaps, one for each broker that has not loaded a partition of ``__transaction_state`` that it leads.
+
+    A loading coordinator silently lists none of the ids that it has not loaded, so their producers seem to have no
+    owner. DescribeTransactions, even of an unused id, returns an error until the id's partition is loaded
+    (TransactionStateManager.getTransactionState).
+    """
+    by_leader: dict[int, list[str]] = {}
+    for partition, name in enumerate(_probe_ids(coordinator_topic.count)):
+        leader = coordinator_topic.leader(partition)
+        if leader is not None:
+            by_leader.setdefault(leader, []).append(name)
+    responses = client.send(
+        [(leader, messages.DescribeTransactions(transactional_ids=names)) for leader, names in by_leader.items()]
+    )
+    gaps = []
+    for response in responses:
+        if response.error_text:
+            code = Error.of(response.error_text).code
+            if code != TOO_OLD:  # ListTransactions reports it, too
+                gaps.append(f"broker {response.broker_id} did not show whether it has loaded its partitions: {code}")
+            continue
+        codes = Counter(error_name(state.error_code) for state in response.message.transaction_states)
+        for name in sorted(codes.keys() & NOT_YET):
+            count = f"{codes[name]} of the {coordinator_topic.topic} partitions that it leads"
+            gaps.append(f"broker {response.broker_id} has not loaded {count}: {name}")
+    return gaps
+
+
+@cache
+def _probe_ids(partitions: int) -> tuple[str, ...]:
+    """An unused id that hashes to each partition."""
+    ids: dict[int, str] = {}
+    number = 0
+    while len(ids) < partitions:
+        name = f"kafka-txn-toolkit-probe-{number}"
+        ids.setdefault(coordinator_partition(name, partitions), name)
+        number += 1
+    return tuple(ids[partition] for partition in range(partitions))

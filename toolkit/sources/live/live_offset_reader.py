@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
-from toolkit.schema import Row
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.live import Partition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
-from toolkit.sources.live.logs.offset_lookup import offset_of
+from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
-from toolkit.sources.live.state.compacted_topics import compacted_topics
-from toolkit.sources.live.state.leader_producers import producer_rows
-from toolkit.sources.live.state.transaction_listing import TransactionFilters
-from toolkit.sources.live.transactional_ids import filtered_rows
+from toolkit.sources.live.state.broker_configs import compacted_topics
+from toolkit.sources.live.state.leaders import read_producers
+from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
 if TYPE_CHECKING:
@@ -35,31 +33,25 @@ class LiveOffsetReader:
     client, config
         The cluster.
     partition
-        The partition's row of ``schema.PARTITIONS``.
+        The partition as its leader has it.
     """
 
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 
-    def __init__(self, client: BrokerClient, config: ClientConfig, partition: Row) -> None:
+    def __init__(self, client: BrokerClient, config: ClientConfig, partition: Partition) -> None:
         self.partition = partition
         self._client, self._config = client, config
 
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.partition["topic"], self.partition["partition"])
-
     @cached_property
     def is_compacted(self) -> bool | None:
-        topic = self.partition["topic"]
-        return compacted_topics(self._client, [topic]).get(topic)
+        return compacted_topics(self._client, [self.partition.topic]).get(self.partition.topic)
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        rows = producer_rows(self._client, {self.tp: self.partition}, idle_producers=False)
         return {
-            row["producer_id"]: row["current_txn_start_offset"]
-            for row in rows
-            if row["producer_id"] is not None and row["current_txn_start_offset"] is not None
+            each.producer_id: each.current_txn_start_offset
+            for each in read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False)
+            if each.producer_id is not None and each.current_txn_start_offset is not None
         }
 
     def offset(self, bound: OffsetSpec) -> int:
@@ -67,7 +59,7 @@ class LiveOffsetReader:
 
     def slices(self, start: int, stop: int) -> Iterator[LogSlice]:
         """Read with read_committed up to the LSO, for the broker's list of aborted transactions; then uncommitted."""
-        lso = min(max(self.partition["last_stable_offset"], start), stop)
+        lso = min(max(self.partition.last_stable_offset or 0, start), stop)
         for first, last, read_committed in ((start, lso, True), (lso, stop, False)):
             if first < last:
                 fetched = read_offsets(
@@ -77,11 +69,12 @@ class LiveOffsetReader:
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:
-            rows = filtered_rows(self._client, self._config, TransactionFilters(producer_ids=(producer_id,)))
+            filters = TransactionFilters(producer_ids=(producer_id,))
+            found = filtered_transactions(self._client, self._config, filters)
         except (BrokerError, ConnectionFailed) as error:  # the other columns are valid without it
             return None, row_text(error)
-        found = next((row["transactional_id"] for row in rows if row["producer_id"] == producer_id), None)
-        return found, None if found else next((row["error"] for row in rows if row["error"]), None)
+        owner = next((each.transactional_id for each in found if each.producer_id == producer_id), None)
+        return owner, None if owner else next((each.error for each in found if each.error), None)
 
 
 def _slice(chunk: FetchedChunk) -> LogSlice:

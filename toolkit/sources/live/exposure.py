@@ -1,0 +1,260 @@
+"""Exposure of a cluster to hanging transactions (KIP-890): features, broker settings, known bugs, client versions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+from toolkit.analysis.broker_software import Software, software_of
+from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.errors import ToolkitError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema.live import Exposure
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
+from toolkit.sources.live.state.broker_configs import MAX_TIMEOUT, broker_configs, broker_identities
+from toolkit.version import __version__
+
+VERSION, METADATA = "transaction.version", "metadata.version"
+VERIFICATION = "transaction.partition.verification.enable"
+SOFTWARE = "broker software"
+CLIENT_VERSION = "client_transaction_version"
+NEWEST = 20_000  # offsets of each partition of __transaction_state
+UNREAD = "It could not be read: exposure is unknown."
+API_VERSIONS = {"client_software_name": "kafka-txn-toolkit", "client_software_version": __version__}
+LAST_LEVELS: dict[int, Release] = {7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9)}
+"""Highest metadata.version of a release (MetadataVersion): API versions alone do not distinguish these."""
+
+
+def read_exposure(client: BrokerClient, *, release: Release | None = None) -> list[Exposure]:
+    """Exposure of the cluster, every broker, its software and known bugs, and ids with exposed clients.
+
+    What this principal may not read is a record with `error`. The newest 20,000 offsets of each partition of
+    ``__transaction_state`` are read.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    release
+        Release of the brokers; null to detect the minor release.
+    """
+    brokers = [*_settings(client), *_software(client)]
+    return [*_features(client), *brokers, *_known_bugs(client, release=release), *_clients(client)]
+
+
+def _features(client: BrokerClient) -> Iterator[Exposure]:
+    """Finalized features, from ApiVersions version 3."""
+    (response,) = client.send([(None, messages.ApiVersions(**API_VERSIONS))])
+    error, levels = response.failure, dict[str, int]()
+    if not error:
+        levels = {each.name: each.max_version_level for each in response.message.finalized_features or ()}
+    for name in (METADATA, VERSION):
+        level = levels.get(name)
+        exposed, means = (None, UNREAD) if error else MEANING[name](level)
+        yield Exposure(
+            subject="cluster",
+            name=name,
+            value=None if level is None else str(level),
+            exposed=exposed,
+            means=means,
+            broker_id=response.broker_id,
+            observed_at=response.observed_at,
+            error=error,
+        )
+
+
+def _settings(client: BrokerClient) -> Iterator[Exposure]:
+    for config in broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT]):
+        for name in (VERIFICATION, MAX_TIMEOUT):
+            value = config.values.get(name)
+            exposed, means = (None, UNREAD) if config.error else MEANING[name](value)
+            yield Exposure(
+                subject="broker",
+                name=name,
+                value=value,
+                exposed=exposed,
+                means=means,
+                broker_id=config.broker_id,
+                observed_at=config.observed_at,
+                error=config.error,
+            )
+
+
+def _software(client: BrokerClient) -> Iterator[Exposure]:
+    """The software of each broker that answered; `_settings` has the error of one that did not."""
+    for broker in broker_identities(client, sorted(client.brokers)):
+        software = software_of(broker)
+        yield Exposure(
+            subject="broker",
+            name=SOFTWARE,
+            value=" ".join(filter(None, (software.name, software.release_range))),
+            means=_means(software),
+            broker_id=broker.broker_id,
+            observed_at=dt.datetime.now(dt.UTC),
+        )
+
+
+def _means(software: Software) -> str:
+    evidence = f"{software.evidence[0].upper()}{software.evidence[1:]}."
+    if software.system:
+        differs = f"{software.system.differs} {software.system.remedy}"
+        return f"{evidence} There, a transaction without an owner is never proven to hang. {differs}"
+    return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
+
+
+def _clients(client: BrokerClient) -> Iterator[Exposure]:
+    """Ids whose newest record was written by a client below transaction version 2."""
+    newest: dict[str, TransactionLogRecord] = {}
+    try:
+        for record in transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
+            if record.error:
+                yield _unread_clients(record.error, record.broker_id)
+            elif record.transactional_id is not None:
+                newest[record.transactional_id] = record
+    except ToolkitError as error:
+        yield _unread_clients(_error(error), None)
+        return
+    now = dt.datetime.now(dt.UTC)
+    for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
+        version = record.client_transaction_version or 0
+        if not record.tombstone and version < 2:
+            yield Exposure(
+                subject="transactional_id",
+                name=CLIENT_VERSION,
+                transactional_id=transactional_id,
+                value=str(version),
+                exposed=True,
+                means="Its client reuses its epoch across transactions: only verification by the brokers keeps a "
+                "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
+                "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
+                broker_id=record.broker_id,
+                observed_at=now,
+            )
+
+
+def _unread_clients(error: str, broker_id: int | None) -> Exposure:
+    return Exposure(
+        subject="transactional_id",
+        name=CLIENT_VERSION,
+        means="Clients below transaction version 2 are unknown: grant READ on __transaction_state to list them.",
+        broker_id=broker_id,
+        observed_at=dt.datetime.now(dt.UTC),
+        error=error,
+    )
+
+
+def _error(error: ToolkitError) -> str:
+    return f"{getattr(error, 'code', 'NETWORK_EXCEPTION')}: {error.what}"
+
+
+def _known_bugs(client: BrokerClient, *, release: Release | None) -> Iterator[Exposure]:
+    """The release of each broker and the known bugs of it.
+
+    Brokers do not report their release; ApiVersions shows the minor release, not the patch.
+    """
+    for broker_id in sorted(client.brokers):
+        error = None
+        try:
+            detected = _detected(client, broker_id)
+        except ToolkitError as failure:
+            detected, error = None, _error(failure)
+        assumed = release or detected
+        of_release = Exposure(
+            subject="known bug",
+            name="kafka version",
+            value=release_text(assumed) if assumed else None,
+            means=_release_means(release, detected),
+            broker_id=broker_id,
+            observed_at=dt.datetime.now(dt.UTC),
+            error=error,
+        )
+        yield of_release
+        for bug, affects in bugs_of(assumed) if assumed else ():
+            condition = "" if affects else f"It depends on the patch release of {of_release.value}. "
+            means = f"{condition}{bug.title} {bug.effect} {bug.remedy} Fixed in {bug.fixed_in}."
+            yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
+
+
+def _detected(client: BrokerClient, broker_id: int) -> Release | None:
+    """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
+    features = client.send_one(messages.ApiVersions(**API_VERSIONS), broker_id=broker_id).supported_features or ()
+    levels = [feature.max_version for feature in features if feature.name == "metadata.version"]
+    (identity,) = broker_identities(client, [broker_id])
+    releases = software_of(identity).releases
+    if levels and levels[0] in LAST_LEVELS:
+        return LAST_LEVELS[levels[0]] if releases else None
+    return release_of(releases[0]) if len(releases) == 1 else None
+
+
+def _release_means(release: Release | None, detected: Release | None) -> str:
+    if release is None and detected is None:
+        return "Its release is unknown, and so are its bugs. Set it with --kafka-version."
+    if release is None:
+        return "By its API versions, which do not show the patch release. Set it with --kafka-version."
+    if detected is not None and release[:2] != detected:
+        return f"As set, but its API versions are those of {release_text(detected)}: check --kafka-version."
+    return "As set with --kafka-version."
+
+
+def _version(level: int | None) -> tuple[bool, str]:
+    if level is None or level < 2:
+        return True, (
+            "Clients reuse their epoch across transactions. A late message can join the next transaction, or open one "
+            "that never ends: only verification by the brokers prevents that. A delayed EndTxn can end the next "
+            "transaction halfway, so that the other half is committed: nothing prevents that. Upgrade to version 2 "
+            "(Kafka 4.0): kafka-features.sh upgrade --feature transaction.version=2."
+        )
+    return False, (
+        "Clients of 4.0 or newer use a new epoch for each transaction, so brokers reject a late message; older clients "
+        "still reuse theirs."
+    )
+
+
+def _metadata(level: int | None) -> tuple[bool | None, str]:
+    if level is None:
+        return None, "The cluster has no such feature: it runs on ZooKeeper, where transaction.version stays 0."
+    return None, "It limits the other features: transaction.version 2 needs the metadata.version of Kafka 4.0."
+
+
+def _verification(value: str | None) -> tuple[bool, str]:
+    if value is None:
+        return True, (
+            "The broker is older than 3.6 and accepts transactional writes that the coordinator does not know: that is "
+            "how transactions hang."
+        )
+    if value == "true":
+        return False, (
+            "A write of a client below transaction version 2 is rejected if its transaction does not include the "
+            "partition; a late message can still join the next transaction of the same epoch."
+        )
+    return True, (
+        "The broker accepts transactional writes that the coordinator does not know: that is how transactions hang. "
+        "Set it to true; no restart is needed."
+    )
+
+
+def _max_timeout(value: str | None) -> tuple[bool | None, str]:
+    if value is None:
+        return None, UNREAD
+    if int(value) > MAX_TRANSACTION_TIMEOUT_MS:
+        return True, (
+            "A client may keep a transaction open, and hold the LSO, for longer than the default of 15 minutes, as "
+            "Flink requires; an abandoned transaction is aborted only after its timeout."
+        )
+    return False, "No transaction that has an owner holds an LSO for much longer than this."
+
+
+MEANING: Mapping[str, Callable[[Any], tuple[bool | None, str]]] = {
+    VERSION: _version,
+    METADATA: _metadata,
+    VERIFICATION: _verification,
+    MAX_TIMEOUT: _max_timeout,
+}
+"""Feature or setting to whether a value exposes, and what it means."""

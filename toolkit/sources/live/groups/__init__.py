@@ -1,1 +1,0 @@
-"""Consumer groups, share groups and their members, from the brokers."""

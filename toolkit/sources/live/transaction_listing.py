@@ -1,0 +1,413 @@
+"""Transactional ids from their coordinators (ListTransactions, DescribeTransactions), and from their log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.errors import BrokerError, UsageError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import utc
+from toolkit.schema.live import Transaction
+from toolkit.schema.table import Error, TopicPartition, utc_now
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text
+from toolkit.sources.live.logs.transaction_log import read_state_log
+from toolkit.sources.live.state.authorization import transactional_ids_are_visible
+from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
+from toolkit.sources.source_table import TableArguments
+
+if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
+
+STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+IDS_PER_REQUEST = 2000
+LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFilters:
+    """Filters of ListTransactions; those that a broker's version lacks are applied here.
+
+    Parameters
+    ----------
+    states
+        Kafka's state names.
+    producer_ids
+        Producer ids.
+    min_duration_ms
+        Only transactions open for longer than this. Brokers also apply it to the last transaction of an id without
+        an open one; here such an id never matches.
+    pattern
+        Regular expression that must match the complete id.
+    """
+
+    states: Collection[str] = ()
+    producer_ids: Collection[int] = ()
+    min_duration_ms: int | None = None
+    pattern: str | None = None
+    _regex: re.Pattern[str] = field(init=False, repr=False)
+
+    @classmethod
+    def of(cls, arguments: TableArguments) -> TransactionFilters:
+        """The filters in the arguments of a table."""
+        return cls(
+            states=arguments.states or (),
+            producer_ids=arguments.producer_ids or (),
+            min_duration_ms=arguments.min_duration_ms,
+            pattern=arguments.transactional_id_pattern,
+        )
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.states) - STATES:
+            raise UsageError(f"No such state: {', '.join(sorted(unknown))}.", do=f"Use {', '.join(sorted(STATES))}.")
+        try:
+            object.__setattr__(self, "_regex", re.compile(self.pattern or ""))
+        except re.error as exc:
+            raise UsageError(f"{self.pattern!r} is not a regular expression: {exc}.") from None
+
+    def request(self) -> Any:
+        """ListTransactions; fields that the broker's version lacks are dropped on encoding."""
+        return messages.ListTransactions(
+            state_filters=sorted(self.states),
+            producer_id_filters=sorted(self.producer_ids),
+            duration_filter=-1 if self.min_duration_ms is None else self.min_duration_ms,
+            transactional_id_pattern=self.pattern,
+        )
+
+    def matching(self, listed: Sequence[Any], *, version: int) -> Sequence[Any]:
+        """The listed ids that match filters which brokers of `version` lack."""
+        if self.min_duration_ms is not None:
+            listed = [item for item in listed if item.transaction_state in OPEN_STATES]
+        if self.pattern is not None and version < 2:
+            listed = [item for item in listed if self._regex.fullmatch(item.transactional_id)]
+        return listed
+
+    def match_duration(self, txn: Transaction, *, version: int) -> bool:
+        """Whether a described id matches the duration, which brokers before 3.8 do not filter by."""
+        return bool(txn.error) or version >= 1 or self._is_long(txn)
+
+    def match(self, txn: Transaction) -> bool:
+        """Whether an id that no broker has filtered matches."""
+        return (
+            (not self.states or txn.state in self.states)
+            and (not self.producer_ids or txn.producer_id in self.producer_ids)
+            and (self.pattern is None or bool(self._regex.fullmatch(txn.transactional_id or "")))
+            and self._is_long(txn)
+        )
+
+    def _is_long(self, txn: Transaction) -> bool:
+        if self.min_duration_ms is None:
+            return True
+        start = txn.start_time
+        return start is not None and txn.observed_at - start > dt.timedelta(milliseconds=self.min_duration_ms)
+
+
+class KnownId(NamedTuple):
+    """A transactional id, and what is known of it before it is described: by ListTransactions or FindCoordinator.
+
+    Without a coordinator, any broker is asked; `error` is of an earlier request.
+    """
+
+    transactional_id: str
+    coordinator_id: int | None
+    txn_state_partition: int | None
+    broker_id: int | None
+    observed_at: dt.datetime
+    producer_id: int | None = None
+    state: str | None = None
+    source: str = LISTED
+    error: str | None = None
+
+    def transaction(self, error: str | None, *, of: BrokerResponse) -> Transaction:
+        """The id with what is known, and why it could not be described."""
+        return Transaction(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            state=self.state,
+            coordinator_id=self.coordinator_id,
+            txn_state_partition=self.txn_state_partition,
+            source=self.source if of.error else DESCRIBED,
+            broker_id=of.broker_id,
+            observed_at=of.observed_at,
+            error=error,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """The brokers' ListTransactions responses.
+
+    Parameters
+    ----------
+    listed
+        Newest response and matching ids of each broker, as messages: there may be a million.
+    coordinator_topic
+        The topic that ids hash to.
+    failures
+        A record without id for each broker that failed.
+    versions
+        Broker id to its version of ListTransactions.
+    """
+
+    listed: Collection[tuple[BrokerResponse, Mapping[str, Any]]]
+    coordinator_topic: CoordinatorTopic
+    failures: list[Transaction]
+    versions: Mapping[int, int]
+
+    @property
+    def ids(self) -> Iterator[tuple[str, int]]:
+        """Each id with the broker that listed it."""
+        return ((name, response.broker_id or 0) for response, ids in self.listed for name in ids)
+
+    def selected(self, is_selected: Callable[[int, str], bool] = lambda producer_id, state: True) -> list[KnownId]:
+        """Some of the ids.
+
+        Parameters
+        ----------
+        is_selected
+            Takes a producer id, which may be -1, and a state.
+        """
+        return [
+            KnownId(
+                transactional_id=each.transactional_id,
+                coordinator_id=response.broker_id,
+                txn_state_partition=self.coordinator_topic.partition(each.transactional_id),
+                broker_id=response.broker_id,
+                observed_at=response.observed_at,
+                producer_id=_non_negative(each.producer_id),
+                state=each.transaction_state,
+            )
+            for response, ids in self.listed
+            for each in ids.values()
+            if is_selected(each.producer_id, each.transaction_state)
+        ]
+
+
+def list_ids(
+    client: BrokerClient, brokers: Iterable[int], coordinator_topic: CoordinatorTopic, *filters: TransactionFilters
+) -> TransactionListing:
+    """List the ids that each broker coordinates and that match one of the filters."""
+    requests = [(broker_id, each) for broker_id in brokers for each in filters]
+    responses = client.send([(broker_id, each.request()) for broker_id, each in requests])
+    listings: dict[int, tuple[BrokerResponse, dict[str, Any]]] = {}
+    failures: dict[int, Transaction] = {}
+    versions: dict[int, int] = {}
+    for (broker_id, each), response in zip(requests, responses, strict=True):
+        if response.failure:
+            failures[broker_id] = Transaction(
+                coordinator_id=response.broker_id,
+                source=LISTED,
+                broker_id=response.broker_id,
+                observed_at=response.observed_at,
+                error=response.failure,
+            )
+            continue
+        message = response.message
+        versions[broker_id] = message.API_VERSION
+        earlier = listings[broker_id][1] if broker_id in listings else {}
+        listed = each.matching(message.transaction_states, version=message.API_VERSION)
+        listings[broker_id] = response, earlier | {state.transactional_id: state for state in listed}
+    return TransactionListing(listings.values(), coordinator_topic, list(failures.values()), versions)
+
+
+def is_too_old(txn: Transaction) -> bool:
+    """Whether the broker lacks ListTransactions or DescribeTransactions, as those before 3.0 do."""
+    return txn.error is not None and Error.of(txn.error).code == TOO_OLD
+
+
+def _non_negative(number: int) -> int | None:
+    """The number, null for Kafka's -1."""
+    return number if number >= 0 else None
+
+
+def describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[Transaction]:
+    """The transactions of ids (DescribeTransactions), from each id's coordinator.
+
+    An id that its coordinator does not have (any more) is ``Dead``. If the coordinator has moved, the request is
+    retried once. An id that cannot be described keeps what is known of it, with `error`.
+    """
+    described = _describe(client, ids)
+    moved = [(known, txn.error) for known, txn in described if Error.of(txn.error).code == "NOT_COORDINATOR"]
+    if not moved:
+        return [txn for _, txn in described]
+    coordinators = find_coordinators(client, [known.transactional_id for known, _ in moved], TRANSACTION)
+    retried = {
+        known.transactional_id: known._replace(coordinator_id=coordinator.node_id, source=DESCRIBED, error=error)
+        for (known, error), (_, coordinator) in zip(moved, coordinators, strict=True)
+        if coordinator is not None and coordinator.error_code == 0
+    }
+    again = _describe(client, list(retried.values()))
+    return [txn for known, txn in described if known.transactional_id not in retried] + [txn for _, txn in again]
+
+
+def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownId, Transaction]]:
+    by_coordinator: dict[int | None, list[KnownId]] = {}
+    for known in ids:
+        by_coordinator.setdefault(known.coordinator_id, []).append(known)
+    batches = [
+        (coordinator, group[start : start + IDS_PER_REQUEST])
+        for coordinator, group in by_coordinator.items()
+        for start in range(0, len(group), IDS_PER_REQUEST)
+    ]
+    responses = client.send(
+        [
+            (coordinator, messages.DescribeTransactions(transactional_ids=[each.transactional_id for each in batch]))
+            for coordinator, batch in batches
+        ]
+    )
+    described: list[tuple[KnownId, Transaction]] = []
+    for (_, batch), response in zip(batches, responses, strict=True):
+        if response.error:
+            described += [(known, known.transaction(response.error_text, of=response)) for known in batch]
+            continue
+        states = {state.transactional_id: state for state in response.message.transaction_states}
+        described += [(known, _described(known, states[known.transactional_id], response)) for known in batch]
+    return described
+
+
+def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transaction:
+    known = known._replace(coordinator_id=response.broker_id)
+    if error_name(state.error_code) == "TRANSACTIONAL_ID_NOT_FOUND":
+        return known._replace(state="Dead").transaction(known.error, of=response)
+    if state.error_code:
+        return known.transaction(error_text(state.error_code), of=response)
+    return Transaction(
+        transactional_id=known.transactional_id,
+        producer_id=_non_negative(state.producer_id),
+        producer_epoch=_non_negative(state.producer_epoch),
+        state=state.transaction_state,
+        timeout_ms=state.transaction_timeout_ms,
+        # Without an open transaction, brokers return the start of the last one.
+        start_time=utc(state.transaction_start_time_ms) if state.transaction_state in OPEN_STATES else None,
+        topic_partitions=tuple(
+            TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions
+        ),
+        coordinator_id=response.broker_id,
+        txn_state_partition=known.txn_state_partition,
+        source=DESCRIBED,
+        broker_id=response.broker_id,
+        observed_at=response.observed_at,
+    )
+
+
+def filtered_transactions(client: BrokerClient, config: ClientConfig, filters: TransactionFilters) -> list[Transaction]:
+    """The transaction of every id that matches the filters.
+
+    A record without id, with `error`, stands for ids that may exist and are not listed: a broker failed, a partition of
+    ``__transaction_state`` has no leader, or this principal may not see them (Kafka omits those without an error). The
+    coordinators' log is read for ids that brokers do not list.
+    """
+    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
+    listing = list_ids(client, sorted(client.brokers), coordinator_topic, filters)
+    found = [
+        txn
+        for txn in describe(client, listing.selected())
+        if filters.match_duration(txn, version=listing.versions.get(txn.coordinator_id or 0, 0))
+    ]
+    too_old = any(map(is_too_old, listing.failures))
+    hidden = list(_hidden_ids(client, listing, found, filters))
+    if too_old or hidden:
+        log = read_state_log(client, config, coordinator_topic, timeout=client.timeout)
+        described = {txn.transactional_id for txn in found}
+        found += [txn for txn in log.transactions if txn.transactional_id not in described and filters.match(txn)]
+        if log.is_complete:
+            hidden = []
+        if too_old:
+            found += log.failures
+    return [*found, *listing.failures, *hidden, *_unled_partitions(coordinator_topic)]
+
+
+def _hidden_ids(
+    client: BrokerClient, listing: TransactionListing, found: Sequence[Transaction], filters: TransactionFilters
+) -> Iterator[Transaction]:
+    """A record for each missing proof that brokers omitted no id, unless each requested producer id has its owner."""
+    owned = {txn.producer_id for txn in found}
+    if not listing.versions or (filters.producer_ids and owned.issuperset(filters.producer_ids)):
+        return
+    for gap in transactional_ids_are_visible(client, sorted(client.brokers)).gaps:
+        yield _missing(f"TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ids may be hidden; missing: {gap}")
+
+
+def _unled_partitions(coordinator_topic: CoordinatorTopic) -> Iterator[Transaction]:
+    """A record for each partition of ``__transaction_state`` whose ids no broker lists."""
+    if coordinator_topic.hidden:
+        right = f"DESCRIBE on Topic '{STATE_TOPIC}', to see that each of its partitions has a leader"
+        yield _missing(f"TOPIC_AUTHORIZATION_FAILED: ids may be missing; missing: {right}")
+    for tp, each in sorted(coordinator_topic.metadata.partitions.items()):
+        if each.leader is None:
+            error = f"LEADER_NOT_AVAILABLE: {tp} has no leader, so no broker lists its ids"
+            yield replace(_missing(error), txn_state_partition=tp.partition)
+
+
+def _missing(error: str) -> Transaction:
+    return Transaction(observed_at=utc_now(), source=LISTED, error=error)
+
+
+def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:
+    """Every transactional id.
+
+    Raises
+    ------
+    BrokerError
+        If a broker does not list its ids, or this principal may not see all, and their log cannot be read.
+    """
+    found = filtered_transactions(client, config, TransactionFilters())
+    for txn in found:
+        if txn.transactional_id is None and txn.error and not is_too_old(txn):
+            of = "" if txn.broker_id is None else f" of broker {txn.broker_id} ({txn.source})"
+            raise BrokerError(f"The transactional ids{of} cannot be listed: {txn.error}", code=Error.of(txn.error).code)
+    return list(dict.fromkeys(txn.transactional_id for txn in found if txn.transactional_id is not None))
+
+
+def named_transactions(client: BrokerClient, config: ClientConfig, ids: Sequence[str]) -> list[Transaction]:
+    """The transactions of exactly these ids; one that does not exist has `error`."""
+    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
+    found: dict[str, Transaction] = {}
+    known: list[KnownId] = []
+    names = list(dict.fromkeys(ids))
+    for name, (response, coordinator) in zip(names, find_coordinators(client, names, TRANSACTION), strict=True):
+        partition = coordinator_topic.partition(name)
+        error = response.error_text
+        if coordinator is not None:
+            error = error_text(coordinator.error_code, coordinator.error_message) if coordinator.error_code else None
+        if error:
+            found[name] = Transaction(
+                transactional_id=name,
+                txn_state_partition=partition,
+                source=DESCRIBED,
+                broker_id=response.broker_id,
+                observed_at=response.observed_at,
+                error=error,
+            )
+        else:
+            known.append(
+                KnownId(
+                    transactional_id=name,
+                    coordinator_id=None if coordinator is None else coordinator.node_id,
+                    txn_state_partition=partition,
+                    broker_id=response.broker_id,
+                    observed_at=response.observed_at,
+                    source=DESCRIBED,
+                )
+            )
+    for txn in describe(client, known):
+        found[txn.transactional_id or ""] = _or_no_such_id(txn)
+    undescribed = {name: txn for name, txn in found.items() if is_too_old(txn)}
+    if undescribed:
+        only = {txn.txn_state_partition for txn in undescribed.values() if txn.txn_state_partition is not None}
+        log = read_state_log(client, config, coordinator_topic, only=only, timeout=client.timeout)
+        found |= {txn.transactional_id or "": txn for txn in log.transactions if txn.transactional_id in undescribed}
+    return list(found.values())
+
+
+def _or_no_such_id(txn: Transaction) -> Transaction:
+    if txn.state != "Dead" or txn.producer_id is not None:
+        return txn
+    error = "TRANSACTIONAL_ID_NOT_FOUND: its coordinator has no such id; it never existed or has expired"
+    return replace(txn, state=None, error=error)
