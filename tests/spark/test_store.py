@@ -97,7 +97,7 @@ run(local_session(master="local[1]"), sys.argv[1], sys.argv[2])
 
 
 @pytest.mark.full
-def test_a_session_without_delta_lake_says_what_to_add(tmp_path: Path) -> None:
+def test_a_session_without_delta_lake_names_what_to_add(tmp_path: Path) -> None:
     """It was a stack trace of Java: DATA_SOURCE_NOT_FOUND."""
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
