@@ -12,11 +12,12 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.live.known_bug_rows import known_bug_rows
-from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.software_identity import broker_identities
 from toolkit.version import __version__
 
@@ -100,21 +101,21 @@ def _means(software: Software) -> str:
 
 def _clients(client: BrokerClient) -> Iterator[Row]:
     """Ids whose newest record was written by a client below transaction version 2."""
-    newest: dict[str, Row] = {}
+    newest: dict[str, TransactionLogRecord] = {}
     try:
-        for row in event_rows(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
-            if row["error"]:
-                yield _unread_clients(row["error"], row["broker_id"])
-            elif row["transactional_id"] is not None:
-                newest[row["transactional_id"]] = row
+        for record in transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
+            if record.error:
+                yield _unread_clients(record.error, record.broker_id)
+            elif record.transactional_id is not None:
+                newest[record.transactional_id] = record
     except ToolkitError as error:
         code = getattr(error, "code", "NETWORK_EXCEPTION")
         yield _unread_clients(f"{code}: {error.what}", None)
         return
     now = dt.datetime.now(dt.UTC)
-    for transactional_id, row in sorted(newest.items()):
-        version = row["client_transaction_version"] or 0
-        if not row["tombstone"] and version < 2:
+    for transactional_id, record in sorted(newest.items()):
+        version = record.client_transaction_version or 0
+        if not record.tombstone and version < 2:
             yield {
                 "subject": "transactional_id",
                 "name": CLIENT_VERSION,
@@ -124,7 +125,7 @@ def _clients(client: BrokerClient) -> Iterator[Row]:
                 "means": "Its client reuses its epoch across transactions: only verification by the brokers keeps a "
                 "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
                 "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
-                "broker_id": row["broker_id"],
+                "broker_id": record.broker_id,
                 "observed_at": now,
                 "error": None,
             }

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from toolkit.errors import BrokerError, NotFound
-from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import Row
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -24,10 +24,10 @@ from toolkit.sources.live.state.partition_offsets import partition_rows
 COMPRESSION = 0x07  # bits of attributes
 
 
-def transaction_log_rows(
+def records_of_ids(
     client: BrokerClient, transactional_ids: Collection[str] | None, partitions: Collection[int] | None
-) -> Iterator[Row]:
-    """Rows of ``schema.TRANSACTION_LOG`` of some ids or all, and error rows of the partitions that they hash to.
+) -> Iterator[TransactionLogRecord]:
+    """Records of some ids or all, and what could not be read of the partitions that they hash to.
 
     Parameters
     ----------
@@ -41,18 +41,19 @@ def transaction_log_rows(
     Raises
     ------
     BrokerError, NotFound
-        As `event_rows`.
+        As `transaction_log_records`.
     """
     coordinator_topic = read_coordinator_topic(client, STATE_TOPIC)
     if transactional_ids is None:
-        yield from event_rows(client, coordinator_topic, partitions)
+        yield from transaction_log_records(client, coordinator_topic, partitions)
         return
     hashed = {number for each in transactional_ids if (number := coordinator_topic.partition(each)) is not None}
     ids = set(transactional_ids)
     selected = hashed if partitions is None else hashed & set(partitions)
-    for row in event_rows(client, coordinator_topic, selected, having=[each.encode() for each in ids]):
-        if row["transactional_id"] in ids or row["error"]:
-            yield row
+    having = [each.encode() for each in ids]
+    for record in transaction_log_records(client, coordinator_topic, selected, having=having):
+        if record.transactional_id in ids or record.error:
+            yield record
 
 
 def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic:
@@ -70,7 +71,7 @@ def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic
     return coordinator_topic
 
 
-def event_rows(
+def transaction_log_records(
     client: BrokerClient,
     coordinator_topic: CoordinatorTopic,
     partitions: Collection[int] | None = None,
@@ -78,16 +79,15 @@ def event_rows(
     newest: int | None = None,
     start: Mapping[int, int] | None = None,
     having: Collection[bytes] | None = None,
-) -> Iterator[Row]:
-    """Records of a coordinators' topic, partition by partition; what could not be read is a row with `error`.
+) -> Iterator[TransactionLogRecord]:
+    """Records of ``__transaction_state``, partition by partition; what could not be read is one with `error`.
 
     Parameters
     ----------
     client
         The connection to the brokers.
     coordinator_topic
-        ``__transaction_state``, for rows of ``schema.TRANSACTION_LOG``, or ``__consumer_offsets``, for rows of
-        ``schema.OFFSETS_LOG``.
+        Metadata of the topic.
     partitions
         Only these; null for all.
     newest
@@ -102,39 +102,66 @@ def event_rows(
     NotFound
         If the topic does not have one of the partitions.
     """
-    partition_metadata = {number: row for (_, number), row in coordinator_topic.topology.partitions.items()}
-    for missing in sorted(set(partitions or ()) - partition_metadata.keys()):
-        raise NotFound(
-            f"Topic {coordinator_topic.topic!r} has no partition {missing}: it has 0 to {coordinator_topic.count - 1}."
-        )
-    selected = {
-        TopicPartition(coordinator_topic.topic, number): partition_metadata[number]
-        for number in sorted(partition_metadata if partitions is None else partitions)
-    }
-    for row in sorted(partition_rows(client, selected), key=lambda row: int(row["partition"])):
+    for row in _partitions(client, coordinator_topic, partitions):
+        number = row["partition"]
         if row["error"]:
-            yield _failed(row, row["leader"], row["error"])
+            yield TransactionLogRecord(txn_state_partition=number, broker_id=row["leader"], error=row["error"])
             continue
-        first = max(row["log_start_offset"] or 0, (start or {}).get(row["partition"], 0))
+        first = max(row["log_start_offset"] or 0, (start or {}).get(number, 0))
         if newest is not None:
             first = max(first, row["high_watermark"] - newest)
         for chunk in fetch_range(client, row, first, "high_watermark").chunks:
-            yield from _records(row, chunk, having)
+            for error in _errors(chunk):
+                yield TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id, error=error)
+            for position in _positions(chunk, having):
+                yield from transaction_log(
+                    chunk.records, position, txn_state_partition=number, broker_id=chunk.broker_id
+                )
 
 
-def _records(row: Row, chunk: FetchedChunk, having: Collection[bytes] | None) -> Iterator[Row]:
-    if chunk.error:
-        yield _failed(row, chunk.broker_id, chunk.error)
-    for damage in chunk.scanned.damage:
-        yield _failed(row, chunk.broker_id, damage.reason)
+def offsets_log_records(
+    client: BrokerClient, coordinator_topic: CoordinatorTopic, partitions: Collection[int] | None = None
+) -> Iterator[OffsetsLogRecord]:
+    """Records of ``__consumer_offsets``, as `transaction_log_records`.
+
+    Raises
+    ------
+    NotFound
+        If the topic does not have one of the partitions.
+    """
+    for row in _partitions(client, coordinator_topic, partitions):
+        number = row["partition"]
+        if row["error"]:
+            yield OffsetsLogRecord(group_partition=number, broker_id=row["leader"], error=row["error"])
+            continue
+        for chunk in fetch_range(client, row, row["log_start_offset"] or 0, "high_watermark").chunks:
+            for error in _errors(chunk):
+                yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
+            for position in _positions(chunk, None):
+                yield from offsets_log(chunk.records, position, group_partition=number, broker_id=chunk.broker_id)
+
+
+def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collection[int] | None) -> list[Row]:
+    """Rows of ``schema.PARTITIONS`` of a topic, by number."""
+    metadata = {number: row for (_, number), row in topic.topology.partitions.items()}
+    for missing in sorted(set(numbers or ()) - metadata.keys()):
+        raise NotFound(f"Topic {topic.topic!r} has no partition {missing}: it has 0 to {topic.count - 1}.")
+    selected = {
+        TopicPartition(topic.topic, number): metadata[number]
+        for number in sorted(metadata if numbers is None else numbers)
+    }
+    return sorted(partition_rows(client, selected), key=lambda row: int(row["partition"]))
+
+
+def _errors(chunk: FetchedChunk) -> list[str]:
+    return [*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)]
+
+
+def _positions(chunk: FetchedChunk, having: Collection[bytes] | None) -> list[int]:
+    """Where the batches to decode start."""
     headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
-    for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
-        if row["topic"] == STATE_TOPIC:
-            number: dict[str, Any] = {"txn_state_partition": row["partition"]}
-            yield from transaction_log(chunk.records, position, **number, broker_id=chunk.broker_id)
-        else:
-            number = {"group_partition": row["partition"]}
-            yield from offsets_log(chunk.records, position, **number, broker_id=chunk.broker_id)
+    positions: list[int] = headers["position"][_contain(headers, chunk.records, having)].tolist()
+    return positions
 
 
 def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None) -> npt.NDArray[np.bool_]:
@@ -151,7 +178,3 @@ def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None
                 found[batch] = True
             at = records.find(needle, at + 1)
     return found
-
-
-def _failed(row: Row, broker_id: int | None, error: str) -> Row:
-    return unread_records(row["topic"], row["partition"], error=error, broker_id=broker_id)

@@ -20,7 +20,7 @@ from toolkit.schema import Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts
 from toolkit.sources.live.logs.offset_lookup import offset_of
 from toolkit.sources.live.logs.other_markers_reader import read_other_markers
@@ -184,7 +184,7 @@ class _CoordinatorReader:
         return self.read()
 
     def _log(self, topic: CoordinatorTopic) -> CoordinatorLog:
-        rows: list[Row] = []
+        records: list[TransactionLogRecord] = []
         since: dict[int, dt.datetime] = {}
         too_long = []
         for number, ids in sorted(self._ids.items()):
@@ -193,14 +193,14 @@ class _CoordinatorReader:
                 too_long.append(TOO_LONG.format(number))
                 continue
             of_partition = self._of_ids(topic, ids, {number}, start={number: start})
-            rows += of_partition
-            if start and (first := next((row["timestamp"] for row in of_partition if row["timestamp"]), None)):
+            records += of_partition
+            if start and (first := next((each.timestamp for each in of_partition if each.timestamp), None)):
                 since[number] = first
         if self._producer_ids:
-            rows += self._of_producers(topic)
-        errors = sorted({Error.of(row["error"]).code for row in rows if row["error"]})
+            records += self._of_producers(topic)
+        errors = sorted({Error.of(each.error).code for each in records if each.error})
         unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-        readable = [TransactionLogRecord.of(row) for row in rows if not row["error"]]
+        readable = [each for each in records if not each.error]
         return CoordinatorLog(records=readable, unread=[*too_long, *unread], since=since, leaders=_leaders(topic))
 
     def _first_offset(self, row: Row) -> int:
@@ -226,23 +226,25 @@ class _CoordinatorReader:
         *,
         start: Mapping[int, int] | None = None,
         newest: int | None = None,
-    ) -> list[Row]:
+    ) -> list[TransactionLogRecord]:
         needles = [each.encode() for each in ids]
-        rows = event_rows(self._client, topic, partitions, start=start, newest=newest, having=needles)
-        return [row for row in rows if row["error"] or row["transactional_id"] in ids]
+        records = transaction_log_records(self._client, topic, partitions, start=start, newest=newest, having=needles)
+        return [each for each in records if each.error or each.transactional_id in ids]
 
-    def _of_producers(self, topic: CoordinatorTopic) -> list[Row]:
+    def _of_producers(self, topic: CoordinatorTopic) -> list[TransactionLogRecord]:
         """Records of every id that ever had one of these producer ids, its tombstone included."""
         needles = [each.to_bytes(8, "big") for each in self._producer_ids]
-        rows = list(event_rows(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
-        named = [
-            row for row in rows if not row["error"] and names_any(TransactionLogRecord.of(row), self._producer_ids)
-        ]
-        owners = {row["transactional_id"]: row["txn_state_partition"] for row in named}
-        errors = [row for row in rows if row["error"]]
+        records = list(transaction_log_records(self._client, topic, newest=MAX_RECORDS_OF_EACH, having=needles))
+        owners = {
+            each.transactional_id: each.txn_state_partition
+            for each in records
+            if not each.error and each.transactional_id is not None and names_any(each, self._producer_ids)
+        }
+        errors = [each for each in records if each.error]
         if not owners:
             return errors
-        return errors + self._of_ids(topic, set(owners), set(owners.values()), newest=MAX_RECORDS_OF_EACH)
+        numbers = {number for number in owners.values() if number is not None}
+        return errors + self._of_ids(topic, set(owners), numbers, newest=MAX_RECORDS_OF_EACH)
 
 
 def _leaders(topic: CoordinatorTopic) -> dict[int, tuple[int, int]]:
