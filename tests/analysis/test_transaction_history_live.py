@@ -187,7 +187,8 @@ def read_events(folder: Path) -> Iterator[Row]:
             data = path.read_bytes()
             for part in scan_file(path):
                 for position in part.headers["position"].tolist():
-                    yield from transaction_log(data, position, txn_state_partition=partition, broker_id=1)
+                    records = transaction_log(data, position, txn_state_partition=partition, broker_id=1)
+                    yield from (each.row() for each in records)
 
 
 ENDED = {

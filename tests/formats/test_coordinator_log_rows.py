@@ -35,11 +35,11 @@ AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
 
 def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return list(transaction_log(buf, position, txn_state_partition=4))
+    return [record.row() for record in transaction_log(buf, position, txn_state_partition=4)]
 
 
 def group_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return list(offsets_log(buf, position, group_partition=4))
+    return [record.row() for record in offsets_log(buf, position, group_partition=4)]
 
 
 def filled(row: Row) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def filled(row: Row) -> dict[str, Any]:
 
 def test_a_row_of_a_transactional_id() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
-    rows = list(transaction_log(b"before" + batch, 6, txn_state_partition=4, broker_id=1, file="0.log"))
+    records = transaction_log(b"before" + batch, 6, txn_state_partition=4, broker_id=1, file="0.log")
+    rows = [record.row() for record in records]
     location = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 6, "leader_epoch": 7}
     named = {**location, "timestamp": AT, "transactional_id": "golden"}
     assert filled(rows[0]) == {
@@ -97,9 +98,10 @@ def test_a_row_of_a_committed_offset() -> None:
 
 def test_the_position_is_relative_to_the_file() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, None)])
-    rows = transaction_log(b"x" + batch, 1, txn_state_partition=4, file="0.log", file_position=4097)
-    assert [row["position"] for row in rows] == [4097]
-    assert [row["position"] for row in transaction_log(b"x" + batch, 1, txn_state_partition=4)] == [None]
+    (placed,) = transaction_log(b"x" + batch, 1, txn_state_partition=4, file="0.log", file_position=4097)
+    assert placed.position == 4097
+    (unplaced,) = transaction_log(b"x" + batch, 1, txn_state_partition=4)
+    assert unplaced.position is None
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])

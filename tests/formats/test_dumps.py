@@ -121,10 +121,10 @@ def test_valid_dumps_have_no_damage(files: Files) -> None:
 @pytest.mark.lab
 def test_transactions_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("transactions")
-    assert {row["tombstone"] for row in found.events} == {True, False}
-    assert {row["state"] for row in found.events} >= {"Empty", "Ongoing", "PrepareAbort", "CompleteCommit", None}
+    assert {row.tombstone for row in found.events} == {True, False}
+    assert {row.state for row in found.events} >= {"Empty", "Ongoing", "PrepareAbort", "CompleteCommit", None}
     never = NEVER_PRINTED["transactions"] if files.version != "4.3.1" else set()
-    assert_same_rows(found.events, rows_of(files.source(found), "transactions"), never=never)
+    assert_same_rows([each.row() for each in found.events], rows_of(files.source(found), "transactions"), never=never)
     assert TRANSACTION_LOG.arrow(found.events).num_rows == len(found.events)
     assert not found.offsets_log
 
@@ -132,10 +132,10 @@ def test_transactions_match_the_segment(files: Files) -> None:
 @pytest.mark.lab
 def test_offsets_match_the_segment(files: Files) -> None:
     (found,) = files.dumps("offsets")
-    assert {row["kind"] for row in found.offsets_log} == {"offset_commit", "group_metadata"}
-    assert {row["is_transactional"] for row in found.offsets_log} == {True, False}
+    assert {row.kind for row in found.offsets_log} == {"offset_commit", "group_metadata"}
+    assert {row.is_transactional for row in found.offsets_log} == {True, False}
     never = NEVER_PRINTED["offsets"] if files.version in {"2.8.2", "3.5.2"} else set()
-    assert_same_rows(found.offsets_log, rows_of(files.source(found), "offsets"), never=never)
+    assert_same_rows([each.row() for each in found.offsets_log], rows_of(files.source(found), "offsets"), never=never)
     assert OFFSETS_LOG.arrow(found.offsets_log).num_rows == len(found.offsets_log)
     assert not found.events
 
@@ -144,11 +144,11 @@ def rows_of(segment: Path, text: str) -> list[Row]:
     data = segment.read_bytes()
     positions = scanned(segment)["position"].tolist()
     if text == "transactions":
-        return [row for at in positions for row in transaction_log(data, at, txn_state_partition=0)]
-    return [row for at in positions for row in offsets_log(data, at, group_partition=0)]
+        return [each.row() for at in positions for each in transaction_log(data, at, txn_state_partition=0)]
+    return [each.row() for at in positions for each in offsets_log(data, at, group_partition=0)]
 
 
-def assert_same_rows(found: tuple[Row, ...], expected: list[Row], *, never: set[str]) -> None:
+def assert_same_rows(found: list[Row], expected: list[Row], *, never: set[str]) -> None:
     for row in found:
         assert row["file"] in TEXTS
         assert all(row[name] is None for name in never)
@@ -190,17 +190,17 @@ def as_dumped(state: SnapshotEntry, version: str) -> SnapshotEntry:
 @pytest.mark.lab
 def test_rows_without_metadata_inherit_it_from_their_batch(files: Files) -> None:
     """--skip-record-metadata: the offset where the batch is whole, the time where it has one record."""
-    expected = [in_order(row, {"leader_epoch"}) for row in files.dumps("transactions")[0].events]
+    expected = [in_order(each.row(), {"leader_epoch"}) for each in files.dumps("transactions")[0].events]
     bare = [
         "| " + line[line.index("key: ") :] if line.startswith("| ") else line
         for line in lines_of(files.texts["transactions"])
     ]
     (found,) = read_dump(bare)
     for row, right in zip(found.events, expected, strict=True):
-        assert row["transactional_id"] == right["transactional_id"]
-        assert row["offset"] in {right["offset"], None}
-        assert row["timestamp"] in {right["timestamp"], None}
-    assert sum(row["offset"] is not None for row in found.events) > 10
+        assert row.transactional_id == right["transactional_id"]
+        assert row.offset in {right["offset"], None}
+        assert row.timestamp in {right["timestamp"], None}
+    assert sum(row.offset is not None for row in found.events) > 10
 
 
 # As published
@@ -222,25 +222,22 @@ def test_the_dumps_of_a_published_session() -> None:
     assert data == (0, 256, 0, 15, -1, 1664531387239, 0, 2340232627, 0, 16, 0, -1, 0x10, 0, -1, 2, 1)
     assert marker == (256, 78, 16, 16, -1, 1664531387382, 0, 3122996963, -1, 1, 0, 0, 0x30, 0, COMMIT, 2, 1)
 
-    assert [row["kind"] for row in offsets.offsets_log] == ["group_metadata", "offset_commit", "group_metadata"]
+    assert [row.kind for row in offsets.offsets_log] == ["group_metadata", "offset_commit", "group_metadata"]
     group, commit, empty = offsets.offsets_log
-    assert (group["generation"], group["protocol"]) == (1, "range")
-    assert group["member_ids"] == ["consumer-my-group-1-75802c25-7e83-44cb-8249-a7d2e3197e32"]
-    assert (empty["generation"], empty["protocol"], empty["member_ids"]) == (2, None, [])
-    assert (commit["group_id"], commit["topic"], commit["partition"]) == ("my-group", "wc-input", 0)
-    assert (commit["committed_offset"], commit["producer_id"], commit["is_transactional"]) == (1, 0, True)
-    assert (commit["group_partition"], commit["offset"], commit["error"]) == (None, 1, None)
+    assert (group.generation, group.protocol) == (1, "range")
+    assert group.member_ids == ("consumer-my-group-1-75802c25-7e83-44cb-8249-a7d2e3197e32",)
+    assert (empty.generation, empty.protocol, empty.member_ids) == (2, None, ())
+    assert (commit.group_id, commit.topic, commit.partition) == ("my-group", "wc-input", 0)
+    assert (commit.committed_offset, commit.producer_id, commit.is_transactional) == (1, 0, True)
+    assert (commit.group_partition, commit.offset, commit.error) == (None, 1, None)
 
-    assert [row["state"] for row in state.events] == ["Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit"]
-    assert {row["transactional_id"] for row in state.events} == {"my-unique-static-tid"}
+    assert [row.state for row in state.events] == ["Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit"]
+    assert {row.transactional_id for row in state.events} == {"my-unique-static-tid"}
     prepared = state.events[3]
-    assert prepared["topic_partitions"] == [
-        {"topic": "__consumer_offsets", "partition": 12},
-        {"topic": "wc-output", "partition": 0},
-    ]
-    assert prepared["timeout_ms"] == 60_000
-    assert prepared["last_update_time"] == dt.datetime(2022, 9, 30, 9, 49, 47, 371_000, tzinfo=dt.UTC)
-    assert (prepared["txn_state_partition"], prepared["file"]) == (33, "session.txt")
+    assert prepared.topic_partitions == (("__consumer_offsets", 12), ("wc-output", 0))
+    assert prepared.timeout_ms == 60_000
+    assert prepared.last_update_time == dt.datetime(2022, 9, 30, 9, 49, 47, 371_000, tzinfo=dt.UTC)
+    assert (prepared.txn_state_partition, prepared.file) == (33, "session.txt")
 
 
 # As written here
@@ -350,7 +347,7 @@ def test_user_data_is_no_coordinator_record() -> None:
         (found,) = read(start, batch(0), printed(0, key, value))
         assert found.events == ()
     (found,) = read("Starting offset: 0", batch(0), record(0, f" key: {key} payload: {value}", key=5, value=37))
-    assert [row["transactional_id"] for row in found.events] == ["x"]
+    assert [row.transactional_id for row in found.events] == ["x"]
     (found,) = read(LOG, batch(0), record(0, f" key: {key} payload: {value}", key=5, value=37))
     assert found.events == ()
 
@@ -363,8 +360,8 @@ def test_an_id_may_contain_a_line_end() -> None:
     text = f" key: transaction_metadata::transactionalId=two\nlines payload: x payload: {value}"
     (found,) = read(STATE_LOG, batch(0), record(0, text, key=20, value=37), batch(1))
     (row,) = found.events
-    assert (row["transactional_id"], row["state"], row["error"]) == ("two\nlines payload: x", "Dead", None)
-    assert row["topic_partitions"] == [{"topic": "a-b", "partition": 0}]
+    assert (row.transactional_id, row.state, row.error) == ("two\nlines payload: x", "Dead", None)
+    assert row.topic_partitions == (("a-b", 0),)
     assert positions(found) == [0, 100]
 
 
@@ -389,9 +386,10 @@ def test_an_unreadable_coordinator_record_is_an_error_row(text: str) -> None:
     good = "key: transaction_metadata::transactionalId=x payload: <DELETE>"
     (found,) = read(STATE_LOG, batch(0), record(0, f" {good}"), batch(1), record(1, f" {text}"))
     deleted, damaged = found.events
-    assert deleted["tombstone"]
-    assert damaged["error"].startswith("MALFORMED_LINE: ")
-    assert (damaged["offset"], damaged["txn_state_partition"]) == (1, 2)
+    assert deleted.tombstone
+    assert damaged.error
+    assert damaged.error.startswith("MALFORMED_LINE: ")
+    assert (damaged.offset, damaged.txn_state_partition) == (1, 2)
     assert TRANSACTION_LOG.arrow(found.events).num_rows == 2
 
 
@@ -407,11 +405,11 @@ def test_groups_of_the_new_protocols() -> None:
     lines = [line for n, text in enumerate(texts) for line in (batch(n), record(n, f" {text}"))]
     (found,) = read(start, *lines)
     epoch, member, gone, commit = found.offsets_log
-    assert (epoch["kind"], epoch["generation"], epoch["group_partition"]) == ("consumer_group_metadata", 12, 3)
-    assert (member["kind"], member["member_ids"]) == ("consumer_group_member_metadata", ["m"])
-    assert (gone["kind"], gone["tombstone"]) == ("consumer_group_current_member_assignment", True)
-    assert commit["expire_timestamp"] == utc(1700000000001)
-    assert not any(row["error"] for row in found.offsets_log)
+    assert (epoch.kind, epoch.generation, epoch.group_partition) == ("consumer_group_metadata", 12, 3)
+    assert (member.kind, member.member_ids) == ("consumer_group_member_metadata", ("m",))
+    assert (gone.kind, gone.tombstone) == ("consumer_group_current_member_assignment", True)
+    assert commit.expire_timestamp == utc(1700000000001)
+    assert not any(row.error for row in found.offsets_log)
 
 
 def test_a_snapshot_before_and_since_3_5() -> None:
@@ -480,8 +478,8 @@ def test_records_without_batch_lines_are_rows() -> None:
     """As ``grep`` leaves them."""
     text = " key: transaction_metadata::transactionalId=x payload: <DELETE>"
     (found,) = read("$ grep key dump.txt", *(record(n, text, key=5) for n in range(50)))
-    assert [row["offset"] for row in found.events] == list(range(50))
-    assert {row["leader_epoch"] for row in found.events} == {None}
+    assert [row.offset for row in found.events] == list(range(50))
+    assert {row.leader_epoch for row in found.events} == {None}
     assert found.scanned.damage[0].reason == (
         "MISSING_LINES: before this line there was the batch line of the record at offset 0, "
         "and 49 more such gaps up to line 51."

@@ -5,7 +5,8 @@ import struct
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as AssignedPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import given
@@ -20,12 +21,13 @@ from toolkit.formats.coordinator.transaction_log_records import (
     read_transaction_value,
 )
 from toolkit.lab import Kafka
+from toolkit.schema.table import TopicPartition
 
 # Captured from __transaction_state of the lab's Kafka 3.5.2 and 4.3.1 on 2026-11-21. Two ids: a librdkafka 2.16
 # producer that wrote to three partitions, and Kafka's own ProducerPerformance (transaction version 2 on 4.3.1).
 LIBRDKAFKA = {"producer_id": 0, "producer_epoch": 0, "timeout_ms": 45_000}
 JAVA = {"producer_id": 1, "timeout_ms": 60_000}
-THREE = (("payments", 0), ("orders", 0), ("orders", 2))
+THREE = (TopicPartition("payments", 0), TopicPartition("orders", 0), TopicPartition("orders", 2))
 GOLDEN = {
     "3.5.2 init": (
         "0000000000000000000000000000afc800ffffffff000001a1fe45be79ffffffffffffffff",
@@ -67,7 +69,7 @@ GOLDEN = {
             **LIBRDKAFKA,
             version=0,
             state="PrepareAbort",
-            topic_partitions=(("orders", 1),),
+            topic_partitions=(TopicPartition("orders", 1),),
             last_update_timestamp_ms=1795267346215,
             start_timestamp_ms=1795267346202,
         ),
@@ -107,7 +109,7 @@ GOLDEN = {
             version=1,
             producer_epoch=0,
             state="Ongoing",
-            topic_partitions=(("payments", 0),),
+            topic_partitions=(TopicPartition("payments", 0),),
             last_update_timestamp_ms=1795267366673,
             start_timestamp_ms=1795267366673,
             previous_producer_id=1,
@@ -122,7 +124,7 @@ GOLDEN = {
             version=1,
             producer_epoch=1,
             state="PrepareCommit",
-            topic_partitions=(("payments", 0),),
+            topic_partitions=(TopicPartition("payments", 0),),
             last_update_timestamp_ms=1795267366707,
             start_timestamp_ms=1795267366673,
             previous_producer_id=1,
@@ -147,7 +149,7 @@ def states(draw: st.DrawFn) -> TransactionState:
         producer_epoch=known(INT16),
         timeout_ms=draw(INT32),
         state=draw(st.sampled_from(STATES)),
-        topic_partitions=tuple(draw(st.lists(st.tuples(TEXT, INT32), max_size=5))),
+        topic_partitions=tuple(draw(st.lists(st.builds(TopicPartition, TEXT, INT32), max_size=5))),
         last_update_timestamp_ms=known(INT64),
         start_timestamp_ms=known(INT64),
         previous_producer_id=known(INT64) if version else None,
@@ -368,7 +370,7 @@ def read_history(config: dict[str, str], transactional_id: str, *, until: str) -
     consumer = Consumer(config | {"group.id": "test-records", "enable.auto.commit": "false"})
     topic = "__transaction_state"
     partitions = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    consumer.assign([AssignedPartition(topic, partition, 0) for partition in range(partitions)])
     history: list[TransactionState] = []
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not history or history[-1].state != until):

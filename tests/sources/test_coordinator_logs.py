@@ -12,7 +12,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG
 from toolkit.sources.live.logs import coordinator_logs
-from toolkit.sources.live.logs.coordinator_logs import event_rows, read_coordinator_topic
+from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.leaders import read_partitions
 
 pytestmark = pytest.mark.lab
@@ -46,10 +46,10 @@ def test_only_the_newest_records_of_each_partition(cluster: Cluster, kafka: Kafk
     with INCIDENTS["late_message"](kafka) as staged:
         topic_partitions = read_coordinator_topic(cluster.client, "__transaction_state")
         number = coordinator_partition(staged.transactional_id, 50)
-        newest = list(event_rows(cluster.client, topic_partitions, [number], newest=2))
-        every = list(event_rows(cluster.client, topic_partitions, [number]))
+        newest = list(transaction_log_records(cluster.client, topic_partitions, [number], newest=2))
+        every = list(transaction_log_records(cluster.client, topic_partitions, [number]))
     assert newest == every[-2:]
-    assert newest[-1]["state"] == "CompleteAbort"
+    assert newest[-1].state == "CompleteAbort"
 
 
 def test_the_records_of_groups(cluster: Cluster, kafka: Kafka) -> None:

@@ -43,7 +43,7 @@ def newest_rows(log: FolderLog) -> list[Row]:
 
 def both_ways(folder: Path) -> tuple[dict[str, Row], dict[str, Row]]:
     log = log_of(folder)
-    return newest(newest_rows(log)), newest(list(log.transaction_log()))
+    return newest(newest_rows(log)), newest([each.row() for each in log.transaction_log()])
 
 
 @pytest.mark.parametrize("seed", range(5))

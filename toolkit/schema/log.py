@@ -14,7 +14,6 @@ from toolkit.schema.table import (
     STRING,
     TIME,
     Column,
-    ListOf,
     Table,
     TopicPartition,
 )
@@ -329,38 +328,46 @@ class PastTransaction(TableRow):
 
 TRANSACTION_HISTORY = PastTransaction.table
 
-OFFSETS_LOG = Table(
+
+@declares(
     "offsets_log",
-    "a record of __consumer_offsets",
-    (
-        Column("group_partition", INT32, "Partition of __consumer_offsets; null where that is not known."),
-        Column("offset", INT64, "Offset of the record."),
-        Column("timestamp", TIME, "Time of the record, by the group coordinator's clock."),
-        Column("kind", STRING, "offset_commit, group_metadata, or the key's type of the new protocols."),
-        Column("group_id", STRING, "Group id."),
-        Column("topic", STRING, "Topic of a committed offset."),
-        Column("partition", INT32, "Partition of a committed offset."),
-        Column("committed_offset", INT64, "Committed offset."),
-        Column("committed_leader_epoch", INT32, "Leader epoch committed with it."),
-        Column("commit_timestamp", TIME, "When it was committed."),
-        Column("expire_timestamp", TIME, "When it expires (value version 1)."),
-        Column("generation", INT32, "Generation of the group."),
-        Column("protocol_type", STRING, "Protocol type of the group: consumer, connect, ..."),
-        Column("protocol", STRING, "Assignor."),
-        Column("leader_member_id", STRING, "Member id of the group's leader."),
-        Column("member_ids", ListOf(STRING), "Members of the group."),
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Producer epoch of a transactional commit."),
-        Column("is_transactional", BOOL, "Whether it only counts once its transaction is committed."),
-        Column("tombstone", BOOL, "Whether the record deletes the key."),
-        _BROKER,
-        _FILE,
-        _POSITION,
-        _ERROR,
-    ),
+    row="a record of __consumer_offsets",
     key=("group_partition", "offset"),
     sort=("group_partition", "broker_id", "file", "position", "offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsLogRecord(TableRow):
+    """A record of __consumer_offsets."""
+
+    group_partition: Annotated[Int32 | None, "Partition of __consumer_offsets; null where that is not known."] = None
+    offset: Annotated[Int64 | None, "Offset of the record."] = None
+    timestamp: Annotated[dt.datetime | None, "Time of the record, by the group coordinator's clock."] = None
+    kind: Annotated[str | None, "offset_commit, group_metadata, or the key's type of the new protocols."] = None
+    group_id: Annotated[str | None, "Group id."] = None
+    topic: Annotated[str | None, "Topic of a committed offset."] = None
+    partition: Annotated[Int32 | None, "Partition of a committed offset."] = None
+    committed_offset: Annotated[Int64 | None, "Committed offset."] = None
+    committed_leader_epoch: Annotated[Int32 | None, "Leader epoch committed with it."] = None
+    commit_timestamp: Annotated[dt.datetime | None, "When it was committed."] = None
+    expire_timestamp: Annotated[dt.datetime | None, "When it expires (value version 1)."] = None
+    generation: Annotated[Int32 | None, "Generation of the group."] = None
+    protocol_type: Annotated[str | None, "Protocol type of the group: consumer, connect, ..."] = None
+    protocol: Annotated[str | None, "Assignor."] = None
+    leader_member_id: Annotated[str | None, "Member id of the group's leader."] = None
+    member_ids: Annotated[tuple[str, ...] | None, "Members of the group."] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_epoch: Annotated[Int16 | None, "Producer epoch of a transactional commit."] = None
+    is_transactional: Annotated[bool | None, "Whether it only counts once its transaction is committed."] = None
+    tombstone: Annotated[bool | None, "Whether the record deletes the key."] = None
+    broker_id: Annotated[
+        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
+    ] = None
+    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
+    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+OFFSETS_LOG = OffsetsLogRecord.table
 
 
 @declares(

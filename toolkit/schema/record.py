@@ -74,6 +74,7 @@ class TableRow:
     table: ClassVar[Table]
     _structs: ClassVar[Mapping[str, type["TableRow"]]]
     _names: ClassVar[tuple[str, ...]]
+    _numbers: ClassVar[Mapping[str, int]]  # of the columns, by name
     _required: ClassVar[tuple[str, ...]]  # columns that are never null
     _values: ClassVar[Any]  # an attrgetter of all columns
     _of_values: ClassVar[Callable[..., Any]]  # a record of all its values, in the order of its columns
@@ -137,9 +138,8 @@ class TableRow:
         """The values of each column, in the table's order, as Arrow takes them: a struct is a tuple."""
         columns = [list(map(attrgetter(name), records)) for name in cls._names]
         for name, struct in cls._structs.items():
-            number = cls._names.index(name)
-            lists = columns[number]
-            columns[number] = [None if value is None else list(map(struct._values, value)) for value in lists]
+            lists = columns[cls._numbers[name]]
+            columns[cls._numbers[name]] = [None if each is None else list(map(struct._values, each)) for each in lists]
         return columns
 
 
@@ -149,10 +149,12 @@ else:
 
     def replace(record: TableRow, /, **changes: Any) -> TableRow:
         """`dataclasses.replace`, faster: a long history copies each of its findings."""
-        values = dict(zip(record._names, record._values(record), strict=True)) | changes
-        if len(values) > len(record._names):
-            raise TypeError(f"{type(record).__name__} has no {', '.join(changes.keys() - set(record._names))}.")
-        return record._of_values(*values.values())
+        values, numbers = list(record._values(record)), record._numbers
+        for name, value in changes.items():
+            if name not in numbers:
+                raise TypeError(f"{type(record).__name__} has no {name}.")
+            values[numbers[name]] = value
+        return record._of_values(*values)
 
 
 R = TypeVar("R", bound=type[TableRow])
@@ -177,6 +179,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
             structs |= {field.name: struct} if struct else {}
         cls.table, cls._structs = Table(name, row, tuple(columns), key=key, sort=sort), structs
         cls._names = tuple(cls.table.names)
+        cls._numbers = {name: number for number, name in enumerate(cls._names)}
         cls._required = tuple(column.name for column in columns if not column.nullable)
         cls._values = attrgetter(*cls._names)
         cls.__init__, cls._of_values = _constructors(cls)  # type: ignore[method-assign]

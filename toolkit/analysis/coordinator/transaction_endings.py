@@ -24,7 +24,7 @@ Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -78,19 +78,24 @@ class TransactionRecords:
         return self.events[-1]
 
     @cached_property
+    def first_by_state(self) -> Mapping[str | None, TransactionLogRecord]:
+        """Its first record of each state."""
+        return {event.state: event for event in reversed(self.events)}
+
+    @property
     def ongoing(self) -> TransactionLogRecord | None:
         """Its first Ongoing record."""
-        return self._first("Ongoing")
+        return self.first_by_state.get("Ongoing")
 
-    @cached_property
+    @property
     def prepared(self) -> TransactionLogRecord | None:
         """Its first Prepare* record: the outcome is decided."""
-        return self._first("PrepareCommit") or self._first("PrepareAbort")
+        return self.first_by_state.get("PrepareCommit") or self.first_by_state.get("PrepareAbort")
 
-    @cached_property
+    @property
     def complete(self) -> TransactionLogRecord | None:
         """Its first Complete* record: every marker is written."""
-        return self._first("CompleteCommit") or self._first("CompleteAbort")
+        return self.first_by_state.get("CompleteCommit") or self.first_by_state.get("CompleteAbort")
 
     @property
     def decided(self) -> TransactionLogRecord | None:
@@ -214,9 +219,6 @@ class TransactionRecords:
         first = self.events[0]
         version = first.client_transaction_version or 0
         return first is self.complete and version >= 2 and first.producer_epoch == 0
-
-    def _first(self, state: str) -> TransactionLogRecord | None:
-        return next((event for event in self.events if event.state == state), None)
 
 
 def ending(

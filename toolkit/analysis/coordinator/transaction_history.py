@@ -13,6 +13,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -219,7 +220,7 @@ def _last(events: Sequence[_NumberedRecord]) -> list[_NumberedRecord]:
     return [sorted(events, key=lambda event: event.location or ("", 0, 0))[-1], events[-1]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _RecordWindow:
     """The last records of an id, and the records around them."""
 
@@ -230,7 +231,7 @@ class _RecordWindow:
     settled: bool = True
     stuck_after: dt.timedelta = PREPARE_GRACE
 
-    @property
+    @cached_property
     def records(self) -> TransactionRecords:
         after, before = self.after, self.state.before
         return TransactionRecords(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction
@@ -28,6 +29,7 @@ REQUESTS = _Sources("ListOffsets", "DescribeProducers", "Fetch")
 FILES = _Sources("log and checkpoints", "log and .snapshot", "log")
 
 
+@lru_cache(maxsize=1024)  # the findings of a sample share their times
 def at(time: dt.datetime) -> str:
     """A time to the second: ``2026-11-21 09:58:11 UTC``."""
     return f"{time.astimezone(dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

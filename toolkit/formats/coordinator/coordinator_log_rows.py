@@ -1,8 +1,8 @@
-"""Batches of ``__transaction_state`` and ``__consumer_offsets`` as rows, one per record; and only where their keys are.
+"""Records of ``__transaction_state`` and ``__consumer_offsets``, by batch; and only where their keys are.
 
-A batch whose checksum is wrong yields one error row and none of its records, which may be none that a coordinator
-wrote. `locate` finds keys and producer ids without decoding records, millions a second: those of one uncompressed
-record per batch, as ``TransactionStateManager`` writes them (``TransactionLogValue``, versions 0 and 1).
+A batch whose checksum is wrong yields an error and none of its records, which may be none that a coordinator wrote.
+`locate` finds keys and producer ids without decoding records, millions a second: those of one uncompressed record per
+batch, as ``TransactionStateManager`` writes them (``TransactionLogValue``, versions 0 and 1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +24,26 @@ from toolkit.formats.coordinator.offsets_log_records import (
     read_group_metadata,
     read_offset_commit,
 )
-from toolkit.formats.coordinator.transaction_log_records import (
-    STATE_TOPIC,
-    read_transaction_key,
-    read_transaction_value,
-)
+from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
 from toolkit.formats.log.batch_positions import batch_loops, compiled
 from toolkit.formats.log.batch_records import Record, read_records
 from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
 from toolkit.formats.primitives import Buffer
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+from toolkit.schema import utc
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
 
-NO_TRANSACTION_LOG, NO_OFFSETS_LOG = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
 LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
-Fill = Callable[[dict[str, Any], Record, BatchHeader], None]
+R = TypeVar("R")
+
+
+class _Source(NamedTuple):
+    """What all records of a batch have in common."""
+
+    number: int | None  # of the partition
+    broker_id: int | None
+    file: str | None
+    position: int | None
 
 
 def transaction_log(
@@ -49,7 +54,7 @@ def transaction_log(
     broker_id: int | None = None,
     file: str | None = None,
     file_position: int | None = None,
-) -> Iterator[Row]:
+) -> Iterator[TransactionLogRecord]:
     """The records of one batch of ``__transaction_state``.
 
     Parameters
@@ -67,18 +72,13 @@ def transaction_log(
 
     Returns
     -------
-    iterator of Row
-        Rows of ``schema.TRANSACTION_LOG`` in offset order; none for an intact control batch. A row with ``error``
-        stands for a batch or its unreadable rest (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    iterator of TransactionLogRecord
+        In offset order; none for an intact control batch. One with ``error`` stands for a batch or its unreadable rest
+        (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     """
-    log_columns = {
-        **NO_TRANSACTION_LOG,
-        "txn_state_partition": txn_state_partition,
-        "broker_id": broker_id,
-        "file": file,
-        "position": file_position if file_position is not None or file is None else position,
-    }
-    return _rows(buf, position, log_columns, _fill_transaction_log)
+    at = file_position if file_position is not None or file is None else position
+    source = _Source(txn_state_partition, broker_id, file, at)
+    return _decoded(buf, position, source, _transaction_log_record, _unread_of_transactions)
 
 
 def offsets_log(
@@ -89,7 +89,7 @@ def offsets_log(
     broker_id: int | None = None,
     file: str | None = None,
     file_position: int | None = None,
-) -> Iterator[Row]:
+) -> Iterator[OffsetsLogRecord]:
     """The records of one batch of ``__consumer_offsets``.
 
     The metadata that users commit with an offset is not kept.
@@ -109,50 +109,22 @@ def offsets_log(
 
     Returns
     -------
-    iterator of Row
-        Rows of ``schema.OFFSETS_LOG`` in offset order; none for a control batch, and errors as in
-        `transaction_log`.
+    iterator of OffsetsLogRecord
+        In offset order; none for a control batch, and errors as in `transaction_log`.
     """
-    log_columns = {
-        **NO_OFFSETS_LOG,
-        "group_partition": group_partition,
-        "broker_id": broker_id,
-        "file": file,
-        "position": file_position if file_position is not None or file is None else position,
-    }
-    return _rows(buf, position, log_columns, _fill_offsets_log)
+    at = file_position if file_position is not None or file is None else position
+    source = _Source(group_partition, broker_id, file, at)
+    return _decoded(buf, position, source, _offsets_log_record, _unread_of_offsets)
 
 
-def unread_records(
-    topic: str,
-    partition: int | None,
-    *,
-    error: str,
-    broker_id: int | None = None,
-    file: str | None = None,
-    position: int | None = None,
-) -> Row:
-    """The row for a range of a coordinators' topic that could not be read.
-
-    Parameters
-    ----------
-    topic
-        ``__transaction_state``, for a row of ``schema.TRANSACTION_LOG``; else one of ``schema.OFFSETS_LOG``.
-    partition
-        Partition of the topic.
-    error
-        ``"NAME: sentence"``.
-    broker_id, file, position
-        Location of the range.
-    """
-    of_transactions = topic == STATE_TOPIC
-    number = "txn_state_partition" if of_transactions else "group_partition"
-    where = {number: partition, "broker_id": broker_id, "file": file, "position": position}
-    return {**(NO_TRANSACTION_LOG if of_transactions else NO_OFFSETS_LOG), **where, "error": error}
-
-
-def _rows(buf: Buffer, position: int, log_columns: Row, fill: Fill) -> Iterator[Row]:
-    """A row for each record, with the columns that could be read."""
+def _decoded(
+    buf: Buffer,
+    position: int,
+    source: _Source,
+    record_of: Callable[[Record, BatchHeader, _Source], R],
+    unread: Callable[[_Source, int | None, str], R],
+) -> Iterator[R]:
+    """The records of a batch, and what could not be read."""
     offset = None
     try:
         header = read_header(buf, position)
@@ -164,80 +136,151 @@ def _rows(buf: Buffer, position: int, log_columns: Row, fill: Fill) -> Iterator[
                 position=position,
                 means="The bytes are damaged, or were changed after they were written.",
             )
-            yield {**log_columns, "offset": offset, "error": f"CORRUPT_BATCH: {damage}"}
+            yield unread(source, offset, f"CORRUPT_BATCH: {damage}")
             return
         if header.is_control:  # these bits are covered by the checksum
             return
         for record in records:
-            row = {**log_columns, "offset": record.offset, "tombstone": record.value is None}
-            try:
-                row["timestamp"] = _time(record.timestamp_ms)
-                fill(row, record, header)
-            except DecodeError as exc:
-                row["error"] = f"CORRUPT_RECORD: {exc}"
-            yield row
+            yield record_of(record, header, source)
             offset = record.offset + 1
     except DecodeError as exc:
-        yield {**log_columns, "offset": offset, "error": f"CORRUPT_BATCH: {exc}"}
+        yield unread(source, offset, f"CORRUPT_BATCH: {exc}")
 
 
-def _fill_transaction_log(row: dict[str, Any], record: Record, header: BatchHeader) -> None:
-    row["leader_epoch"] = header.partition_leader_epoch
+def _unread_of_transactions(source: _Source, offset: int | None, error: str) -> TransactionLogRecord:
+    return TransactionLogRecord(
+        txn_state_partition=source.number,
+        offset=offset,
+        broker_id=source.broker_id,
+        file=source.file,
+        position=source.position,
+        error=error,
+    )
+
+
+def _unread_of_offsets(source: _Source, offset: int | None, error: str) -> OffsetsLogRecord:
+    return OffsetsLogRecord(
+        group_partition=source.number,
+        offset=offset,
+        broker_id=source.broker_id,
+        file=source.file,
+        position=source.position,
+        error=error,
+    )
+
+
+def _transaction_log_record(record: Record, header: BatchHeader, source: _Source) -> TransactionLogRecord:
+    timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
+    try:
+        timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
+        transactional_id = _transactional_id(record)
+        state = None if record.value is None else read_transaction_value(record.value)
+        if state is not None:
+            start_time = _time(state.start_timestamp_ms)
+            last_update_time = _time(state.last_update_timestamp_ms)
+    except DecodeError as exc:
+        error = f"CORRUPT_RECORD: {exc}"
+    if state is None:
+        return TransactionLogRecord(
+            txn_state_partition=source.number,
+            offset=record.offset,
+            timestamp=timestamp,
+            transactional_id=transactional_id,
+            tombstone=record.value is None,
+            leader_epoch=leader_epoch,
+            broker_id=source.broker_id,
+            file=source.file,
+            position=source.position,
+            error=error,
+        )
+    return TransactionLogRecord(
+        txn_state_partition=source.number,
+        offset=record.offset,
+        timestamp=timestamp,
+        transactional_id=transactional_id,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        previous_producer_id=state.previous_producer_id,
+        next_producer_id=state.next_producer_id,
+        next_producer_epoch=state.next_producer_epoch,
+        state=state.state,
+        timeout_ms=state.timeout_ms,
+        topic_partitions=state.topic_partitions,
+        start_time=start_time,
+        last_update_time=last_update_time,
+        client_transaction_version=state.client_transaction_version,
+        tombstone=False,
+        value_version=state.version,
+        leader_epoch=leader_epoch,
+        broker_id=source.broker_id,
+        file=source.file,
+        position=source.position,
+        error=error,
+    )
+
+
+def _transactional_id(record: Record) -> str:
     transactional_id = None if record.key is None else read_transaction_key(record.key)
     if transactional_id is None:
         raise DecodeError("The key of a __transaction_state record is null, or of a newer Kafka.", position=0)
-    row["transactional_id"] = transactional_id
-    if record.value is None:
-        return
-    state = read_transaction_value(record.value)
-    row["producer_id"] = state.producer_id
-    row["producer_epoch"] = state.producer_epoch
-    row["previous_producer_id"] = state.previous_producer_id
-    row["next_producer_id"] = state.next_producer_id
-    row["next_producer_epoch"] = state.next_producer_epoch
-    row["state"] = state.state
-    row["timeout_ms"] = state.timeout_ms
-    row["topic_partitions"] = [{"topic": topic, "partition": number} for topic, number in state.topic_partitions]
-    row["client_transaction_version"] = state.client_transaction_version
-    row["value_version"] = state.version
-    row["start_time"] = _time(state.start_timestamp_ms)
-    row["last_update_time"] = _time(state.last_update_timestamp_ms)
+    return transactional_id
 
 
-def _fill_offsets_log(row: dict[str, Any], record: Record, header: BatchHeader) -> None:
-    row["is_transactional"] = header.is_transactional
-    row["producer_id"], row["producer_epoch"] = header.producer_id, header.producer_epoch
+def _offsets_log_record(record: Record, header: BatchHeader, source: _Source) -> OffsetsLogRecord:
+    columns: dict[str, Any] = {}
+    try:
+        columns["timestamp"] = _time(record.timestamp_ms)
+        columns |= {
+            "is_transactional": header.is_transactional,
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
+        }
+        _fill_offsets_log(columns, record)
+    except DecodeError as exc:
+        columns["error"] = f"CORRUPT_RECORD: {exc}"
+    return OffsetsLogRecord(
+        group_partition=source.number,
+        offset=record.offset,
+        tombstone=record.value is None,
+        broker_id=source.broker_id,
+        file=source.file,
+        position=source.position,
+        **columns,
+    )
+
+
+def _fill_offsets_log(columns: dict[str, Any], record: Record) -> None:
     key = None if record.key is None else read_group_key(record.key)
     if key is None:
         raise DecodeError("The key of a __consumer_offsets record is null, or of a newer Kafka.", position=0)
-    row["kind"], row["group_id"] = key.kind, key.group_id
-    row["topic"], row["partition"] = key.topic, key.partition
-    row["member_ids"] = None if key.member_id is None else [key.member_id]
+    columns["kind"], columns["group_id"] = key.kind, key.group_id
+    columns["topic"], columns["partition"] = key.topic, key.partition
+    columns["member_ids"] = None if key.member_id is None else (key.member_id,)
     if record.value is None:
         return
     if key.kind == "offset_commit":
-        _fill_offset_commit(row, record.value)
+        _fill_offset_commit(columns, record.value)
     elif key.kind == "group_metadata":
-        _fill_group_metadata(row, record.value)
+        _fill_group_metadata(columns, record.value)
     elif key.kind in GROUP_EPOCH_KINDS:
-        row["generation"] = read_group_epoch(record.value)
+        columns["generation"] = read_group_epoch(record.value)
 
 
-def _fill_offset_commit(row: dict[str, Any], value: bytes) -> None:
+def _fill_offset_commit(columns: dict[str, Any], value: bytes) -> None:
     commit = read_offset_commit(value)
-    row["committed_offset"] = commit.offset
-    row["committed_leader_epoch"] = commit.leader_epoch
-    row["commit_timestamp"] = _time(commit.commit_timestamp_ms)
-    row["expire_timestamp"] = _time(commit.expire_timestamp_ms)
+    columns["committed_offset"] = commit.offset
+    columns["committed_leader_epoch"] = commit.leader_epoch
+    columns["commit_timestamp"] = _time(commit.commit_timestamp_ms)
+    columns["expire_timestamp"] = _time(commit.expire_timestamp_ms)
 
 
-def _fill_group_metadata(row: dict[str, Any], value: bytes) -> None:
+def _fill_group_metadata(columns: dict[str, Any], value: bytes) -> None:
     group = read_group_metadata(value)
-    row["generation"] = group.generation
-    row["protocol_type"] = group.protocol_type
-    row["protocol"] = group.protocol
-    row["leader_member_id"] = group.leader_member_id
-    row["member_ids"] = list(group.member_ids)
+    columns["generation"] = group.generation
+    columns["protocol_type"] = group.protocol_type
+    columns["protocol"] = group.protocol
+    columns["leader_member_id"] = group.leader_member_id
+    columns["member_ids"] = tuple(group.member_ids)
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:

@@ -7,10 +7,11 @@ transaction-coordinator, 2.8 to 4.3; KIP-890 (tags 0 to 2), KIP-915 (flexible va
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from toolkit.errors import DecodeError, UsageError
 from toolkit.formats.primitives import Buffer, Reader, known
+from toolkit.schema.table import TopicPartition
 
 STATE_TOPIC = "__transaction_state"
 
@@ -30,8 +31,7 @@ STATES = (  # by status byte
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionState:
+class TransactionState(NamedTuple):
     """The value of a ``__transaction_state`` record; missing fields are ``None``, never -1."""
 
     version: int  # of the value: 0, or 1 once the cluster's feature transaction.version is 1 or higher
@@ -39,7 +39,7 @@ class TransactionState:
     producer_epoch: int | None  # transaction version 2 raises it in PrepareCommit and PrepareAbort already
     timeout_ms: int
     state: str  # one of STATES
-    topic_partitions: tuple[tuple[str, int], ...]  # (topic, partition) as written; empty where there are none
+    topic_partitions: tuple[TopicPartition, ...]  # as written; empty where there are none
     last_update_timestamp_ms: int | None  # the coordinator's clock
     start_timestamp_ms: int | None  # the coordinator's clock; stays after the end; None before the first transaction
     previous_producer_id: int | None = None  # the id of the last transaction; 4.3 writes the same one where it stayed
@@ -108,10 +108,10 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
             position=reader.position - 1,
             means="A newer Kafka wrote it, or the bytes are damaged.",
         )
-    topic_partitions: list[tuple[str, int]] = []  # Empty is written with a null array
+    topic_partitions: list[TopicPartition] = []  # Empty is written with a null array
     for _ in range(reader.length(flexible=flexible, item_size=3 if flexible else 6, nullable=True)):
         topic = reader.text(flexible=flexible)
-        topic_partitions += [(topic, partition) for partition in reader.int32s(flexible=flexible)]
+        topic_partitions += [TopicPartition(topic, partition) for partition in reader.int32s(flexible=flexible)]
         if flexible:
             reader.tags()
     last_update_timestamp_ms, start_timestamp_ms = reader.fields(TIMES)

@@ -13,7 +13,7 @@ from toolkit.formats.dumps.dump_lines import BatchLine
 from toolkit.formats.log.headers import HEADER, DamagedRange, ScanResult
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
-from toolkit.schema import Row
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 PART = 1 << 14  # rows of a chunk
 KINDS = frozenset({"log", "index", "timeindex", "txnindex", "snapshot", "checkpoint"})
@@ -40,10 +40,10 @@ class DumpChunk:
         by no version (-1), and a control batch whose record is not printed has ``headers.UNREAD_MARKER``. Damage,
         with **line numbers** (from 1) as positions and numbers of lines as sizes.
     events
-        Rows of ``schema.TRANSACTION_LOG``, with line numbers as positions; what was written before 4.1 has
-        neither start time nor client version.
+        Records of ``__transaction_state``, with line numbers as positions; what was written before 4.1 has neither
+        start time nor client version.
     offsets_log
-        Rows of ``schema.OFFSETS_LOG``, likewise.
+        Records of ``__consumer_offsets``, likewise.
     snapshot
         Producers in a snapshot.
     aborted
@@ -56,8 +56,8 @@ class DumpChunk:
     partition: int | None
     kind: str
     scanned: ScanResult
-    events: tuple[Row, ...] = ()
-    offsets_log: tuple[Row, ...] = ()
+    events: tuple[TransactionLogRecord, ...] = ()
+    offsets_log: tuple[OffsetsLogRecord, ...] = ()
     snapshot: tuple[SnapshotEntry, ...] = ()
     aborted: tuple[AbortedTxn, ...] = ()
 
@@ -90,8 +90,8 @@ class DumpSection:
         self._damage: list[DamagedRange] = []
         self._gaps = _Gaps()
         self._undecoded: tuple[int, int] | None = None  # line of the first, and number of them
-        self._events: list[Row] = []
-        self._offsets_log: list[Row] = []
+        self._events: list[TransactionLogRecord] = []
+        self._offsets_log: list[OffsetsLogRecord] = []
         self._snapshot: list[SnapshotEntry] = []
         self._aborted: list[AbortedTxn] = []
         self._rows = 0  # in all of these
@@ -170,10 +170,14 @@ class DumpSection:
         self._damage.append(DamagedRange(line, lines, reason))
         self._rows += 1
 
-    def add_event(self, topic: str, row: Row) -> None:
+    def add_event(self, record: TransactionLogRecord | OffsetsLogRecord) -> None:
         """Add a record of ``__transaction_state`` or ``__consumer_offsets``."""
-        self.decoded = topic
-        (self._events if topic == STATE_TOPIC else self._offsets_log).append(row)
+        if isinstance(record, TransactionLogRecord):
+            self.decoded = STATE_TOPIC
+            self._events.append(record)
+        else:
+            self.decoded = OFFSETS_TOPIC
+            self._offsets_log.append(record)
         self._rows += 1
 
     def add_producer(self, producer: SnapshotEntry) -> None:

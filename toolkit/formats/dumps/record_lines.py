@@ -32,9 +32,7 @@ from toolkit.formats.dumps.dump_lines import (
 )
 from toolkit.formats.dumps.dump_section import DumpSection
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row
-
-NO_TRANSACTION, NO_GROUP = (dict.fromkeys(table.names) for table in (TRANSACTION_LOG, OFFSETS_LOG))
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +59,25 @@ class RecordPosition:
     line: int
 
 
-def transaction_row(text: str, position: RecordPosition) -> Row:
-    """Row of ``schema.TRANSACTION_LOG``, with ``error`` if the text cannot be read."""
-    row: dict[str, Any] = {**NO_TRANSACTION, "txn_state_partition": position.partition, "file": position.file}
+def transaction_log_record(text: str, position: RecordPosition) -> TransactionLogRecord:
+    """A record of ``__transaction_state``, with ``error`` if the text cannot be read."""
+    row: dict[str, Any] = {"txn_state_partition": position.partition}
     if position.batch:
         row["leader_epoch"] = _known(position.batch.leader_epoch)
-    return _filled(row, text, position, read_transaction_event)
+    return TransactionLogRecord.of(_filled(row, text, position, read_transaction_event))
 
 
-def group_row(text: str, position: RecordPosition) -> Row:
-    """Row of ``schema.OFFSETS_LOG``, with ``error`` if the text cannot be read."""
-    row: dict[str, Any] = {**NO_GROUP, "group_partition": position.partition, "file": position.file}
+def offsets_log_record(text: str, position: RecordPosition) -> OffsetsLogRecord:
+    """A record of ``__consumer_offsets``, with ``error`` if the text cannot be read."""
+    row: dict[str, Any] = {"group_partition": position.partition}
     if batch := position.batch:
         row["is_transactional"] = bool(batch.attributes & TRANSACTIONAL)
         row["producer_id"], row["producer_epoch"] = _known(batch.producer_id), _known(batch.producer_epoch)
-    return _filled(row, text, position, read_offsets_log)
+    return OffsetsLogRecord.of(_filled(row, text, position, read_offsets_log))
 
 
-def _filled(row: dict[str, Any], text: str, position: RecordPosition, read: Any) -> Row:
-    row["offset"], row["position"] = position.offset, position.line
+def _filled(row: dict[str, Any], text: str, position: RecordPosition, read: Any) -> dict[str, Any]:
+    row |= {"offset": position.offset, "file": position.file, "position": position.line}
     try:
         row["timestamp"] = None if position.timestamp is None else read_time(position.timestamp)
         row |= read(text)
@@ -285,15 +283,15 @@ class RecordLines:
         if topic is None or imitated or section.topic not in {topic, None}:
             section.count_undecoded(self._lines.number)
             return False
-        read = transaction_row if topic == STATE_TOPIC else group_row
-        row = read(text, position)
-        if row["error"] and (more := self._further_lines(text, None)):
+        read = transaction_log_record if topic == STATE_TOPIC else offsets_log_record
+        record: TransactionLogRecord | OffsetsLogRecord = read(text, position)
+        if record.error and (more := self._further_lines(text, None)):
             whole = read("\n".join([text, *more]), position)
-            if whole["error"] or any(map(looks_like_a_row, more)):
+            if whole.error or any(map(looks_like_a_row, more)):
                 self._lines.push_back(more)
             else:
-                row = whole
-        section.add_event(topic, row)
+                record = whole
+        section.add_event(record)
         return True
 
     def _pass_over(self, text: str, size: int | None) -> None:

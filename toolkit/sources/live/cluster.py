@@ -21,7 +21,7 @@ from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
-from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -331,24 +331,30 @@ class Cluster(Source, OffsetTables):
         return map(lso_timeline_of, self._ranges(arguments))
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
-    def transaction_log(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+    def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
+        from toolkit.sources.live.logs.coordinator_logs import records_of_ids
 
-        return transaction_log_rows(self.client, arguments.transactional_ids, arguments.partition_numbers)
+        return records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers)
 
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
         from toolkit.analysis.coordinator.transaction_history import transaction_history
-        from toolkit.sources.live.logs.coordinator_logs import transaction_log_rows
+        from toolkit.sources.live.logs.coordinator_logs import records_of_ids
 
-        events = transaction_log_rows(self.client, arguments.transactional_ids, arguments.partition_numbers)
-        return transaction_history(map(TransactionLogRecord.of, events), as_of=dt.datetime.now(dt.UTC))
+        records = records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers)
+        return transaction_history(records, as_of=dt.datetime.now(dt.UTC))
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
-    def offsets_log(self, arguments: TableArguments) -> Iterable[Row]:
-        from toolkit.sources.live.logs.coordinator_logs import offsets_log_rows
+    def offsets_log(self, arguments: TableArguments) -> Iterable[OffsetsLogRecord]:
+        from toolkit.sources.live.logs.coordinator_logs import offsets_log_records, read_coordinator_topic
 
-        return offsets_log_rows(self.client, arguments.groups, arguments.partition_numbers)
+        topic = read_coordinator_topic(self.client, OFFSETS_TOPIC)
+        groups, partitions = arguments.groups, arguments.partition_numbers
+        if groups is None:
+            return offsets_log_records(self.client, topic, partitions)
+        hashed = {number for group in groups if (number := topic.partition(group)) is not None}
+        records = offsets_log_records(self.client, topic, hashed if partitions is None else hashed & {*partitions})
+        return [record for record in records if record.error or record.group_id in groups]
 
     def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""

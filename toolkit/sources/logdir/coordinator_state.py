@@ -12,9 +12,10 @@ import numpy as np
 from toolkit.analysis.coordinator.transaction_history import newest
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import LOG_TRANSACTIONS, OFFSETS_LOG, Row, utc
+from toolkit.schema import utc
+from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Transaction
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import LogTransaction, OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
@@ -240,9 +241,9 @@ def _groups(contents: Contents) -> dict[str, int]:
     """The partition of each group id."""
     found: dict[str, int] = {}
     for number, state in contents.best(OFFSETS_TOPIC).items():
-        for row in state.log.offsets_log():
-            if row.get("group_id") is not None:
-                found[row["group_id"]] = number
+        for record in state.log.offsets_log():
+            if record.group_id is not None:
+                found[record.group_id] = number
     return found
 
 
@@ -278,27 +279,29 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tup
     NotFound
         If ``__consumer_offsets`` is not among them.
     """
-    events = [
-        row
-        for row in OFFSETS_LOG.rows(files.offsets_log(groups=[group]))
-        if row["error"] is None and row["kind"] == "offset_commit" and row["topic"] is not None
+    commits = [
+        record
+        for record in records_of(files.offsets_log(groups=[group]), OffsetsLogRecord)
+        if record.error is None and record.kind == "offset_commit" and record.topic is not None
     ]
-    transactional = {row["group_partition"] for row in events if row["is_transactional"]}
+    transactional = {record.group_partition for record in commits if record.is_transactional} - {None}
+    partitions = sorted(number for number in transactional if number is not None)
     log_transactions = (
-        LOG_TRANSACTIONS.rows(files.log_transactions(topics=OFFSETS_TOPIC, partitions=sorted(transactional)))
+        records_of(files.log_transactions(topics=OFFSETS_TOPIC, partitions=partitions), LogTransaction)
         if transactional
         else []
     )
-    ordered = sorted(((_counts_from(row, log_transactions), row) for row in events), key=lambda pair: pair[0] or 0)
+    ordered = sorted(
+        ((_counts_from(record, log_transactions), record) for record in commits), key=lambda pair: pair[0] or 0
+    )
     found: dict[TopicPartition, tuple[int | None, str | None]] = {}
-    for counts_from, row in ordered:
-        tp = TopicPartition(row["topic"], row["partition"])
-        if row["tombstone"]:
+    for counts_from, record in ordered:
+        tp = _tp(record)
+        if record.tombstone:
             found.pop(tp, None)
         elif counts_from is not None:
-            found[tp] = row["committed_offset"], None
-    pending = [row for row in events if _is_open(row, log_transactions)]
-    return found | {TopicPartition(row["topic"], row["partition"]): (None, OPEN) for row in pending}
+            found[tp] = record.committed_offset, None
+    return found | {_tp(record): (None, OPEN) for record in commits if _is_open(record, log_transactions)}
 
 
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
@@ -311,40 +314,38 @@ def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> 
     """
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
-    for row in OFFSETS_LOG.rows(files.offsets_log()):
-        tp = TopicPartition(row["topic"], row["partition"])
-        if row["kind"] == "offset_commit" and tp in found:
-            found[tp].add(row["group_id"])
+    for record in records_of(files.offsets_log(), OffsetsLogRecord):
+        if record.kind == "offset_commit" and record.topic is not None and _tp(record) in found:
+            found[_tp(record)].add(record.group_id or "")
     return {tp: sorted(groups) for tp, groups in found.items()}
 
 
-def _counts_from(row: Row, log_transactions: Sequence[Row]) -> int | None:
+def _tp(commit: OffsetsLogRecord) -> TopicPartition:
+    return TopicPartition(commit.topic or "", commit.partition or 0)
+
+
+def _counts_from(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> int | None:
     """Offset from which on a record counts: its own or its COMMIT marker's; null if it does not count."""
-    if not row["is_transactional"]:
-        return int(row["offset"])
-    log_transaction = _log_transaction(row, log_transactions)
-    return (
-        None
-        if log_transaction is None or log_transaction["marker"] != "COMMIT"
-        else int(log_transaction["marker_offset"])
-    )
+    if not commit.is_transactional:
+        return commit.offset
+    log_transaction = _log_transaction(commit, log_transactions)
+    return None if log_transaction is None or log_transaction.marker != "COMMIT" else log_transaction.marker_offset
 
 
-def _is_open(row: Row, log_transactions: Sequence[Row]) -> bool:
-    log_transaction = _log_transaction(row, log_transactions) if row["is_transactional"] else None
-    return log_transaction is not None and log_transaction["outcome"] == "open"
+def _is_open(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> bool:
+    log_transaction = _log_transaction(commit, log_transactions) if commit.is_transactional else None
+    return log_transaction is not None and log_transaction.outcome == "open"
 
 
-def _log_transaction(row: Row, log_transactions: Sequence[Row]) -> Row | None:
+def _log_transaction(commit: OffsetsLogRecord, log_transactions: Sequence[LogTransaction]) -> LogTransaction | None:
     """The transaction that a record is part of."""
-    return next(
-        (
-            log_transaction
-            for log_transaction in log_transactions
-            if (log_transaction["partition"], log_transaction["producer_id"])
-            == (row["group_partition"], row["producer_id"])
-            and log_transaction["first_offset"] is not None
-            and log_transaction["first_offset"] <= row["offset"] <= log_transaction["last_offset"]
-        ),
-        None,
+    return next((each for each in log_transactions if _is_of(commit, each)), None)
+
+
+def _is_of(commit: OffsetsLogRecord, log_transaction: LogTransaction) -> bool:
+    first, last = log_transaction.first_offset, log_transaction.last_offset
+    return (
+        (log_transaction.partition, log_transaction.producer_id) == (commit.group_partition, commit.producer_id)
+        and None not in (first, last, commit.offset)
+        and (first or 0) <= (commit.offset or 0) <= (last or 0)
     )

@@ -12,10 +12,10 @@ from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.schema import Row
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex
+from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, between
 
 
 class TextLog:
@@ -75,27 +75,33 @@ class TextLog:
             if dump.scanned.damage:
                 yield ScanChunk(replace(dump.scanned, headers=dump.scanned.headers[:0]), self.name)
 
-    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
         for dump in self._dumps:
-            yield from _between(dump.events, start, stop)
-            yield from self._damage(dump, {"txn_state_partition": self.where.partition})
+            yield from between(dump.events, start, stop)
+            for each in dump.scanned.damage:
+                yield TransactionLogRecord(
+                    txn_state_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
+                )
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
         index = RecordIndex()
-        for row in self.transaction_log():
-            index.add_record(TransactionLogRecord.of(row))
+        for record in self.transaction_log():
+            index.add_record(record)
         return index, self._parts()
 
-    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
         for dump in self._dumps:
-            yield from _between(dump.offsets_log, start, stop)
-            yield from self._damage(dump, {"group_partition": self.where.partition})
+            yield from between(dump.offsets_log, start, stop)
+            for each in dump.scanned.damage:
+                yield OffsetsLogRecord(
+                    group_partition=self.where.partition, file=self.name, position=each.position, error=each.reason
+                )
 
-    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+    def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
         offsets = [range(int(each["base_offset"]), int(each["last_offset"]) + 1) for each in headers]
-        for row in self.offsets_log():
-            if row.get("offset") is not None and any(row["offset"] in each for each in offsets):
-                yield row
+        for record in self.offsets_log():
+            if record.offset is not None and any(record.offset in each for each in offsets):
+                yield record
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         found: dict[int, ProducerSnapshot] = {}
@@ -128,17 +134,14 @@ class TextLog:
                     "position": entry.position,
                 }
             if dump.kind == "txnindex":
-                yield from self._damage(dump, self.where.columns)
+                for each in dump.scanned.damage:
+                    yield {**self.where.columns, "file": self.name, "position": each.position, "error": each.reason}
 
     def checkpoint_rows(self) -> Iterator[Row]:
         return iter(())
 
     def changes(self, *, appending: bool) -> list[str]:
         return []
-
-    def _damage(self, dump: DumpChunk, log_columns: Row) -> Iterator[Row]:
-        for each in dump.scanned.damage:
-            yield {**log_columns, "file": self.name, "position": each.position, "error": each.reason}
 
 
 def read_texts(path: Path) -> list[TextLog]:
@@ -169,11 +172,3 @@ def _first_offset(parts: Sequence[DumpChunk]) -> int:
 
 def _file_name(path: str | None) -> FileName | None:
     return parse_file_name((path or "").replace("\\", "/").rpartition("/")[2])
-
-
-def _between(rows: Sequence[Row], start: int | None, stop: int | None) -> Iterator[Row]:
-    for row in rows:
-        offset = row["offset"]
-        in_range = offset is None or ((start is None or offset >= start) and (stop is None or offset < stop))
-        if in_range:
-            yield row

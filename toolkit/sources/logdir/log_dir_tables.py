@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,21 +16,22 @@ from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log import transaction_statistics
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
-from toolkit.formats.coordinator.coordinator_log_rows import unread_records
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord, Violation
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica_log import ReplicaLog, between
 from toolkit.sources.logdir.replica_state import offset_of
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RowsOf, TableArguments, implements
+
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
 
 
 class PartitionStats(NamedTuple):
@@ -115,44 +116,48 @@ class LogDirTables(Source, ABC):
         return statistic_rows(self.statistics_by_log(arguments))
 
     @implements(Source.transaction_log, topics=[STATE_TOPIC])
-    def transaction_log(self, arguments: TableArguments) -> Iterator[Row]:
-        return self._events(STATE_TOPIC, arguments, arguments.transactional_ids, id_column="transactional_id")
+    def transaction_log(self, arguments: TableArguments) -> Iterator[TransactionLogRecord]:
+        ids, contents = arguments.transactional_ids, self.contents()
+        for log in self._coordinator_logs(contents, STATE_TOPIC, arguments):
+            records = transaction_log_records(contents, log, arguments)
+            yield from only(records, producer_id=arguments.producer_id, ids=ids, id_of=_transactional_id)
 
     @implements(Source.offsets_log, topics=[OFFSETS_TOPIC])
-    def offsets_log(self, arguments: TableArguments) -> Iterator[Row]:
-        return self._events(OFFSETS_TOPIC, arguments, arguments.groups, id_column="group_id")
-
-    def _events(
-        self, topic: str, arguments: TableArguments, ids: Collection[str] | None, *, id_column: str
-    ) -> Iterator[Row]:
+    def offsets_log(self, arguments: TableArguments) -> Iterator[OffsetsLogRecord]:
         contents = self.contents()
+        for log in self._coordinator_logs(contents, OFFSETS_TOPIC, arguments):
+            records = offsets_log_records(contents, log, arguments)
+            yield from only(records, producer_id=arguments.producer_id, ids=arguments.groups, id_of=_group_id)
+
+    def _coordinator_logs(self, contents: Contents, topic: str, arguments: TableArguments) -> Iterator[ReplicaLog]:
         logs = contents.of_topic(topic, arguments.partition_numbers)
         with progress("reading records", total=len(logs), unit="partitions") as advance:
             for log in logs:
-                events = event_rows(contents, log, arguments)
-                yield from only(events, producer_id=arguments.producer_id, ids=ids, id_column=id_column)
+                yield log
                 advance(1)
 
     @implements(Source.transaction_history, rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
-    def transaction_history(self, arguments: TableArguments) -> Iterator[Row]:
+    def transaction_history(self, arguments: TableArguments) -> Iterator[PastTransaction]:
         """From the replica with most of the log of each partition."""
         contents, ids = self.contents(), arguments.transactional_ids
         logs = contents.of_topic(STATE_TOPIC, arguments.partition_numbers)
-        events: Iterable[TransactionLogRecord]
+        records: Iterable[TransactionLogRecord]
         if ids is None or arguments.start is not None or arguments.stop is not None:
             best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
-            read = (row for log in best for row in event_rows(contents, log, arguments))
-            events = map(TransactionLogRecord.of, only(read, ids=ids, id_column="transactional_id"))
+            read = (record for log in best for record in transaction_log_records(contents, log, arguments))
+            records = only(read, ids=ids, id_of=_transactional_id)
         else:
             by_partition = contents.by_partition(logs, reach=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
-            events = (record for index in indexes for record in index.records(ids))
-        past = (each.row() for each in transaction_history(events))
-        return only(past, producer_id=arguments.producer_id, id_column="transactional_id")
+            records = (record for index in indexes for record in index.records(ids))
+        return only(transaction_history(records), producer_id=arguments.producer_id, id_of=_transactional_id)
 
     @implements(Source.aborted)
     def aborted(self, arguments: TableArguments) -> Iterator[Row]:
-        return only(self._aborted(arguments), producer_id=arguments.producer_id, id_column="producer_id")
+        for row in self._aborted(arguments):
+            producer_id = row.get("producer_id")
+            if arguments.producer_id in (None, producer_id) or (row.get("error") and producer_id is None):
+                yield row
 
     def _aborted(self, arguments: TableArguments) -> Iterator[Row]:
         """Transactions with an offset in the range."""
@@ -189,10 +194,11 @@ class LogDirTables(Source, ABC):
             yield from log.checkpoint_rows()
 
     @implements(Source.violations)
-    def violations(self, arguments: TableArguments) -> Iterator[Row]:
-        return only(self._violations(arguments), producer_id=arguments.producer_id, id_column="producer_id")
+    def violations(self, arguments: TableArguments) -> Iterator[Violation]:
+        wanted = arguments.producer_id
+        return (each for each in self._violations(arguments) if wanted is None or each.producer_id == wanted)
 
-    def _violations(self, arguments: TableArguments) -> Iterator[Row]:
+    def _violations(self, arguments: TableArguments) -> Iterator[Violation]:
         contents = self.contents()
         logs = contents.replica_logs(arguments.topics, arguments.partitions)
         with progress("checking", total=_size(logs), unit="B") as advance:
@@ -200,10 +206,9 @@ class LogDirTables(Source, ABC):
                 start, stop = offsets(contents, log, arguments)
                 checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
                 for scanned, file in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
-                    yield from (violation.row() for violation in checker.check(scanned.headers, file=file))
+                    yield from checker.check(scanned.headers, file=file)
                 if log.where.topic == STATE_TOPIC and not log.error:
-                    records = map(TransactionLogRecord.of, log.transaction_log(start=start, stop=stop))
-                    yield from (violation.row() for violation in event_violations(records))
+                    yield from event_violations(log.transaction_log(start=start, stop=stop))
 
 
 def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
@@ -213,20 +218,30 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
 
 
-def event_rows(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> Iterator[Row]:
-    """Records of a coordinators' topic: rows of ``schema.TRANSACTION_LOG``, or of ``schema.OFFSETS_LOG``."""
-    where = log.where
+def transaction_log_records(
+    contents: Contents, log: ReplicaLog, arguments: TableArguments
+) -> Iterator[TransactionLogRecord]:
+    """The records of a log of ``__transaction_state``."""
     if log.error:
-        yield unread_records(
-            where.topic or "", where.partition, error=log.error, broker_id=where.broker_id, file=log.name
+        where = log.where
+        yield TransactionLogRecord(
+            txn_state_partition=where.partition, broker_id=where.broker_id, file=log.name, error=log.error
         )
         return
     start, stop = offsets(contents, log, arguments)
-    read = log.transaction_log if where.topic == STATE_TOPIC else log.offsets_log
-    for row in read(start=start, stop=stop):
-        offset = row.get("offset")
-        if offset is None or ((start is None or offset >= start) and (stop is None or offset < stop)):
-            yield row
+    yield from between(log.transaction_log(start=start, stop=stop), start, stop)
+
+
+def offsets_log_records(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> Iterator[OffsetsLogRecord]:
+    """The records of a log of ``__consumer_offsets``."""
+    if log.error:
+        where = log.where
+        yield OffsetsLogRecord(
+            group_partition=where.partition, broker_id=where.broker_id, file=log.name, error=log.error
+        )
+        return
+    start, stop = offsets(contents, log, arguments)
+    yield from between(log.offsets_log(start=start, stop=stop), start, stop)
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[Row]:
@@ -272,15 +287,30 @@ def segment_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
 
 
 def only(
-    rows: Iterable[Row], *, producer_id: int | None = None, ids: Collection[str] | None = None, id_column: str
-) -> Iterator[Row]:
-    """Rows of a producer and of some ids in a column, and errors without an id, which may concern them."""
-    wanted = None if ids is None else {*ids}
-    for row in rows:
-        is_selected = producer_id is None or row.get("producer_id") == producer_id
-        is_named = wanted is None or row.get(id_column) in wanted
-        if (is_selected and is_named) or (row.get("error") and row.get(id_column) is None):
-            yield row
+    records: Iterable[R],
+    *,
+    producer_id: int | None = None,
+    ids: Collection[str] | None = None,
+    id_of: Callable[[R], object],
+) -> Iterator[R]:
+    """Records of a producer and of some ids, and errors without an id, which may concern them."""
+    wanted: frozenset[object] | None = None if ids is None else frozenset(ids)
+    if producer_id is None and wanted is None:
+        yield from records
+        return
+    for record in records:
+        is_selected = producer_id is None or record.producer_id == producer_id
+        is_named = wanted is None or id_of(record) in wanted
+        if (is_selected and is_named) or (record.error and id_of(record) is None):
+            yield record
+
+
+def _transactional_id(record: TransactionLogRecord | PastTransaction) -> str | None:
+    return record.transactional_id
+
+
+def _group_id(record: OffsetsLogRecord) -> str | None:
+    return record.group_id
 
 
 def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:

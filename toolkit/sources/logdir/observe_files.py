@@ -290,9 +290,9 @@ def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]
     """Groups with pending offset commits, by producer id."""
     found: dict[int, set[str]] = {}
     data = np.isin(headers["producer_id"], list(producer_ids)) & (headers["attributes"] & CONTROL == 0)
-    for row in state.log.offsets_log_in(headers[data]):
-        if row.get("producer_id") is not None and row.get("group_id") is not None:
-            found.setdefault(row["producer_id"], set()).add(row["group_id"])
+    for record in state.log.offsets_log_in(headers[data]):
+        if record.producer_id is not None and record.group_id is not None:
+            found.setdefault(record.producer_id, set()).add(record.group_id)
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 
 

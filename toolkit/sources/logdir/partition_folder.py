@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from toolkit.errors import DecodeError
-from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import Headers, ScanResult
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.log.headers import Headers
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.log_dir_layout import Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica_files import (
@@ -27,7 +25,7 @@ from toolkit.sources.logdir.replica_files import (
     read_bytes,
     read_parts,
 )
-from toolkit.sources.logdir.replica_log import Decode, ProducerSnapshot, RecordIndex
+from toolkit.sources.logdir.replica_log import Decode, ProducerSnapshot, R, RecordIndex
 
 
 class FolderLog:
@@ -54,9 +52,13 @@ class FolderLog:
         self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
         newest = max((stamp.modified_ns for stamp in stamps.values()), default=None)
         self.modified = None if newest is None else dt.datetime.fromtimestamp(newest / 1e9, dt.UTC)
-        broker_id = replica.root.broker_id
-        self._transaction_log = partial(transaction_log, txn_state_partition=replica.partition, broker_id=broker_id)
-        self._offsets_log = partial(offsets_log, group_partition=replica.partition, broker_id=broker_id)
+        number, broker_id = replica.partition, replica.root.broker_id
+        self._transaction_log: Decode[TransactionLogRecord] = partial(
+            transaction_log, txn_state_partition=number, broker_id=broker_id
+        )
+        self._offsets_log: Decode[OffsetsLogRecord] = partial(offsets_log, group_partition=number, broker_id=broker_id)
+        self._unread_transactions = partial(TransactionLogRecord, txn_state_partition=number, broker_id=broker_id)
+        self._unread_offsets = partial(OffsetsLogRecord, group_partition=number, broker_id=broker_id)
 
     @property
     def newest_size(self) -> int:
@@ -73,8 +75,8 @@ class FolderLog:
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
         return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
-    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        return self._records(self._transaction_log, STATE_TOPIC, start, stop)
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
+        return self._records(self._transaction_log, self._unread_transactions, start, stop)
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
         index = RecordIndex(self._transaction_log)
@@ -82,25 +84,25 @@ class FolderLog:
 
     def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
         for part, pieces in read_bytes(self.listing):
-            for row in self._unread(STATE_TOPIC, part.scanned, part.file):
-                index.add_record(TransactionLogRecord.of(row))
+            for each in part.scanned.damage:
+                index.add_record(self._unread_transactions(file=part.file, position=each.position, error=each.reason))
             try:
                 index.add(part.scanned.headers, pieces, part.file or "")
             except OSError as exc:
-                index.add_record(TransactionLogRecord.of(self._unreadable(STATE_TOPIC, exc, part.file)))
+                index.add_record(self._unread_transactions(file=part.file, error=_unreadable(exc)))
             yield part
 
-    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        return self._records(self._offsets_log, OFFSETS_TOPIC, start, stop)
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
+        return self._records(self._offsets_log, self._unread_offsets, start, stop)
 
-    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+    def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
         for header in headers:
             position = int(header["position"])
             segment = self.listing.segments[bisect_right(self.base_offsets, header["base_offset"]) - 1]
             try:
                 buf = bytes_at(str(segment.path), position, int(header["size"]))
             except OSError as exc:
-                yield self._unreadable(OFFSETS_TOPIC, exc, str(segment.path))
+                yield self._unread_offsets(file=str(segment.path), error=_unreadable(exc))
                 continue
             yield from self._offsets_log(buf, 0, file_position=position, file=str(segment.path))
 
@@ -151,7 +153,7 @@ class FolderLog:
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)
 
-    def _records(self, decode: Decode, topic: str, start: int | None, stop: int | None) -> Iterator[Row]:
+    def _records(self, decode: Decode[R], unread: Callable[..., R], start: int | None, stop: int | None) -> Iterator[R]:
         for (scanned, file), pieces in read_bytes(self.listing, start=start, stop=stop):
             clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
             try:
@@ -159,20 +161,10 @@ class FolderLog:
                     for position in headers["position"].tolist():
                         yield from decode(buf, position - begin, file_position=position, file=file or "")
             except OSError as exc:
-                yield self._unreadable(topic, exc, file)
-            yield from self._unread(topic, clipped, file)
+                yield unread(file=file, error=_unreadable(exc))
+            for each in clipped.damage:
+                yield unread(file=file, position=each.position, error=each.reason)
 
-    def _unread(self, topic: str, scanned: ScanResult, file: str | None) -> Iterator[Row]:
-        for each in scanned.damage:
-            yield unread_records(
-                topic,
-                self.where.partition,
-                error=each.reason,
-                broker_id=self.where.broker_id,
-                file=file,
-                position=each.position,
-            )
 
-    def _unreadable(self, topic: str, exc: OSError, file: str | None) -> Row:
-        error = f"UNREADABLE: {exc.strerror}."
-        return unread_records(topic, self.where.partition, error=error, broker_id=self.where.broker_id, file=file)
+def _unreadable(exc: OSError) -> str:
+    return f"UNREADABLE: {exc.strerror}."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_files import SegmentBytes, in_pieces
@@ -26,10 +26,17 @@ CODEC = 0x07
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 
 
-class Decode(Protocol):
-    """Rows of ``schema.TRANSACTION_LOG`` or ``schema.OFFSETS_LOG`` of the batch at a position in bytes."""
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
+R_co = TypeVar("R_co", TransactionLogRecord, OffsetsLogRecord, covariant=True)
 
-    def __call__(self, buf: bytes, position: int, /, *, file: str, file_position: int) -> Iterator[Row]: ...
+
+class Decode(Protocol[R_co]):
+    """The records of the batch at a position in bytes."""
+
+    def __call__(self, buf: bytes, position: int, /, *, file: str, file_position: int) -> Iterator[R_co]: ...
+
+
+DECODE: Decode[TransactionLogRecord] = partial(transaction_log, txn_state_partition=None)
 
 
 class RecordIndex:
@@ -48,7 +55,7 @@ class RecordIndex:
         What could not be read.
     """
 
-    def __init__(self, decode: Decode = partial(transaction_log, txn_state_partition=None)) -> None:  # noqa: B008
+    def __init__(self, decode: Decode[TransactionLogRecord] = DECODE) -> None:
         self._decode = decode
         self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
@@ -83,8 +90,8 @@ class RecordIndex:
             for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(some)]:
                 self._add_located(some[first:odd], found[first:odd], buf)
                 for position in some["position"][odd : odd + 1].tolist():
-                    for row in self._decode(buf, position - begin, file=file, file_position=position):
-                        self.add_record(TransactionLogRecord.of(row))
+                    for record in self._decode(buf, position - begin, file=file, file_position=position):
+                        self.add_record(record)
                 first = odd + 1
 
     def _add_located(self, headers: Headers, found: npt.NDArray[np.int64], buf: bytes) -> None:
@@ -152,8 +159,7 @@ class RecordIndex:
                             yield self._decoded[number]
                             continue
                         segment.seek(position)
-                        rows = self._decode(segment.read(size), 0, file=file, file_position=position)
-                        yield from map(TransactionLogRecord.of, rows)
+                        yield from self._decode(segment.read(size), 0, file=file, file_position=position)
             except OSError as exc:
                 yield TransactionLogRecord(file=file, error=f"UNREADABLE: {exc.strerror}.")
 
@@ -162,6 +168,14 @@ def _key(transactional_id: str) -> bytes:
     """``TransactionLogKey``: version 0, length, transactional id. A key of another version is never taken for it."""
     name = transactional_id.encode()
     return struct.pack(">hh", 0, len(name)) + name
+
+
+def between(records: Iterable[R], start: int | None, stop: int | None) -> Iterator[R]:
+    """The records with an offset in ``start <= offset < stop``, and what could not be read."""
+    for record in records:
+        offset = record.offset
+        if offset is None or ((start is None or offset >= start) and (stop is None or offset < stop)):
+            yield record
 
 
 class ProducerSnapshot(NamedTuple):
@@ -218,16 +232,16 @@ class ReplicaLog(Protocol):
     def parts_near(self, start: int, *, crc: bool = False) -> Iterator[ScanChunk]:
         """The batches from one at or before an offset on."""
 
-    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        """Records of ``__transaction_state`` (``schema.TRANSACTION_LOG``), and read errors."""
+    def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
+        """Records of ``__transaction_state``, and read errors."""
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
         """All batches of a partition of ``__transaction_state``, and an index that is filled as they are consumed."""
 
-    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[Row]:
-        """Records of ``__consumer_offsets`` (``schema.OFFSETS_LOG``), and read errors."""
+    def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
+        """Records of ``__consumer_offsets``, and read errors."""
 
-    def offsets_log_in(self, headers: Headers) -> Iterator[Row]:
+    def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
         """The records of some batches of ``__consumer_offsets``."""
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:

@@ -22,10 +22,11 @@ from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.schema import TABLES, Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
-from toolkit.sources.logdir.log_dir_tables import event_rows, only
+from toolkit.sources.logdir.log_dir_tables import only, transaction_log_records
 from toolkit.sources.logdir.log_window import known_before
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -133,16 +134,16 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
         yield TABLES[name].arrow([*some, *islice(found, ROWS_AT_ONCE - 1)])
 
 
-def _events(contents: Contents, options: LogOptions) -> Iterator[Row]:
+def _events(contents: Contents, options: LogOptions) -> Iterator[TransactionLogRecord]:
     """Records of ``__transaction_state`` from the start offset of each log."""
     arguments = options.arguments
     for log in contents.replica_logs():
-        events = event_rows(contents, log, replace(arguments, start=(options.starts or {})[name_of(log)]))
+        records = transaction_log_records(contents, log, replace(arguments, start=(options.starts or {})[name_of(log)]))
         yield from only(
-            events,
+            records,
             producer_id=arguments.producer_id,
             ids=arguments.transactional_ids,
-            id_column="transactional_id",
+            id_of=lambda record: record.transactional_id,
         )
 
 

@@ -8,14 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.errors import BrokerError, NotFound
-from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log, unread_records
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
-from toolkit.schema import Row
 from toolkit.schema.live import Partition
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
@@ -25,10 +23,10 @@ from toolkit.sources.live.state.leaders import read_partitions
 COMPRESSION = 0x07  # bits of attributes
 
 
-def transaction_log_rows(
+def records_of_ids(
     client: BrokerClient, transactional_ids: Collection[str] | None, partitions: Collection[int] | None
-) -> Iterator[Row]:
-    """Rows of ``schema.TRANSACTION_LOG`` of some ids or all, and error rows of the partitions that they hash to.
+) -> Iterator[TransactionLogRecord]:
+    """Records of some ids or all, and what could not be read of the partitions that they hash to.
 
     Parameters
     ----------
@@ -42,62 +40,19 @@ def transaction_log_rows(
     Raises
     ------
     BrokerError, NotFound
-        As `event_rows`.
+        As `transaction_log_records`.
     """
     coordinator_topic = read_coordinator_topic(client, STATE_TOPIC)
     if transactional_ids is None:
-        yield from event_rows(client, coordinator_topic, partitions)
+        yield from transaction_log_records(client, coordinator_topic, partitions)
         return
     hashed = {number for each in transactional_ids if (number := coordinator_topic.partition(each)) is not None}
     ids = set(transactional_ids)
     selected = hashed if partitions is None else hashed & set(partitions)
-    for row in event_rows(client, coordinator_topic, selected, having=[each.encode() for each in ids]):
-        if row["transactional_id"] in ids or row["error"]:
-            yield row
-
-
-def offsets_log_rows(
-    client: BrokerClient, groups: Collection[str] | None, partitions: Collection[int] | None
-) -> Iterator[Row]:
-    """Rows of ``schema.OFFSETS_LOG`` of some groups or all, and error rows of the partitions that they hash to.
-
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    groups
-        Only these groups; null for all.
-    partitions
-        Only these partitions of ``__consumer_offsets``; null for all.
-
-    Raises
-    ------
-    BrokerError, NotFound
-        As `event_rows`.
-    """
-    coordinator_topic = read_coordinator_topic(client, OFFSETS_TOPIC)
-    if groups is None:
-        yield from event_rows(client, coordinator_topic, partitions)
-        return
-    hashed = {number for each in groups if (number := coordinator_topic.partition(each)) is not None}
-    selected = hashed if partitions is None else hashed & set(partitions)
-    for row in event_rows(client, coordinator_topic, selected):
-        if row["error"] or row["group_id"] in groups:
-            yield row
-
-
-def transaction_log_records(
-    client: BrokerClient,
-    coordinator_topic: CoordinatorTopic,
-    partitions: Collection[int] | None = None,
-    *,
-    newest: int | None = None,
-    start: Mapping[int, int] | None = None,
-    having: Collection[bytes] | None = None,
-) -> Iterator[TransactionLogRecord]:
-    """`event_rows` of ``__transaction_state``, with its parameters and errors, as records."""
-    rows = event_rows(client, coordinator_topic, partitions, newest=newest, start=start, having=having)
-    return map(TransactionLogRecord.of, rows)
+    having = [each.encode() for each in ids]
+    for record in transaction_log_records(client, coordinator_topic, selected, having=having):
+        if record.transactional_id in ids or record.error:
+            yield record
 
 
 def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic:
@@ -115,7 +70,7 @@ def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic
     return coordinator_topic
 
 
-def event_rows(
+def transaction_log_records(
     client: BrokerClient,
     coordinator_topic: CoordinatorTopic,
     partitions: Collection[int] | None = None,
@@ -123,16 +78,15 @@ def event_rows(
     newest: int | None = None,
     start: Mapping[int, int] | None = None,
     having: Collection[bytes] | None = None,
-) -> Iterator[Row]:
-    """Records of a coordinators' topic, partition by partition; what could not be read is a row with `error`.
+) -> Iterator[TransactionLogRecord]:
+    """Records of ``__transaction_state``, partition by partition; what could not be read is one with `error`.
 
     Parameters
     ----------
     client
         The connection to the brokers.
     coordinator_topic
-        ``__transaction_state``, for rows of ``schema.TRANSACTION_LOG``, or ``__consumer_offsets``, for rows of
-        ``schema.OFFSETS_LOG``.
+        Metadata of the topic.
     partitions
         Only these; null for all.
     newest
@@ -147,41 +101,63 @@ def event_rows(
     NotFound
         If the topic does not have one of the partitions.
     """
-    leaders = coordinator_topic.metadata.partitions
-    numbers = {tp.partition for tp in leaders}
-    for missing in sorted(set(partitions or ()) - numbers):
-        raise NotFound(
-            f"Topic {coordinator_topic.topic!r} has no partition {missing}: it has 0 to {coordinator_topic.count - 1}."
-        )
-    selected = {
-        tp: leader for tp, leader in sorted(leaders.items()) if partitions is None or tp.partition in partitions
-    }
-    for partition in sorted(read_partitions(client, selected), key=lambda each: each.partition):
+    for partition in _partitions(client, coordinator_topic, partitions):
+        number = partition.partition
         if partition.error:
-            yield _failed(partition, partition.leader, partition.error)
+            yield TransactionLogRecord(txn_state_partition=number, broker_id=partition.leader, error=partition.error)
             continue
-        first = max(partition.log_start_offset or 0, (start or {}).get(partition.partition, 0))
+        first = max(partition.log_start_offset or 0, (start or {}).get(number, 0))
         if newest is not None:
             first = max(first, (partition.high_watermark or 0) - newest)
         for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
-            yield from _records(partition, chunk, having)
+            for error in _errors(chunk):
+                yield TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id, error=error)
+            for position in _positions(chunk, having):
+                yield from transaction_log(
+                    chunk.records, position, txn_state_partition=number, broker_id=chunk.broker_id
+                )
 
 
-def _records(partition: Partition, chunk: FetchedChunk, having: Collection[bytes] | None) -> Iterator[Row]:
-    if chunk.error:
-        yield _failed(partition, chunk.broker_id, chunk.error)
-    for damage in chunk.scanned.damage:
-        yield _failed(partition, chunk.broker_id, damage.reason)
+def offsets_log_records(
+    client: BrokerClient, coordinator_topic: CoordinatorTopic, partitions: Collection[int] | None = None
+) -> Iterator[OffsetsLogRecord]:
+    """Records of ``__consumer_offsets``, as `transaction_log_records`.
+
+    Raises
+    ------
+    NotFound
+        If the topic does not have one of the partitions.
+    """
+    for partition in _partitions(client, coordinator_topic, partitions):
+        number = partition.partition
+        if partition.error:
+            yield OffsetsLogRecord(group_partition=number, broker_id=partition.leader, error=partition.error)
+            continue
+        for chunk in fetch_range(client, partition, partition.log_start_offset or 0, "high_watermark").chunks:
+            for error in _errors(chunk):
+                yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
+            for position in _positions(chunk, None):
+                yield from offsets_log(chunk.records, position, group_partition=number, broker_id=chunk.broker_id)
+
+
+def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collection[int] | None) -> list[Partition]:
+    """The partitions of a topic, by number."""
+    leaders = topic.metadata.partitions
+    for missing in sorted(set(numbers or ()) - {tp.partition for tp in leaders}):
+        raise NotFound(f"Topic {topic.topic!r} has no partition {missing}: it has 0 to {topic.count - 1}.")
+    selected = {tp: leader for tp, leader in sorted(leaders.items()) if numbers is None or tp.partition in numbers}
+    return sorted(read_partitions(client, selected), key=lambda each: each.partition)
+
+
+def _errors(chunk: FetchedChunk) -> list[str]:
+    return [*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)]
+
+
+def _positions(chunk: FetchedChunk, having: Collection[bytes] | None) -> list[int]:
+    """Where the batches to decode start."""
     headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
-    for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
-        if partition.topic == STATE_TOPIC:
-            yield from transaction_log(
-                chunk.records, position, txn_state_partition=partition.partition, broker_id=chunk.broker_id
-            )
-        else:
-            yield from offsets_log(
-                chunk.records, position, group_partition=partition.partition, broker_id=chunk.broker_id
-            )
+    positions: list[int] = headers["position"][_contain(headers, chunk.records, having)].tolist()
+    return positions
 
 
 def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None) -> npt.NDArray[np.bool_]:
@@ -198,7 +174,3 @@ def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None
                 found[batch] = True
             at = records.find(needle, at + 1)
     return found
-
-
-def _failed(partition: Partition, broker_id: int | None, error: str) -> Row:
-    return unread_records(partition.topic, partition.partition, error=error, broker_id=broker_id)

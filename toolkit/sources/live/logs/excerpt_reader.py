@@ -144,9 +144,9 @@ class _ExcerptScan:
         """Add the groups whose offsets the transactions have pending."""
         data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
         for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
-            for row in offsets_log(records, int(position), group_partition=self.target.tp.partition):
-                if row["group_id"] is not None and row["producer_id"] is not None:
-                    self.groups.setdefault(row["producer_id"], set()).add(row["group_id"])
+            for record in offsets_log(records, int(position), group_partition=self.target.tp.partition):
+                if record.group_id is not None and record.producer_id is not None:
+                    self.groups.setdefault(record.producer_id, set()).add(record.group_id)
 
 
 def _read(client: BrokerClient, scans: Sequence[_ExcerptScan], deadline: float) -> None:
