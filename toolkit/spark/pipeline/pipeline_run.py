@@ -29,6 +29,7 @@ from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -451,7 +452,7 @@ class _PipelineRun:
             hold
             for hold in holds
             if hold.marker_offset is not None
-            or (hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
+            or TransactionKey(hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
         ]
 
     def _stored(self, name: str) -> DataFrame:
