@@ -118,7 +118,7 @@ def stage_committing(stage: Stage, *, commit: bool = True) -> StagedIncident:
     producer.add(stage.topic, stage.partition)
     start = producer.send(stage.topic, stage.partition)
     stage.kafka.stop_broker(OTHER)
-    until(lambda: True if _in_sync(stage) == [ALWAYS_UP] else None, awaited="the ISR to shrink")
+    until(lambda: _in_sync(stage) == [ALWAYS_UP] or None, awaited="the ISR to shrink")
     producer.decide(commit=commit)
     finish = stage.finishing(producer, commit=commit)
 
@@ -161,7 +161,7 @@ def stage_lost_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
     start = _open_on_two(stage, producer)
     stage.kafka.pause(FOLLOWER)
     # The leader has answered the follower's last fetch then, without the marker.
-    until(lambda: True if _in_sync(stage) == [OTHER] else None, awaited="the ISR to shrink")
+    until(lambda: _in_sync(stage) == [OTHER] or None, awaited="the ISR to shrink")
     producer.end(commit=commit)
     stage.kafka.kill(OTHER)
     stage.kafka.resume(FOLLOWER)

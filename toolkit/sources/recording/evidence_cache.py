@@ -79,7 +79,7 @@ def cached_findings(
     }
     partitions = {each.txn.tp for each in to_read if each.key not in fresh}
     unread = [each for each in to_read if each.txn.tp in partitions]
-    known = {key: cached for key, cached in fresh.items() if key[:2] not in partitions}
+    known = {key: cached for key, cached in fresh.items() if (key.topic, key.partition) not in partitions}
     facts = {key: cached.facts for key, cached in known.items()}
     if not unread:
         findings = sample_findings(diagnoses, log=facts)

@@ -42,6 +42,7 @@ from toolkit.schema import (
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
+from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -474,7 +475,7 @@ class _PipelineRun:
             hold
             for hold in holds
             if hold.marker_offset is not None
-            or (hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
+            or TransactionKey(hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
         ]
 
     def _stored(self, name: str) -> DataFrame:

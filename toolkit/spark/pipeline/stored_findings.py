@@ -27,6 +27,7 @@ from toolkit.schema.derived import OBSERVATION_TIMES, LsoHold, ObservationTime
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.table import TopicPartition
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.pipeline_source import IDS
 from toolkit.spark.pipeline.staging_table import StoredState
@@ -47,11 +48,11 @@ def best_logs(states: Iterable[StoredState]) -> list[str]:
     states
         States of logs.
     """
-    best: dict[tuple[str, int], StoredState] = {}
+    best: dict[TopicPartition, StoredState] = {}
     for state in states:
         if state.topic is None or state.partition is None or state.log.endswith(IDS):
             continue
-        tp = state.topic, state.partition
+        tp = TopicPartition(state.topic, state.partition)
         best[tp] = min(best.get(tp, state), state, key=_rank)
     return [state.log for state in best.values() if state.is_held]
 
