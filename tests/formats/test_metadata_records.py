@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from tests.formats import dumped
 from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.metadata_records import TYPES, MetadataRecord, MetadataState, read_metadata_record
+from toolkit.formats.log.metadata_records import NO_CHANGE, TYPES, MetadataState, metadata_log, read_metadata_record
 from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of, partitions, until
+from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 VERSIONS = [
@@ -38,19 +37,10 @@ ORDERS, GONE = "orders", "gone"
 class Logged(NamedTuple):
     """The records of a real metadata log, what kafka-dump-log says of them, and what the brokers said at its end."""
 
-    records: dict[int, MetadataRecord]
+    records: dict[int, MetadataLogRecord]
     payloads: dict[int, dict[str, Any]]
     leaders: dict[int, tuple[int, int, set[int]]]
     topic_id: str
-
-
-def values(log: bytes) -> Iterator[tuple[int, bytes]]:
-    """Offset and value of every record that is no control record."""
-    for position, attributes in scan(log).headers[["position", "attributes"]].tolist():
-        if not attributes & CONTROL:
-            for record in read_records(log, position):
-                assert record.value is not None
-                yield record.offset, record.value
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -74,8 +64,11 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         topic_id = re.search("topic_id: (.*)", (kafka.log_dirs[1] / f"{ORDERS}-0" / "partition.metadata").read_text())
         assert topic_id is not None
         payloads = dump(kafka, log)
-    records = {offset: read_metadata_record(value) for offset, value in values(log.read_bytes())}
-    return Logged(records, payloads, leaders, topic_id[1])
+    data = log.read_bytes()
+    positions = scan(data).headers["position"].tolist()
+    records = [record for position in positions for record in metadata_log(data, position)]
+    assert [record.error for record in records if record.error] == []
+    return Logged({record.offset or 0: record for record in records}, payloads, leaders, topic_id[1])
 
 
 def stage(kafka: Kafka) -> None:
@@ -131,22 +124,26 @@ FIELDS = {
     "Config": ["name", "value"],
     "ProducerIds": ["brokerId", "brokerEpoch", "nextProducerId"],
 }
-COLUMNS = {"partitionId": "partition", "name": "topic"}
+COLUMNS = {"partitionId": "partition", "name": "topic", "brokerId": "affected_broker"}
 NAMES = {"FeatureLevel": "feature", "Config": "config_name"}
 
 
-def fields_of(type_: str) -> Sequence[tuple[str, str]]:
-    """Names in Kafka's JSON, with those of `MetadataRecord`."""
-    snake = {name: re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", name) for name in FIELDS.get(type_, [])}
-    named = {**COLUMNS, "value": "config_value", "name": NAMES.get(type_, "topic")}
+def fields_of(type_: str | None) -> Sequence[tuple[str, str]]:
+    """Names in Kafka's JSON, with those of `MetadataLogRecord`."""
+    snake = {
+        name: re.sub("([A-Z])", lambda match: f"_{match[1].lower()}", name) for name in FIELDS.get(type_ or "", [])
+    }
+    named = {**COLUMNS, "value": "config_value", "name": NAMES.get(type_ or "", "topic")}
     return [(name, named.get(name, field)) for name, field in snake.items()]
 
 
-def shown(data: dict[str, Any], name: str, type_: str) -> Any:
-    """A field of the JSON as `MetadataRecord` has it; it leaves out what did not change."""
+def shown(data: dict[str, Any], name: str, type_: str | None) -> Any:
+    """A field of the JSON as `MetadataLogRecord` has it; it leaves out what did not change."""
     value = data.get(name)
     if type_ == "BrokerRegistrationChange" and name == "fenced":
         return {1: True, -1: False}.get(value or 0)
+    if name == "leader":
+        return NO_CHANGE if value is None else None if value == -1 else value
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -164,7 +161,7 @@ def test_the_state_at_the_end_is_that_of_the_brokers(logged: Logged) -> None:
     assert GONE not in state.topics.values()
     removed = [record for record in whole if record.type == "RemoveTopic"]
     assert [record.topic for record in removed] == [GONE]
-    fenced = [record.fenced for record in whole if record.broker_id == 3 and record.fenced is not None]
+    fenced = [record.fenced for record in whole if record.affected_broker == 3 and record.fenced is not None]
     assert (fenced[:3], fenced[-1]) == ([True, False, True], False), "registered, unfenced; killed, and back"
 
 
@@ -175,9 +172,9 @@ IDS = FRAME + bytes([15, 0]) + (1).to_bytes(4) + (5).to_bytes(8) + (2000).to_byt
 
 def test_a_type_or_a_tag_of_a_newer_kafka_is_no_failure() -> None:
     newer = read_metadata_record(FRAME + bytes([99, 7]) + b"whatever")
-    assert (newer.type, newer.version) == ("type 99", 7)
+    assert newer == {"type": "type 99", "version": 7}
     tagged = read_metadata_record(IDS[:-1] + bytes([1, 44, 2]) + b"ab")
-    assert (tagged.next_producer_id, tagged.unknown_tags) == (2000, 1)
+    assert tagged["next_producer_id"] == 2000
 
 
 def test_credentials_are_not_read() -> None:
@@ -191,10 +188,10 @@ def test_credentials_are_not_read() -> None:
 def test_any_bytes_are_a_record_or_an_error(key: int, version: int, rest: bytes) -> None:
     for value in (FRAME + bytes([key, version]) + rest, rest):
         try:
-            record = read_metadata_record(value)
+            columns = read_metadata_record(value)
         except DecodeError:
             continue
-        MetadataState().add(record)
+        MetadataState().add(MetadataLogRecord(**columns))
 
 
 @pytest.mark.lab

@@ -9,11 +9,20 @@ Sources: ``MetadataRecordSerde`` (frame version, API key and version before the 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from google_crc32c import value as crc32c
+
+from toolkit.config.keys import HIDDEN, SECRET_KEY
+from toolkit.errors import DecodeError
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.batches import CRC_END, read_header
 from toolkit.formats.primitives import Buffer, Reader, known
+from toolkit.schema import utc
+from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.record import replace
 
 FRAME = 1  # its version
 TYPES: Mapping[int, str] = {
@@ -46,67 +55,52 @@ TYPES: Mapping[int, str] = {
 }
 """Name of each API key, without ``Record``."""
 
-NO_LEADER = -1
+NO_CHANGE = -2  # of the leader, in PartitionChange
 RESOURCES: Mapping[int, str] = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}  # ConfigResource.Type
+NOWHERE = MetadataLogRecord()
+LIMIT = 32 * 1024 * 1024  # bytes of a batch's records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataRecord:
-    """The value of a ``__cluster_metadata`` record; a field that its type does not have is ``None``.
+def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = NOWHERE) -> Iterator[MetadataLogRecord]:
+    """The records of one batch of ``__cluster_metadata``, as they are: `MetadataState` completes them.
 
     Parameters
     ----------
-    type
-        Kafka's name without ``Record``, such as ``PartitionChange``; ``type 99`` for one of a newer Kafka.
-    version
-        Version of the value.
-    topic, topic_id, partition
-        What it is about; a partition's record has only the id.
-    leader
-        Broker id of the leader, -1 for none; ``None`` where it did not change.
-    leader_epoch
-        In ``Partition`` only: each change of the leader raises it.
-    replicas, isr, eligible_leader_replicas
-        Broker ids; ``None`` where they did not change.
-    broker_id, broker_epoch
-        The broker that registered, was fenced, or got producer ids.
-    fenced, in_controlled_shutdown
-        State of that broker; ``None`` where it did not change.
-    feature, feature_level
-        A feature that was finalized.
-    config_resource, config_name, config_value
-        A setting: ``topic orders``, its name and value; a value of ``None`` removes it.
-    next_producer_id
-        The first producer id that no broker was given.
-    unknown_tags
-        Number of tagged fields of a newer Kafka, skipped.
+    buf
+        Bytes of a segment or snapshot.
+    position
+        Where the batch starts in the bytes.
+    where
+        The columns that say where the bytes are from.
+
+    Returns
+    -------
+    iterator of MetadataLogRecord
+        In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
+        (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     """
-
-    type: str
-    version: int
-    topic: str | None = None
-    topic_id: str | None = None
-    partition: int | None = None
-    leader: int | None = None
-    leader_epoch: int | None = None
-    replicas: tuple[int, ...] | None = None
-    isr: tuple[int, ...] | None = None
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    broker_id: int | None = None
-    broker_epoch: int | None = None
-    fenced: bool | None = None
-    in_controlled_shutdown: bool | None = None
-    feature: str | None = None
-    feature_level: int | None = None
-    config_resource: str | None = None
-    config_name: str | None = None
-    config_value: str | None = None
-    next_producer_id: int | None = None
-    unknown_tags: int = 0
+    offset = None
+    try:
+        header = read_header(buf, position)
+        offset = header.base_offset
+        records = read_records(buf, position, header=header, limit=LIMIT)
+        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
+            text = f"The checksum of the batch at offset {offset} does not match its bytes."
+            yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {text}")
+            return
+        for record in records if not header.is_control else ():
+            at = replace(where, offset=record.offset, timestamp=utc(record.timestamp_ms))
+            try:
+                yield replace(at, **read_metadata_record(record.value or b""))
+            except DecodeError as error:
+                yield replace(at, error=f"CORRUPT_RECORD: {error}")
+            offset = record.offset + 1
+    except DecodeError as error:
+        yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {error}")
 
 
-def read_metadata_record(value: Buffer) -> MetadataRecord:
-    """The value of a record of ``__cluster_metadata``.
+def read_metadata_record(value: Buffer) -> dict[str, Any]:
+    """The columns of `MetadataLogRecord` that the value of a record has.
 
     Credentials, tokens, quotas, rules of access and types of a newer Kafka have their type and version only.
 
@@ -120,11 +114,11 @@ def read_metadata_record(value: Buffer) -> MetadataRecord:
         raise reader.malformed(f"its frame has version {frame}, and {FRAME} is known", 0)
     key, version = reader.varint(), reader.varint()
     type_ = TYPES.get(key, f"type {key}")
-    if type_ not in READERS:
-        return MetadataRecord(type=type_, version=version)
-    fields = READERS[type_](reader, version)
-    reader.end()
-    return MetadataRecord(type=type_, version=version, **fields)
+    columns: dict[str, Any] = {"type": type_, "version": version}
+    if type_ in READERS:
+        columns |= READERS[type_](reader, version)
+        reader.end()
+    return columns
 
 
 def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
@@ -145,18 +139,19 @@ def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
     reader.skip_text(flexible=True)  # rack
     fenced = reader.int8() != 0
     shutdown = reader.int8() != 0 if version >= 1 else None
-    # Tag 0 has the log directories.
+    reader.tags()  # log directories among them
     return {
-        "broker_id": broker_id,
+        "affected_broker": broker_id,
         "broker_epoch": broker_epoch,
         "fenced": fenced,
         "in_controlled_shutdown": shutdown,
-        **_tags(reader, known_tags=1)[1],
     }
 
 
 def _broker(reader: Reader, version: int) -> dict[str, Any]:
-    return {"broker_id": reader.int32(), "broker_epoch": reader.int64(), **_tags(reader)[1]}
+    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
+    reader.tags()
+    return columns
 
 
 def _fence_broker(reader: Reader, version: int) -> dict[str, Any]:
@@ -169,73 +164,80 @@ def _unfence_broker(reader: Reader, version: int) -> dict[str, Any]:
 
 def _broker_registration_change(reader: Reader, version: int) -> dict[str, Any]:
     broker_id, broker_epoch = reader.int32(), reader.int64()
-    tagged, unknown = _tags(reader, known_tags=3)
-    fenced, shutdown = (_int8(tagged[tag]) if tag in tagged else 0 for tag in (0, 1))
+    tagged, _ = reader.tags(keep=3)
+    fenced, shutdown = (int.from_bytes(tagged[tag][1], signed=True) if tag in tagged else 0 for tag in (0, 1))
     return {
-        "broker_id": broker_id,
+        "affected_broker": broker_id,
         "broker_epoch": broker_epoch,
         "fenced": fenced > 0 if fenced else None,  # 1, -1 for unfenced, 0 for no change
         "in_controlled_shutdown": True if shutdown else None,
-        **unknown,
     }
 
 
 def _topic(reader: Reader, version: int) -> dict[str, Any]:
-    return {"topic": reader.text(flexible=True), "topic_id": _uuid(reader), **_tags(reader)[1]}
+    columns = {"topic": reader.text(flexible=True), "topic_id": _uuid(reader)}
+    reader.tags()
+    return columns
 
 
 def _remove_topic(reader: Reader, version: int) -> dict[str, Any]:
-    return {"topic_id": _uuid(reader), **_tags(reader)[1]}
+    columns = {"topic_id": _uuid(reader)}
+    reader.tags()
+    return columns
 
 
 def _partition(reader: Reader, version: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
-    fields |= {"replicas": reader.int32s(flexible=True), "isr": reader.int32s(flexible=True)}
+    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
+    columns |= {"replicas": reader.int32s(flexible=True), "isr": reader.int32s(flexible=True)}
     reader.int32s(flexible=True)  # replicas that are removed
     reader.int32s(flexible=True)  # replicas that are added
-    fields |= {"leader": reader.int32(), "leader_epoch": reader.int32()}
+    columns |= {"leader": known(reader.int32()), "leader_epoch": reader.int32()}
     reader.int32()  # partition epoch
     if version >= 1:
         reader.take(16 * reader.length(flexible=True, item_size=16))  # log directories
-    tagged, unknown = _tags(reader, known_tags=3)
-    return {**fields, "eligible_leader_replicas": _int32s(tagged, 1), **unknown}
+    tagged, _ = reader.tags(keep=3)
+    return {**columns, "eligible_leader_replicas": _int32s(tagged, 1)}
 
 
 def _partition_change(reader: Reader, version: int) -> dict[str, Any]:
-    fields: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
-    tagged, unknown = _tags(reader, known_tags=9)
-    leader = _of_tag(tagged, 1, Reader.int32)
+    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
+    tagged, _ = reader.tags(keep=9)
     return {
-        **fields,
-        "leader": None if leader == -2 else leader,  # as it was
+        **columns,
+        "leader": NO_CHANGE if 1 not in tagged else _of_tag(tagged[1], Reader.int32),
         "isr": _int32s(tagged, 0),
         "replicas": _int32s(tagged, 2),
         "eligible_leader_replicas": _int32s(tagged, 6),
-        **unknown,
     }
 
 
 def _feature_level(reader: Reader, version: int) -> dict[str, Any]:
-    return {"feature": reader.text(flexible=True), "feature_level": reader.int16(), **_tags(reader)[1]}
+    columns = {"feature": reader.text(flexible=True), "feature_level": reader.int16()}
+    reader.tags()
+    return columns
 
 
 def _config(reader: Reader, version: int) -> dict[str, Any]:
     kind, name = reader.int8(), reader.text(flexible=True)
+    key, value = reader.text(flexible=True), reader.nullable_text(flexible=True)
+    reader.tags()
     return {
-        "config_resource": f"{RESOURCES.get(kind, f'resource {kind}')} {name}".rstrip(),
-        "config_name": reader.text(flexible=True),
-        "config_value": reader.nullable_text(flexible=True),
-        **_tags(reader)[1],
+        "config_resource": f"{RESOURCES.get(kind, f'resource {kind}')} {name or 'for all'}",
+        "config_name": key,
+        "config_value": HIDDEN if value is not None and SECRET_KEY.search(key) else value,
     }
 
 
 def _producer_ids(reader: Reader, version: int) -> dict[str, Any]:
-    block = {"broker_id": reader.int32(), "broker_epoch": reader.int64(), "next_producer_id": reader.int64()}
-    return {**block, **_tags(reader)[1]}
+    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
+    columns["next_producer_id"] = reader.int64()
+    reader.tags()
+    return columns
 
 
-def _without_fields(reader: Reader, version: int) -> dict[str, Any]:
-    return _tags(reader)[1]
+def _no_op(reader: Reader, version: int) -> dict[str, Any]:
+    reader.tags()
+    return {}
 
 
 READERS: Mapping[str, Callable[[Reader, int], dict[str, Any]]] = {
@@ -251,13 +253,8 @@ READERS: Mapping[str, Callable[[Reader, int], dict[str, Any]]] = {
     "FeatureLevel": _feature_level,
     "Config": _config,
     "ProducerIds": _producer_ids,
-    "NoOp": _without_fields,
+    "NoOp": _no_op,
 }
-
-
-def _tags(reader: Reader, *, known_tags: int = 0) -> tuple[dict[int, tuple[int, bytes]], dict[str, int]]:
-    tagged, unknown = reader.tags(keep=known_tags)
-    return tagged, {"unknown_tags": unknown}
 
 
 def _uuid(reader: Reader) -> str:
@@ -265,43 +262,37 @@ def _uuid(reader: Reader) -> str:
     return base64.urlsafe_b64encode(reader.take(16)).decode().rstrip("=")
 
 
-def _of_tag(tagged: Mapping[int, tuple[int, bytes]], tag: int, read: Callable[[Reader], Any]) -> Any:
-    if tag not in tagged:
-        return None
-    reader = Reader(tagged[tag][1], "tagged field of a __cluster_metadata record")
+def _of_tag(tag: tuple[int, bytes], read: Callable[[Reader], Any]) -> Any:
+    reader = Reader(tag[1], "tagged field of a __cluster_metadata record")
     value = read(reader)
     reader.end()
     return value
-
-
-def _int8(tag: tuple[int, bytes]) -> int:
-    return int.from_bytes(tag[1], signed=True)
 
 
 def _int32s(tagged: Mapping[int, tuple[int, bytes]], tag: int) -> tuple[int, ...] | None:
     """An array that may be null."""
     if tag not in tagged or tagged[tag][1] == b"\0":
         return None
-    values: tuple[int, ...] = _of_tag(tagged, tag, lambda reader: reader.int32s(flexible=True))
+    values: tuple[int, ...] = _of_tag(tagged[tag], lambda reader: reader.int32s(flexible=True))
     return values
 
 
 @dataclass(slots=True)
 class MetadataState:
-    """What the records so far say, to add topic names and leader epochs to those that follow.
+    """What the records so far say, to complete those that follow.
 
     Attributes
     ----------
     topics
         Name by topic id.
     partitions
-        Newest state of each partition, by topic id and number: a ``Partition`` record.
+        Newest record of each partition, completed, by topic id and number.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
-    partitions: dict[tuple[str, int], MetadataRecord] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], MetadataLogRecord] = field(default_factory=dict)
 
-    def add(self, record: MetadataRecord) -> MetadataRecord:
+    def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
         """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
         topic_id = record.topic_id
         if topic_id is None:
@@ -316,37 +307,24 @@ class MetadataState:
         if record.partition is None:
             return named
         before = self.partitions.get((topic_id, record.partition))
-        whole = named if before is None or record.type == "Partition" else _merged(before, named)
+        whole = named if record.type == "Partition" else _merged(before, named)
         self.partitions[topic_id, record.partition] = whole
         return whole
 
 
-def _merged(before: MetadataRecord, change: MetadataRecord) -> MetadataRecord:
+def _merged(before: MetadataLogRecord | None, change: MetadataLogRecord) -> MetadataLogRecord:
     """A change, with what it leaves as it was; each change of the leader has the next epoch."""
-    has_led = change.leader is not None and before.leader_epoch is not None
+    has_led = change.leader != NO_CHANGE
+    leader = None if change.leader is None else known(change.leader)
+    if before is None:
+        return replace(change, leader=leader if has_led else None)
+    epoch = before.leader_epoch
+    elr = change.eligible_leader_replicas
     return replace(
         change,
-        leader=before.leader if change.leader is None else change.leader,
-        leader_epoch=(before.leader_epoch or 0) + 1 if has_led else before.leader_epoch,
+        leader=leader if has_led else before.leader,
+        leader_epoch=epoch + 1 if has_led and epoch is not None else epoch,
         replicas=before.replicas if change.replicas is None else change.replicas,
         isr=before.isr if change.isr is None else change.isr,
-        eligible_leader_replicas=before.eligible_leader_replicas
-        if change.eligible_leader_replicas is None
-        else change.eligible_leader_replicas,
+        eligible_leader_replicas=before.eligible_leader_replicas if elr is None else elr,
     )
-
-
-def leader_of(record: MetadataRecord) -> int | None:
-    """Broker id of the leader; ``None`` for none."""
-    return None if record.leader is None else known(record.leader)
-
-
-def next_producer_id(value: Buffer) -> int | None:
-    """The first producer id that is not yet given to any broker; null for every other record.
-
-    Raises
-    ------
-    DecodeError
-        As `read_metadata_record`.
-    """
-    return read_metadata_record(value).next_producer_id

@@ -21,11 +21,13 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.contents import COMPACTED, METADATA_TOPIC, Contents
 from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.metadata_log import metadata_logs, metadata_records
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import offset_of
 from toolkit.sources.progress_bar import progress
@@ -149,6 +151,10 @@ class LogDirTables(Source, ABC):
             events = (record for index in indexes for record in index.records(ids))
         past = (each.row() for each in transaction_history(events))
         return only(past, producer_id=arguments.producer_id, id_column="transactional_id")
+
+    @implements(Source.metadata_log, topics=[METADATA_TOPIC])
+    def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
+        return (record for log in metadata_logs(self.contents().logs) for record in metadata_records(log))
 
     @implements(Source.aborted)
     def aborted(self, arguments: TableArguments) -> Iterator[Row]:
