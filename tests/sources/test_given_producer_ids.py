@@ -1,17 +1,15 @@
-"""A producer id that the cluster never gave out: by real metadata logs, and by records of other kinds."""
+"""A producer id that the cluster never gave out: by real metadata logs."""
 
 import pytest
 
 from tests.brokers import by_tier
 from toolkit import Cluster, LogDir
-from toolkit.errors import DecodeError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
-from toolkit.sources.logdir.consistency import foreign_id_doubts, next_producer_id
+from toolkit.sources.logdir.consistency import foreign_id_doubts
 
 FOREIGN = 4_000_000
-RECORD = bytes([1, 15, 0]) + (1).to_bytes(4) + (5).to_bytes(8) + (2000).to_bytes(8) + b"\0"
 
 
 @pytest.mark.parametrize("version", by_tier("3.5.2", "4.3.1"))
@@ -30,13 +28,6 @@ def test_a_transaction_with_an_id_of_another_cluster_never_hangs(version: str) -
     assert (rows[FOREIGN]["verdict"], rows[FOREIGN]["action"]) == ("unknown", None)
     (missing,) = rows[FOREIGN]["missing"]
     assert missing.startswith(f"the cluster that gave out producer id {FOREIGN}: this one has not, by its metadata log")
-
-
-def test_only_the_record_of_producer_ids_has_the_next_one() -> None:
-    assert next_producer_id(RECORD) == 2000
-    assert next_producer_id(bytes([1, 2, 0]) + RECORD[3:]) is None
-    with pytest.raises(DecodeError):
-        next_producer_id(RECORD[:20])
 
 
 def test_an_id_from_the_next_block_on_is_foreign() -> None:

@@ -8,13 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from toolkit.config.keys import FILE_KEYS, KNOWN, NUMBERS, RENAMED, SECRET_KEY, Properties
+from toolkit.config.keys import FILE_KEYS, HIDDEN, KNOWN, NUMBERS, RENAMED, SECRET_KEY, Properties
 from toolkit.config.properties import need_package, read_properties
 from toolkit.config.sasl import TokenProvider, sasl
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
 
-HIDDEN = "[hidden]"
 KAFKA_PYTHON = {
     "client.dns.lookup": "client_dns_lookup",
     "client.id": "client_id",

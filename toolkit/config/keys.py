@@ -146,4 +146,5 @@ FILE_KEYS = KNOWN | {
     "socket.connection.setup.timeout.ms",
     "socket.timeout.ms",
 }
+HIDDEN = "[hidden]"
 SECRET_KEY = re.compile(r"password|passphrase|secret|jaas|\.pem$|oauthbearer\.config$|keystore\.key$")

@@ -74,14 +74,14 @@ class Reader:
             number |= (byte & 0x7F) << shift
             if byte < 0x80 and number < 2**32:
                 return number
-        raise self._malformed("a varint is longer than 32 bits", start)
+        raise self.malformed("a varint is longer than 32 bits", start)
 
     def text(self, *, flexible: bool) -> str:
         """A text that must not be null."""
         start = self.position
         text = self.nullable_text(flexible=flexible)
         if text is None:
-            raise self._malformed("a text that must be there is null", start)
+            raise self.malformed("a text that must be there is null", start)
         return text
 
     def nullable_text(self, *, flexible: bool) -> str | None:
@@ -95,7 +95,7 @@ class Reader:
             start = self.position
             return None if size == -1 else str(self.take(size), "utf-8")
         except UnicodeDecodeError:
-            raise self._malformed("a text is not UTF-8", start) from None
+            raise self.malformed("a text is not UTF-8", start) from None
 
     def skip_text(self, *, flexible: bool) -> None:
         """Skip a nullable text."""
@@ -114,9 +114,9 @@ class Reader:
         start = self.position
         count = self.varint() - 1 if flexible else self.int32()
         if count < 0 and not nullable:
-            raise self._malformed("an array that must be there is null", start)
+            raise self.malformed("an array that must be there is null", start)
         if count * item_size > len(self.data) - self.position:
-            raise self._malformed(f"an array of {count} items does not fit into the bytes left", start)
+            raise self.malformed(f"an array of {count} items does not fit into the bytes left", start)
         return count if count > 0 else 0
 
     def int32s(self, *, flexible: bool) -> tuple[int, ...]:
@@ -157,14 +157,14 @@ class Reader:
     def end(self) -> None:
         """Check that no bytes are left."""
         if self.position != len(self.data):
-            raise self._malformed(f"{len(self.data) - self.position} bytes are left over", self.position)
+            raise self.malformed(f"{len(self.data) - self.position} bytes are left over", self.position)
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
         start = self.position
         end = start + size
         if size < 0:
-            raise self._malformed(f"a length is {size}", start)
+            raise self.malformed(f"a length is {size}", start)
         if end > len(self.data):
             raise self._ends_early(size)
         self.position = end
@@ -172,9 +172,10 @@ class Reader:
 
     def _ends_early(self, size: int) -> DecodeError:
         left = len(self.data) - self.position
-        return self._malformed(f"it ends early, {size} bytes are needed and {left} left", self.position)
+        return self.malformed(f"it ends early, {size} bytes are needed and {left} left", self.position)
 
-    def _malformed(self, why: str, position: int) -> DecodeError:
+    def malformed(self, why: str, position: int) -> DecodeError:
+        """The error of a field that is invalid, at a byte position."""
         return DecodeError(
             f"The {self.what} is malformed at byte {position}: {why}.",
             position=position,

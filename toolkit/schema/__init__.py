@@ -31,6 +31,7 @@ from toolkit.schema.log import (
     TRANSACTION_LOG,
     VIOLATIONS,
 )
+from toolkit.schema.metadata import METADATA_LOG
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
@@ -48,6 +49,7 @@ __all__ = [
     "LOG_TRANSACTIONS",
     "LSO_HOLDS",
     "LSO_TIMELINE",
+    "METADATA_LOG",
     "MISSING_OFFSETS",
     "OBSERVATION_TIMES",
     "OFFSETS_LOG",
@@ -96,6 +98,7 @@ TABLES: Mapping[str, Table] = {
         STATISTICS,
         SNAPSHOTS,
         SEGMENTS,
+        METADATA_LOG,
         SAMPLES,
         LATE_TRANSACTIONS,
         ACTIONS,

@@ -293,6 +293,14 @@ class Source:
     ) -> None:
         """From ``.txnindex`` files; transactions that overlap the range are included."""
 
+    @source_table(schema.METADATA_LOG, of=[FILES])
+    def metadata_log(self) -> None:
+        """What the controllers decided (KRaft): leaders, fenced brokers, settings, features, blocks of producer ids.
+
+        A partition's record has all that holds after it. Each node's replica of the log has its own rows, the newest
+        snapshot's among them where the segments before it are deleted.
+        """
+
     @source_table(schema.STATISTICS, of=[FILES])
     def statistics(
         self,
@@ -347,6 +355,7 @@ class Source:
     transaction_history_rows = rows_of_table(transaction_history)
     offsets_log_rows = rows_of_table(offsets_log)
     aborted_rows = rows_of_table(aborted)
+    metadata_log_rows = rows_of_table(metadata_log)
     statistic_rows = rows_of_table(statistics)
     violation_rows = rows_of_table(violations)
     snapshot_rows = rows_of_table(snapshots)

@@ -34,7 +34,7 @@ import datetime as dt
 import os
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,20 +42,13 @@ import numpy as np
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.scan import scan_file_bytes
-from toolkit.formats.primitives import Buffer, Reader
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
-from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState
 
@@ -240,15 +233,6 @@ def _is_locked(path: Path) -> bool:
     return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
 
 
-def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
-    """The first producer id that the cluster has not given out, by any of its metadata logs.
-
-    Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
-    """
-    folders = [log for log in logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)]
-    return max((found for log in folders for file in _files(log) for found in _next_ids(file)), default=None)
-
-
 def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:
     """What is missing to prove that a transaction without an owner hangs, as `Observation.doubts`."""
     if first_free is None or producer_id < first_free:
@@ -257,51 +241,3 @@ def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:
         f"the cluster that gave out producer id {producer_id}: this one has not, by its metadata log (the next one is "
         f"{first_free}), so the partition is a copy, or the metadata log is older. Diagnose the cluster it came from"
     ]
-
-
-def _files(log: FolderLog) -> list[Path]:
-    """The newest snapshot, and the segments that may have records after it."""
-    snapshots = sorted(log.replica.path.glob("*-*.checkpoint"))
-    end = int(snapshots[-1].name.partition("-")[0]) if snapshots else 0
-    following = [*log.base_offsets[1:], None]
-    segments = [
-        segment.path
-        for segment, base_offset in zip(log.listing.segments, following, strict=False)
-        if base_offset is None or base_offset > end
-    ]
-    return [*snapshots[-1:], *segments]
-
-
-def _next_ids(file: Path) -> Iterator[int]:
-    for scanned, pieces in scan_file_bytes(file):
-        for position, attributes in scanned.headers[["position", "attributes"]].tolist():
-            begin, piece = next((each for each in pieces if each[0] <= position < each[0] + len(each[1])), (0, b""))
-            if attributes & CONTROL or not piece:
-                continue
-            try:
-                for record in read_records(piece, position - begin):
-                    if record.value and (found := next_producer_id(record.value)) is not None:
-                        yield found
-            except DecodeError:
-                continue  # what cannot be read proves nothing
-
-
-def next_producer_id(value: Buffer) -> int | None:
-    """The first producer id that a record of ``__cluster_metadata`` leaves free; null for every other record.
-
-    Sources: ``MetadataRecordSerde`` (frame version, API key and version before the fields) and
-    ``ProducerIdsRecord.json`` in Kafka's server-common and metadata.
-
-    Raises
-    ------
-    DecodeError
-        If the bytes end within the record.
-    """
-    reader = Reader(value, "value of a __cluster_metadata record")
-    reader.varint()  # frame version
-    if reader.varint() != PRODUCER_IDS:
-        return None
-    reader.varint()  # version of the record
-    reader.int32()  # broker that got the newest block
-    reader.int64()  # its epoch
-    return reader.int64()

@@ -20,6 +20,7 @@ from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
+from toolkit.sources.logdir.metadata_log import partition_count
 from toolkit.sources.logdir.replica_state import ReplicaState
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class CoordinatorState:
     count
         Expected number of partitions.
     is_counted
-        Whether the caller passed `count`, or all partitions exist and every id is where its hash puts it.
+        Whether the caller or the metadata log has `count`, or all partitions exist and every id is where its hash
+        puts it.
     gaps
         What is missing, a phrase each; while there are any, an id without a record proves nothing.
     """
@@ -104,12 +106,15 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     contents
         The files.
     count
-        Number of partitions of the topic, if the caller knows it; else 50, or more if there is one with a higher
-        number.
+        Number of partitions of the topic, if the caller knows it; else 50, or what the metadata log says.
     """
     read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
+    if count is None and gaps:
+        count = partition_count(contents.logs, STATE_TOPIC)
+        if count is not None:
+            expected, gaps = count, [*_gaps(read, count)]
     is_counted = count is not None or not gaps
     for number, partition in read.items():
         gaps += [f"a complete {STATE_TOPIC}-{number}: {error}" for error in partition.errors[:1]]

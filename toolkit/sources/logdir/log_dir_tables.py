@@ -20,11 +20,13 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord, Violation
+from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.contents import COMPACTED, METADATA_TOPIC, Contents
 from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.metadata_log import metadata_logs, metadata_records
 from toolkit.sources.logdir.replica_log import ReplicaLog, between
 from toolkit.sources.logdir.replica_state import offset_of
 from toolkit.sources.progress_bar import progress
@@ -151,6 +153,10 @@ class LogDirTables(Source, ABC):
             indexes = [replicas[0].window.records for _, replicas in by_partition]
             records = (record for index in indexes for record in index.records(ids))
         return only(transaction_history(records), producer_id=arguments.producer_id, id_of=_transactional_id)
+
+    @implements(Source.metadata_log, topics=[METADATA_TOPIC])
+    def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
+        return (record for log in metadata_logs(self.contents().logs) for record in metadata_records(log))
 
     @implements(Source.aborted)
     def aborted(self, arguments: TableArguments) -> Iterator[Row]:

@@ -37,7 +37,7 @@ from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace as change
 from toolkit.schema.table import Error, TopicPartition
-from toolkit.sources.logdir.consistency import check_consistency, first_free_producer_id, foreign_id_doubts
+from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
     COMPACTED,
     METADATA_TOPIC,
@@ -46,6 +46,7 @@ from toolkit.sources.logdir.contents import (
 )
 from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
+from toolkit.sources.logdir.metadata_log import first_free_producer_id
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of

@@ -1,0 +1,123 @@
+"""What the metadata log in files says: leaders, fenced brokers, and how many partitions coordinate transactions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import by_tier
+from toolkit import LogDir
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.queries import until
+from toolkit.schema import METADATA_LOG, Row
+from toolkit.sources.logdir.contents import METADATA_TOPIC
+
+pytestmark = pytest.mark.lab
+COUNT = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """The log directory of a broker that was stopped, with an incident and an open transaction."""
+
+    path: Path
+    hanging: StagedIncident
+    healthy: StagedIncident
+
+    def verdicts(self, files: LogDir) -> tuple[str, str]:
+        rows = {row["producer_id"]: row["verdict"] for row in files.finding_rows()}
+        return rows[self.hanging.producer_id], rows[self.healthy.producer_id]
+
+
+@pytest.fixture(scope="module", params=by_tier("3.5.2", "4.3.1"))
+def stopped(request: pytest.FixtureRequest) -> Iterator[Stopped]:
+    properties = {
+        **EVERYDAY.properties,
+        "transaction.state.log.num.partitions": str(COUNT),
+        "metadata.log.max.record.bytes.between.snapshots": "500",
+    }
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka(request.param, properties=properties))
+        hanging = stack.enter_context(INCIDENTS["never_added"](kafka))
+        healthy = stack.enter_context(INCIDENTS["open_young"](kafka))
+        folder = kafka.log_dirs[1] / f"{METADATA_TOPIC}-0"
+        until(lambda: snapshots(folder) or None, awaited="a snapshot of the metadata log")
+        kafka.stop_broker(1)
+        yield Stopped(path=kafka.log_dirs[1], hanging=hanging, healthy=healthy)
+        kafka.start_broker(1)
+
+
+def snapshots(folder: Path) -> list[Path]:
+    """Snapshots of a running controller; the one that it began with has offset 0."""
+    return sorted(each for each in folder.glob("*.checkpoint") if int(each.name[:20]))
+
+
+@pytest.fixture
+def copy(stopped: Stopped, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stopped.path, tmp_path / "copy", ignore=shutil.ignore_patterns(".lock")))
+
+
+def test_the_number_of_coordinating_partitions_is_known(stopped: Stopped) -> None:
+    """It was taken for 50, so that a complete copy of 8 lacked 42."""
+    hanging, healthy = stopped.verdicts(LogDir(stopped.path, consistent_copy=True))
+    assert hanging == "hanging"
+    assert healthy in {"ongoing", "unknown"}
+
+
+@pytest.mark.parametrize("missing", [f"{METADATA_TOPIC}-0", f"{STATE_TOPIC}-3"])
+def test_without_a_partition_or_the_metadata_log_nothing_hangs(stopped: Stopped, copy: Path, missing: str) -> None:
+    shutil.rmtree(copy / missing)
+    files = LogDir(copy, consistent_copy=True)
+    assert stopped.verdicts(files)[0] == "unknown"
+    row = next(row for row in files.finding_rows() if row["producer_id"] == stopped.hanging.producer_id)
+    assert any(STATE_TOPIC in each for each in row["missing"]), row["missing"]
+
+
+def test_a_damaged_metadata_log_counts_nothing(stopped: Stopped, copy: Path) -> None:
+    segment = copy / f"{METADATA_TOPIC}-0" / f"{0:020}.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    segment.write_bytes(data)
+    assert [row["error"] for row in LogDir(copy).metadata_log_rows() if row["error"]]
+    assert stopped.verdicts(LogDir(copy, consistent_copy=True))[0] == "unknown"
+
+
+def test_rows_have_the_leader_the_features_and_the_producer_ids(stopped: Stopped) -> None:
+    rows = LogDir(stopped.path).metadata_log_rows()
+    METADATA_LOG.arrow(rows)
+    assert [row["error"] for row in rows if row["error"]] == []
+    of_topic = [row for row in rows if row["topic"] == STATE_TOPIC and row["type"] == "Partition"]
+    assert {row["partition"] for row in of_topic} == {*range(COUNT)}
+    assert {(row["leader"], *row["isr"]) for row in of_topic} == {(1, 1)}
+    assert max(row["next_producer_id"] or 0 for row in rows) > stopped.hanging.producer_id
+    assert "metadata.version" in {row["feature"] for row in rows}
+    assert any(row["affected_broker"] == 1 and row["fenced"] is False for row in rows)
+    assert len(LogDir(stopped.path).metadata_log()) == len(rows)
+
+
+def test_a_snapshot_has_what_was_before_the_first_segment(stopped: Stopped, copy: Path) -> None:
+    whole = LogDir(copy).metadata_log_rows()
+    folder = copy / f"{METADATA_TOPIC}-0"
+    for segment in folder.glob("*.log"):
+        segment.unlink()
+    rows = LogDir(copy).metadata_log_rows()
+    end = int(snapshots(folder)[-1].name[:20])
+    assert {row["offset"] for row in rows} == {end - 1}
+    before = [row for row in whole if row["offset"] < end]
+    assert {row["topic"] for row in rows} == {row["topic"] for row in before}
+    assert newest_leaders(rows) == newest_leaders(before)
+
+
+def newest_leaders(rows: list[Row]) -> dict[tuple[str, int], tuple[int, int]]:
+    return {
+        (row["topic"], row["partition"]): (row["leader"], row["leader_epoch"])
+        for row in rows
+        if row["partition"] is not None
+    }

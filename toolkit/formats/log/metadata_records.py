@@ -1,0 +1,330 @@
+"""Records of ``__cluster_metadata``, the log of KRaft's controllers: topics, leaders, brokers, features, producer ids.
+
+A partition's change has only what changed, and the topic's id: `MetadataState` adds what was known before.
+
+Sources: ``MetadataRecordSerde`` (frame version, API key and version before the fields), the records of
+``metadata/src/main/resources/common/metadata``, and ``PartitionRegistration.merge`` in Kafka, 3.3 to 4.4.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from google_crc32c import value as crc32c
+
+from toolkit.config.keys import HIDDEN, SECRET_KEY
+from toolkit.errors import DecodeError
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.batches import CRC_END, read_header
+from toolkit.formats.primitives import Buffer, Reader, known
+from toolkit.schema import utc
+from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.record import replace
+
+FRAME = 1  # its version
+TYPES: Mapping[int, str] = {
+    0: "RegisterBroker",
+    1: "UnregisterBroker",
+    2: "Topic",
+    3: "Partition",
+    4: "Config",
+    5: "PartitionChange",
+    7: "FenceBroker",
+    8: "UnfenceBroker",
+    9: "RemoveTopic",
+    10: "DelegationToken",
+    11: "UserScramCredential",
+    12: "FeatureLevel",
+    14: "ClientQuota",
+    15: "ProducerIds",
+    17: "BrokerRegistrationChange",
+    18: "AccessControlEntry",
+    19: "RemoveAccessControlEntry",
+    20: "NoOp",
+    21: "ZkMigrationState",
+    22: "RemoveUserScramCredential",
+    23: "BeginTransaction",
+    24: "EndTransaction",
+    25: "AbortTransaction",
+    26: "RemoveDelegationToken",
+    27: "RegisterController",
+    28: "ClearElr",
+}
+"""Name of each API key, without ``Record``."""
+
+NO_CHANGE = -2  # of the leader, in PartitionChange
+RESOURCES: Mapping[int, str] = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}  # ConfigResource.Type
+NOWHERE = MetadataLogRecord()
+LIMIT = 32 * 1024 * 1024  # bytes of a batch's records
+
+
+def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = NOWHERE) -> Iterator[MetadataLogRecord]:
+    """The records of one batch of ``__cluster_metadata``, as they are: `MetadataState` completes them.
+
+    Parameters
+    ----------
+    buf
+        Bytes of a segment or snapshot.
+    position
+        Where the batch starts in the bytes.
+    where
+        The columns that say where the bytes are from.
+
+    Returns
+    -------
+    iterator of MetadataLogRecord
+        In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
+        (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    """
+    offset = None
+    try:
+        header = read_header(buf, position)
+        offset = header.base_offset
+        records = read_records(buf, position, header=header, limit=LIMIT)
+        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
+            text = f"The checksum of the batch at offset {offset} does not match its bytes."
+            yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {text}")
+            return
+        for record in records if not header.is_control else ():
+            at = replace(where, offset=record.offset, timestamp=utc(record.timestamp_ms))
+            try:
+                yield replace(at, **read_metadata_record(record.value or b""))
+            except DecodeError as error:
+                yield replace(at, error=f"CORRUPT_RECORD: {error}")
+            offset = record.offset + 1
+    except DecodeError as error:
+        yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {error}")
+
+
+def read_metadata_record(value: Buffer) -> dict[str, Any]:
+    """The columns of `MetadataLogRecord` that the value of a record has.
+
+    Credentials, tokens, quotas, rules of access and types of a newer Kafka have their type and version only.
+
+    Raises
+    ------
+    DecodeError
+        If the frame is of a newer Kafka, or the bytes end early or are too many.
+    """
+    reader = Reader(value, "value of a __cluster_metadata record")
+    if (frame := reader.varint()) != FRAME:
+        raise reader.malformed(f"its frame has version {frame}, and {FRAME} is known", 0)
+    key, version = reader.varint(), reader.varint()
+    type_ = TYPES.get(key, f"type {key}")
+    columns: dict[str, Any] = {"type": type_, "version": version}
+    if type_ in READERS:
+        columns |= READERS[type_](reader, version)
+        reader.end()
+    return columns
+
+
+def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
+    broker_id = reader.int32()
+    if version >= 2:
+        reader.int8()  # whether it migrates from ZooKeeper
+    reader.take(16)  # id of this start of the broker
+    broker_epoch = reader.int64()
+    for _ in range(reader.length(flexible=True, item_size=7)):  # end points
+        reader.skip_text(flexible=True)
+        reader.skip_text(flexible=True)
+        reader.take(4)  # port, security protocol
+        reader.tags()
+    for _ in range(reader.length(flexible=True, item_size=6)):  # supported features
+        reader.skip_text(flexible=True)
+        reader.take(4)
+        reader.tags()
+    reader.skip_text(flexible=True)  # rack
+    fenced = reader.int8() != 0
+    shutdown = reader.int8() != 0 if version >= 1 else None
+    reader.tags()  # log directories among them
+    return {
+        "affected_broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "fenced": fenced,
+        "in_controlled_shutdown": shutdown,
+    }
+
+
+def _broker(reader: Reader, version: int) -> dict[str, Any]:
+    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
+    reader.tags()
+    return columns
+
+
+def _fence_broker(reader: Reader, version: int) -> dict[str, Any]:
+    return {**_broker(reader, version), "fenced": True}
+
+
+def _unfence_broker(reader: Reader, version: int) -> dict[str, Any]:
+    return {**_broker(reader, version), "fenced": False}
+
+
+def _broker_registration_change(reader: Reader, version: int) -> dict[str, Any]:
+    broker_id, broker_epoch = reader.int32(), reader.int64()
+    tagged, _ = reader.tags(keep=3)
+    fenced, shutdown = (int.from_bytes(tagged[tag][1], signed=True) if tag in tagged else 0 for tag in (0, 1))
+    return {
+        "affected_broker": broker_id,
+        "broker_epoch": broker_epoch,
+        "fenced": fenced > 0 if fenced else None,  # 1, -1 for unfenced, 0 for no change
+        "in_controlled_shutdown": True if shutdown else None,
+    }
+
+
+def _topic(reader: Reader, version: int) -> dict[str, Any]:
+    columns = {"topic": reader.text(flexible=True), "topic_id": _uuid(reader)}
+    reader.tags()
+    return columns
+
+
+def _remove_topic(reader: Reader, version: int) -> dict[str, Any]:
+    columns = {"topic_id": _uuid(reader)}
+    reader.tags()
+    return columns
+
+
+def _partition(reader: Reader, version: int) -> dict[str, Any]:
+    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
+    columns |= {"replicas": reader.int32s(flexible=True), "isr": reader.int32s(flexible=True)}
+    reader.int32s(flexible=True)  # replicas that are removed
+    reader.int32s(flexible=True)  # replicas that are added
+    columns |= {"leader": known(reader.int32()), "leader_epoch": reader.int32()}
+    reader.int32()  # partition epoch
+    if version >= 1:
+        reader.take(16 * reader.length(flexible=True, item_size=16))  # log directories
+    tagged, _ = reader.tags(keep=3)
+    return {**columns, "eligible_leader_replicas": _int32s(tagged, 1)}
+
+
+def _partition_change(reader: Reader, version: int) -> dict[str, Any]:
+    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
+    tagged, _ = reader.tags(keep=9)
+    return {
+        **columns,
+        "leader": NO_CHANGE if 1 not in tagged else _of_tag(tagged[1], Reader.int32),
+        "isr": _int32s(tagged, 0),
+        "replicas": _int32s(tagged, 2),
+        "eligible_leader_replicas": _int32s(tagged, 6),
+    }
+
+
+def _feature_level(reader: Reader, version: int) -> dict[str, Any]:
+    columns = {"feature": reader.text(flexible=True), "feature_level": reader.int16()}
+    reader.tags()
+    return columns
+
+
+def _config(reader: Reader, version: int) -> dict[str, Any]:
+    kind, name = reader.int8(), reader.text(flexible=True)
+    key, value = reader.text(flexible=True), reader.nullable_text(flexible=True)
+    reader.tags()
+    return {
+        "config_resource": f"{RESOURCES.get(kind, f'resource {kind}')} {name or 'for all'}",
+        "config_name": key,
+        "config_value": HIDDEN if value is not None and SECRET_KEY.search(key) else value,
+    }
+
+
+def _producer_ids(reader: Reader, version: int) -> dict[str, Any]:
+    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
+    columns["next_producer_id"] = reader.int64()
+    reader.tags()
+    return columns
+
+
+def _no_op(reader: Reader, version: int) -> dict[str, Any]:
+    reader.tags()
+    return {}
+
+
+READERS: Mapping[str, Callable[[Reader, int], dict[str, Any]]] = {
+    "RegisterBroker": _register_broker,
+    "UnregisterBroker": _broker,
+    "FenceBroker": _fence_broker,
+    "UnfenceBroker": _unfence_broker,
+    "BrokerRegistrationChange": _broker_registration_change,
+    "Topic": _topic,
+    "RemoveTopic": _remove_topic,
+    "Partition": _partition,
+    "PartitionChange": _partition_change,
+    "FeatureLevel": _feature_level,
+    "Config": _config,
+    "ProducerIds": _producer_ids,
+    "NoOp": _no_op,
+}
+
+
+def _uuid(reader: Reader) -> str:
+    """An id as Kafka prints it."""
+    return base64.urlsafe_b64encode(reader.take(16)).decode().rstrip("=")
+
+
+def _of_tag(tag: tuple[int, bytes], read: Callable[[Reader], Any]) -> Any:
+    reader = Reader(tag[1], "tagged field of a __cluster_metadata record")
+    value = read(reader)
+    reader.end()
+    return value
+
+
+def _int32s(tagged: Mapping[int, tuple[int, bytes]], tag: int) -> tuple[int, ...] | None:
+    """An array that may be null."""
+    if tag not in tagged or tagged[tag][1] == b"\0":
+        return None
+    values: tuple[int, ...] = _of_tag(tagged[tag], lambda reader: reader.int32s(flexible=True))
+    return values
+
+
+@dataclass(slots=True)
+class MetadataState:
+    """What the records so far say, to complete those that follow.
+
+    Attributes
+    ----------
+    topics
+        Name by topic id.
+    partitions
+        Newest record of each partition, completed, by topic id and number.
+    """
+
+    topics: dict[str, str] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], MetadataLogRecord] = field(default_factory=dict)
+
+    def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
+        """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
+        topic_id = record.topic_id
+        if topic_id is None:
+            return record
+        if record.topic is not None:
+            self.topics[topic_id] = record.topic
+        named = replace(record, topic=self.topics.get(topic_id))
+        if record.type == "RemoveTopic":
+            self.topics.pop(topic_id, None)
+            for key in [key for key in self.partitions if key[0] == topic_id]:
+                del self.partitions[key]
+        if record.partition is None:
+            return named
+        before = self.partitions.get((topic_id, record.partition))
+        whole = named if record.type == "Partition" else _merged(before, named)
+        self.partitions[topic_id, record.partition] = whole
+        return whole
+
+
+def _merged(before: MetadataLogRecord | None, change: MetadataLogRecord) -> MetadataLogRecord:
+    """A change, with what it leaves as it was; each change of the leader has the next epoch."""
+    has_led = change.leader != NO_CHANGE
+    leader = None if change.leader is None else known(change.leader)
+    if before is None:
+        return replace(change, leader=leader if has_led else None)
+    epoch = before.leader_epoch
+    elr = change.eligible_leader_replicas
+    return replace(
+        change,
+        leader=leader if has_led else before.leader,
+        leader_epoch=epoch + 1 if has_led and epoch is not None else epoch,
+        replicas=before.replicas if change.replicas is None else change.replicas,
+        isr=before.isr if change.isr is None else change.isr,
+        eligible_leader_replicas=before.eligible_leader_replicas if elr is None else elr,
+    )

@@ -1,0 +1,58 @@
+"""The table of the metadata log of KRaft's controllers."""
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated
+
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
+
+
+@declares(
+    "metadata_log",
+    row="a record of __cluster_metadata",
+    key=("offset", "file", "position"),
+    sort=("metadata_node_id", "offset", "file", "position"),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLogRecord(TableRow):
+    """A record of __cluster_metadata; a column that its type does not have is null."""
+
+    offset: Annotated[
+        Int64 | None, "Offset of the record; of one in a snapshot, the last offset that the snapshot includes."
+    ] = None
+    timestamp: Annotated[dt.datetime | None, "Time of the record, by the controller's clock."] = None
+    type: Annotated[
+        str | None, "Kafka's name without Record, such as PartitionChange; type 99 for one of a newer Kafka."
+    ] = None
+    version: Annotated[Int16 | None, "Version of the record."] = None
+    topic: Annotated[str | None, "Name of the topic that it is about."] = None
+    topic_id: Annotated[str | None, "Id of that topic."] = None
+    partition: Annotated[Int32 | None, "Partition that it is about."] = None
+    leader: Annotated[Int32 | None, "Broker id of the leader from then on; null if there is none."] = None
+    leader_epoch: Annotated[Int32 | None, "Epoch of that leader; each change of the leader raises it."] = None
+    replicas: Annotated[tuple[Int32, ...] | None, "Broker ids of the replicas from then on."] = None
+    isr: Annotated[tuple[Int32, ...] | None, "Broker ids of the in-sync replicas from then on."] = None
+    eligible_leader_replicas: Annotated[
+        tuple[Int32, ...] | None, "Broker ids that may lead although they are not in sync (KIP-966)."
+    ] = None
+    affected_broker: Annotated[
+        Int32 | None, "Broker that registered, was fenced or unfenced, or was given producer ids."
+    ] = None
+    broker_epoch: Annotated[Int64 | None, "Epoch of that broker: the offset of its registration."] = None
+    fenced: Annotated[
+        bool | None, "Whether that broker is fenced from then on, so that it leads nothing; null if unchanged."
+    ] = None
+    in_controlled_shutdown: Annotated[bool | None, "Whether it is shutting down; null if unchanged."] = None
+    feature: Annotated[str | None, "Feature that was finalized, such as transaction.version."] = None
+    feature_level: Annotated[Int16 | None, "Its level from then on."] = None
+    config_resource: Annotated[str | None, "What a setting is for: topic orders, broker 1, broker for all."] = None
+    config_name: Annotated[str | None, "Name of the setting."] = None
+    config_value: Annotated[str | None, "Its value from then on, [hidden] if it may be a secret; null: removed."] = None
+    next_producer_id: Annotated[Int64 | None, "The first producer id that no broker was given."] = None
+    metadata_node_id: Annotated[Int32 | None, "Node in whose log directory it was found; null if not known."] = None
+    file: Annotated[str | None, "File it was read from: a segment or a snapshot."] = None
+    position: Annotated[Int64 | None, "Byte of its batch in that file.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+METADATA_LOG = MetadataLogRecord.table

@@ -1,0 +1,98 @@
+"""``__cluster_metadata`` in files: what the controllers have decided, by the newest snapshot and the segments.
+
+Each node of KRaft has its replica of that log, so several log directories repeat the same records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from toolkit.formats.log.metadata_records import MetadataState, metadata_log
+from toolkit.formats.log.scan import scan_file_bytes
+from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.record import replace
+from toolkit.sources.logdir.contents import METADATA_TOPIC
+from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica_files import in_pieces
+from toolkit.sources.logdir.replica_log import ReplicaLog
+
+
+def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
+    """The replicas of the metadata log; none with ZooKeeper."""
+    return [log for log in logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)]
+
+
+def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
+    """The first producer id that the cluster has not given out, by any of its metadata logs.
+
+    Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
+    """
+    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log))
+    return max((each for each in found if each is not None), default=None)
+
+
+def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
+    """How many partitions a topic has, by the metadata log that reaches furthest; null if none has the topic."""
+    furthest: tuple[int, int] | None = None
+    for log in metadata_logs(logs):
+        state, end, is_whole = MetadataState(), -1, True
+        for record in metadata_records(log, state):
+            end = end if record.offset is None else record.offset
+            is_whole &= record.error is None or record.error.startswith("TORN_TAIL")
+        count = sum(1 for topic_id, _ in state.partitions if state.topics.get(topic_id) == topic)
+        if is_whole and count and (furthest is None or end > furthest[0]):
+            furthest = end, count
+    return None if furthest is None else furthest[1]
+
+
+def metadata_records(log: FolderLog, state: MetadataState | None = None) -> Iterator[MetadataLogRecord]:
+    """The records of a replica, in the order of the log, each with what holds after it.
+
+    A snapshot replaces the segments that are deleted: the oldest one that has what is missing before the first segment.
+
+    Parameters
+    ----------
+    log
+        The replica.
+    state
+        Filled with what the records say.
+    """
+    if log.error:
+        yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=log.error)
+        return
+    state, begin = MetadataState() if state is None else state, 0
+    first = log.base_offsets[0] if log.base_offsets else None
+    if first != 0:
+        snapshots = [(path, end) for path, end in _snapshots(log) if first is None or end >= first]
+        if not snapshots:
+            error = f"NO_SNAPSHOT: no snapshot has the records before offset {first}."
+            yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=error)
+        for snapshot, begin in snapshots[-1:] if first is None else snapshots[:1]:
+            for record in _in_file(log, snapshot):
+                yield state.add(replace(record, offset=begin - 1))
+    for segment, following in zip_longest(log.listing.segments, log.base_offsets[1:]):
+        if following is None or following > begin:
+            for record in _in_file(log, segment.path):
+                if record.offset is None or record.offset >= begin:
+                    yield state.add(record)
+
+
+def _snapshots(log: FolderLog) -> list[tuple[Path, int]]:
+    """The snapshots, and the offset after the last one that each includes."""
+    paths = sorted(log.replica.path.glob("*-*.checkpoint"))
+    return [(path, int(path.name.partition("-")[0])) for path in paths if path.name[:20].isdigit()]
+
+
+def _in_file(log: FolderLog, file: Path) -> Iterator[MetadataLogRecord]:
+    where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
+    for scanned, pieces in scan_file_bytes(file):
+        try:
+            for headers, begin, buf in in_pieces(scanned.headers, pieces, str(file)):
+                for position in headers["position"].tolist():
+                    yield from metadata_log(buf, position - begin, where=replace(where, position=position))
+        except OSError as exc:
+            yield replace(where, error=f"UNREADABLE: {exc.strerror}.")
+        for damage in scanned.damage:
+            yield replace(where, position=damage.position, error=damage.reason)
