@@ -13,7 +13,8 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
@@ -190,7 +191,7 @@ class LogDir(LogDirTables, OffsetTables):
     @implements(
         Source.findings, without=["at", "broker_id", "recheck_after"], rows_of=RowsOf.PARTITION, needs_topic=True
     )
-    def findings(self, arguments: TableArguments) -> Iterable[Row]:
+    def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
         from toolkit.sources.logdir.observe_files import explained_findings
 
@@ -207,12 +208,12 @@ class LogDir(LogDirTables, OffsetTables):
         else:
             found = diagnosis.findings(requested=requested)
         owners = owner_clauses(observed.observation.transactions)
-        rows = [{**each.row(), "owner": owners.get(each.transactional_id or "")} for each in found]
+        findings = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
-            return rows
+            return findings
         from toolkit.sources.logdir.replica_holds import with_holds
 
-        return with_holds(observed, rows, min_held_ms=min_held_ms)
+        return with_holds(observed, findings, min_held_ms=min_held_ms)
 
     def figures(
         self,

@@ -9,7 +9,6 @@ from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.log.log_transactions import log_transaction_table
-from toolkit.schema import Row
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
@@ -19,8 +18,10 @@ from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica_state import ReplicaState
 
 
-def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, min_held_ms: int) -> Iterator[Row]:
-    """Rows of ``schema.FINDINGS``: current ones, and ended transactions that held the LSO long enough.
+def with_holds(
+    observed: FileObservation, current_findings: Iterable[Finding], *, min_held_ms: int
+) -> Iterator[Finding]:
+    """Findings: current ones, and ended transactions that held the LSO long enough.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, mi
         As for `toolkit.analysis.history.hold_findings.held_findings`.
     """
     by_partition: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
-    for finding in map(Finding.of, current_findings):
+    for finding in current_findings:
         by_partition[finding.topic, finding.partition].append(finding)
     holds: dict[tuple[str | None, int | None], list[LsoHold]] = {
         tp: _holds(replicas[0], by_partition[tp], min_held_ms=min_held_ms) for tp, replicas in observed.replicas.items()
@@ -42,13 +43,12 @@ def with_holds(observed: FileObservation, current_findings: Iterable[Row], *, mi
     }
     past = _transaction_history(observed.side, producer_ids)
     for tp in sorted(by_partition.keys() | holds.keys(), key=str):
-        found = held_findings(
+        yield from held_findings(
             holds.get(tp, ()),
             transaction_history=past,
             current_findings=by_partition[tp],
             min_held_ms=min_held_ms,
         )
-        yield from (each.row() for each in found)
 
 
 def _holds(state: ReplicaState, current_findings: Sequence[Finding], *, min_held_ms: int) -> list[LsoHold]:

@@ -271,7 +271,7 @@ class Recording(Source):
         stop: dt.datetime | None,
     ) -> list[Finding]:
         findings = self._findings_over_time(topics, partitions, start, stop)
-        samples = [RecordedSample.of(row) for row in self._history("samples", start, stop).to_pylist()]
+        samples = RecordedSample.of_table(self._history("samples", start, stop))
         return over_time(findings, observation_times(samples))
 
     def _findings_over_time(

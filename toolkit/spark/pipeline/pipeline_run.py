@@ -361,7 +361,7 @@ class _PipelineRun:
     def _make_findings(self) -> list[Finding]:
         """Make all findings from the stored tables, and replace those stored."""
         found = self._all_findings()
-        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(each.row() for each in found)))
+        rows = self.store.spark.createDataFrame(spark_table(FINDINGS.arrow(found)))
         self.store.replace("findings", FINDINGS, rows, run_id=self.states.run_id)
         return found
 
