@@ -191,7 +191,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
 
 
 def _constructors(cls: type[TableRow]) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """Faster than the `__init__` of a frozen dataclass, which looks up `object.__setattr__` for each field.
+    """Faster than the `__init__` of a frozen dataclass, which looks up ``object.__setattr__`` for each field.
 
     Returns
     -------

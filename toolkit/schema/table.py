@@ -5,15 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from toolkit.schema.record import TableRow
-
 Row = Mapping[str, Any]
+
+
+class TypedRow(Protocol):
+    """A row as a record: a `toolkit.schema.record.TableRow`."""
+
+    def row(self) -> dict[str, Any]:
+        """The record as plain values."""
 
 
 class TopicPartition(NamedTuple):
@@ -128,7 +133,7 @@ class Table:
 
         return {column.name: pd.ArrowDtype(arrow_type(column.type)) for column in self.columns}
 
-    def arrow(self, rows: Iterable[Row] | Iterable[TableRow]) -> pa.Table:
+    def arrow(self, rows: Iterable[Row] | Iterable[TypedRow]) -> pa.Table:
         """Rows or records to an Arrow table in key order; a field that a row lacks is null.
 
         Raises
@@ -153,7 +158,7 @@ class Table:
                 raise KeyError(f"{self.name} has no column {sorted(row.keys() - known)}")
         return [[row.get(name) for row in rows] for name in names]
 
-    def frame(self, rows: Iterable[Row] | Iterable[TableRow] | Iterable[pa.Table] = ()) -> pd.DataFrame:
+    def frame(self, rows: Iterable[Row] | Iterable[TypedRow] | Iterable[pa.Table] = ()) -> pd.DataFrame:
         """Rows, records, or Arrow tables of this schema, to a DataFrame with the declared columns, dtypes and order."""
         import pandas as pd
         import pyarrow as pa
@@ -163,7 +168,7 @@ class Table:
         frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
         return frame
 
-    def ordered(self, rows: Iterable[Row] | Iterable[TableRow] | Iterable[pa.Table]) -> list[Row]:
+    def ordered(self, rows: Iterable[Row] | Iterable[TypedRow] | Iterable[pa.Table]) -> list[Row]:
         """Rows, or those of records or Arrow tables, with every column, in the table's order; an unknown sorts last."""
         found: list[Any] = list(rows)
         if found and hasattr(found[0], "to_pylist"):

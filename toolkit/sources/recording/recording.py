@@ -266,7 +266,7 @@ class Recording(Source):
             selected = set(topics or ()) if partitions is None else set(requested_partitions(topics, partitions))
             tps = zip(findings["topic"].to_pylist(), findings["partition"].to_pylist(), strict=True)
             findings = findings.filter([tp[0] is None or not selected.isdisjoint((tp, tp[0])) for tp in tps])
-        samples = [RecordedSample.of(row) for row in self._history("samples", start, stop).to_pylist()]
+        samples = RecordedSample.of_table(self._history("samples", start, stop))
         return over_time(findings, observation_times(samples))
 
     def _history(self, table: str, start: dt.datetime | None, stop: dt.datetime | None) -> pa.Table:

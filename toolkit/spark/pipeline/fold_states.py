@@ -104,7 +104,7 @@ class FoldStates:
 
     def save(self) -> None:
         """Store the states, which completes the run."""
-        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(each.row() for each in self.new.values())))
+        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(self.new.values())))
         if self.staged is not None:
             of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
             joined = rows.join(of_tasks, "log", "left")

@@ -20,7 +20,7 @@ from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
-from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
@@ -115,11 +115,11 @@ def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None)
 def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
     records = from_ipc(state["remembered"]).to_pylist()
     unread = [each for each in records if each["role"] == UNREAD]
-    found: list[Row] = []
+    found: list[PastTransaction] = []
     for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
         if transactional_id is not None:
             of_id = _state_of(list(group))
-            found += (each.row() for each in current(of_id, latest=latest, unread=_unread_after(of_id, unread)))
+            found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
     table = spark_table(TRANSACTION_HISTORY.arrow(found))
     for name, value in ((LOG, state["log"]), (IS_FINAL, False)):
         table = table.append_column(name, pa.repeat(value, len(found)))
@@ -136,7 +136,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     records = sorted(_without_duplicates(rows.to_pylist()), key=_order)
     log = records[0][LOG]
     rows_kept: list[Row] = []
-    found: list[Row] = []
+    found: list[PastTransaction] = []
     latest: dt.datetime | None = None
     for transactional_id, group in groupby(records, key=lambda row: row["transactional_id"]):
         records_of_id = list(group)
@@ -152,7 +152,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
             continue
         new = [TransactionLogRecord.of(row) for row in records_of_id if row["role"] == NEW]
         final, state = advance(_state_of(records_of_id), new)
-        found += (each.row() for each in final)
+        found += final
         rows_kept += _records_of(state, log)
     if found:
         yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
@@ -170,7 +170,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         latest=latest,
         remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
     )
-    yield stage_rows(STATE.name, STATE.arrow([stored.row()]), log=log, is_final=False)
+    yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
 
 
 def _order(record: Row) -> tuple[Any, ...]:

@@ -143,7 +143,7 @@ class _FoldedLog:
             latest=utc(state.end_time),
             remembered=state.to_bytes(),
         )
-        yield stage_rows(STATE.name, STATE.arrow([stored.row()]), log=self.name, is_final=False)
+        yield stage_rows(STATE.name, STATE.arrow([stored]), log=self.name, is_final=False)
 
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
         log_columns: Any = {name: row[name] for name in LOG_COLUMNS}

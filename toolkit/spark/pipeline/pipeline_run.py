@@ -453,7 +453,7 @@ class _PipelineRun:
         return [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms], found
 
     def _replace(self, name: str, table: Table, records: Iterable[TableRow]) -> None:
-        rows = self.store.spark.createDataFrame(spark_table(table.arrow(each.row() for each in records)))
+        rows = self.store.spark.createDataFrame(spark_table(table.arrow(records)))
         self.store.replace(name, table, rows, run_id=self.states.run_id)
 
     @property

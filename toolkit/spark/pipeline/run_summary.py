@@ -176,6 +176,6 @@ def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, sampl
         times.append(newest["sampled_at"])
     since = max((time for time in times if time is not None), default=None)
     still_open = [each for each in findings if each.held_to is None and each.verdict != ENDED]
-    rows = FINDINGS.arrow(each.row() for each in still_open if since is None or each.observed_at >= since)
+    rows = FINDINGS.arrow(each for each in still_open if since is None or each.observed_at >= since)
     found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
     return found

@@ -219,14 +219,13 @@ def findings_over_time(findings: DataFrame, samples: DataFrame | None = None) ->
     sampled = findings.join(sf.broadcast(times), "sampled_at")
 
     def of_partition(rows: pa.Table) -> pa.Table:
-        of_samples = rows.group_by(OBSERVATION_TIMES.names).aggregate([]).to_pylist()
-        found = over_time(rows, map(ObservationTime.of, of_samples))
-        return spark_table(FINDINGS.arrow(each.row() for each in found))
+        of_samples = rows.group_by(OBSERVATION_TIMES.names).aggregate([])
+        found = over_time(rows, ObservationTime.of_table(of_samples))
+        return spark_table(FINDINGS.arrow(found))
 
     return sampled.groupBy(*PARTITION).applyInArrow(of_partition, struct_type(FINDINGS))
 
 
 def _observation_times(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     samples = (RecordedSample.of(row) for batch in batches for row in batch.to_pylist())
-    times = (each.row() for each in observation_times(samples))
-    yield from spark_table(OBSERVATION_TIMES.arrow(times)).to_batches()
+    yield from spark_table(OBSERVATION_TIMES.arrow(observation_times(samples))).to_batches()
