@@ -33,8 +33,6 @@ DICT_READERS = {
         "history/resume_state.py",
     },
     "sources": {
-        "live/logs/coordinator_logs.py",
-        "live/logs/excerpt_reader.py",
         "live/logs/partition_tables.py",
         "log_tables.py",
         "logdir/log_dir.py",
@@ -42,7 +40,6 @@ DICT_READERS = {
         "logdir/replica_offset_reader.py",
         "logdir/replica_state.py",
         "reconcile.py",
-        "recording/sample_queries.py",
         "recording/recording.py",
         "recording/recorded_samples.py",
         "recording/sampler.py",
@@ -51,6 +48,8 @@ DICT_READERS = {
         "resource_checks.py",
     },
     "spark": {
+        "pipeline/fold_states.py",
+        "pipeline/pipeline_source.py",
         "datasources/batches_reader.py",
         "datasources/log_reader.py",
         "pipeline/from_files.py",
