@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-SINGLE_TASK_TABLES = {"transaction_history", "transactions", "transaction_owners", "coordinators", "statistics"}
+SINGLE_TASK_TABLES = {
+    *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
+    "metadata_log",  # of the only node
+}
 
 
 @pytest.fixture
