@@ -17,6 +17,14 @@ from toolkit.schema.live import Transaction
 ELSEWHERE = (("payments", 2),)
 TWO_PHASE = 2**31 - 1
 FLINK_MS = 3_600_000
+FIRST_BATCH = FirstBatch(
+    base_offset=100,
+    last_offset=104,
+    producer_id=7,
+    producer_epoch=1,
+    base_timestamp=ago(hours=2),
+    log_append_time=False,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +32,7 @@ FLINK_MS = 3_600_000
     [
         (transaction(), "ongoing", False, "for 10 s, within its own timeout of 1 min.", "after 2026-11-21 12:00:50"),
         (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait; it is alive."),
+        (transaction(timeout_ms=None, start_time=ago(seconds=76)), "ongoing", False, "for 1 min 16 s, ", "Wait; "),
         (transaction(start_time=None), "ongoing", False, "Ongoing, within its own", "Wait; it is alive."),
         (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "has not reached", "12:04:00"),
         (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence"),
@@ -42,6 +51,20 @@ def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, rea
     assert reason in row.reason
     assert remedy in row.remedy
     assert diagnosis.to_recheck() == []
+
+
+@pytest.mark.parametrize(
+    ("open_for", "written_before", "is_read"), [(10, 11, True), (9.9, 11, False), (10, 10, False), (10, 9, False)]
+)
+def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
+    open_for: float, written_before: float, is_read: bool
+) -> None:
+    """The batch may be of an earlier transaction; one that began less than 10 s ago ends soon."""
+    batch = replace(FIRST_BATCH, producer_epoch=0, base_timestamp=ago(seconds=written_before))
+    owner = transaction(start_time=ago(seconds=open_for))
+    diagnosis = diagnose(twice(observation(owner, first_batches={("orders", 0, 100): batch})))
+    assert only(diagnosis.findings()).verdict == "ongoing"
+    assert bool(diagnosis.to_read()) == is_read
 
 
 @pytest.mark.parametrize(
@@ -113,6 +136,9 @@ def test_a_hanging_transaction(owner: Transaction | None, cause: str | None, rea
         (transaction(timeout_ms=TWO_PHASE, on=ELSEWHERE), "may run ahead", "the external coordinator's decision"),
         (transaction(epoch=1), "its coordinator is fencing it", 'the record of "payments-7" with epoch 1'),
         (transaction(state="Odd", on=()), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd"), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd", epoch=1), "is Odd, a state", "the meaning of the state Odd"),
+        (transaction(state="Odd", timeout_ms=TWO_PHASE), "is Odd, a state", "the meaning of the state Odd"),
         (transaction(state=None, on=()), "in no known state", "the meaning of the state that was not returned"),
         (transaction(state=None, error="X: y"), "could not be described", 'the state of "payments-7": X: y'),
     ],
@@ -141,16 +167,6 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         "unknown",
         ("observations that agree: the coordinator answered differently before",),
     )
-
-
-FIRST_BATCH = FirstBatch(
-    base_offset=100,
-    last_offset=104,
-    producer_id=7,
-    producer_epoch=1,
-    base_timestamp=ago(hours=2),
-    log_append_time=False,
-)
 
 
 @pytest.mark.parametrize(
