@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from toolkit.errors import UsageError
+from toolkit.errors import NotFound, UsageError
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     ClusterAddress,
@@ -440,4 +440,13 @@ class SteadyClient(BrokerClient):
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
         """As `BrokerClient.send_one`; without a broker id, to that broker."""
-        return super().send_one(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)
+        target = ALWAYS_UP if broker_id is None else broker_id
+        send = super().send_one
+
+        def response() -> Any | None:
+            try:
+                return send(request, broker_id=target)
+            except NotFound:
+                return None  # the broker that answered has just started, and does not know the others yet
+
+        return until(response, awaited=f"broker {target} in the metadata")
