@@ -446,7 +446,8 @@ class SteadyClient(BrokerClient):
         def response() -> Any | None:
             try:
                 return send(request, broker_id=target)
-            except NotFound:
-                return None  # the broker that answered has just started, and does not know the others yet
+            except NotFound:  # the broker that answered last has just started, and does not know the others yet
+                send(messages.Metadata(topics=[]))
+                return None
 
         return until(response, awaited=f"broker {target} in the metadata")

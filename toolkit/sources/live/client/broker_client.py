@@ -192,7 +192,9 @@ class BrokerClient:
         async def probe_bootstrap(node: Any) -> None:
             try:
                 connection = await self._connection(node.node_id, deadline)
-                self._update_brokers(await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline)))
+                response = await connection.send_request(Metadata(topics=[]), _remaining_ms(deadline))
+                if not first.is_done:  # a later one may be of a broker that has just started, and knows no others
+                    self._update_brokers(response)
             finally:
                 self._manager.close(node.node_id)
 
