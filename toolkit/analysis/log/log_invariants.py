@@ -20,7 +20,7 @@ from toolkit.analysis.coordinator.transaction_states import IdReplica, is_allowe
 from toolkit.analysis.log.producer_order import OrderViolation, ProducerOrder, is_of_producer
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import HEADER, Array, Headers
+from toolkit.formats.log.headers import HEADER, Array, HeaderField, Headers
 from toolkit.schema.log import TransactionLogRecord, Violation
 
 INVARIANTS: Mapping[str, str] = MappingProxyType(
@@ -172,7 +172,7 @@ class InvariantChecker:
         known = np.concatenate((take_rows(known, np.flatnonzero(~is_selected)), ordered.remembered()))
         self._of_producers = known[-REMEMBERED:] if known.size > 2 * REMEMBERED else known
 
-    def _shifted(self, headers: Headers, name: str) -> Array:
+    def _shifted(self, headers: Headers, name: HeaderField) -> Array:
         """A column, shifted by one batch."""
         before = self._last[name] if self._last.size else headers[name][:1]
         return np.concatenate((before, headers[name][:-1]))
