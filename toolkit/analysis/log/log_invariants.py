@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from toolkit.analysis.coordinator.transaction_states import IdReplica, is_allowe
 from toolkit.analysis.log.producer_order import OrderViolation, ProducerOrder, is_of_producer
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import HEADER, Array, HeaderField, Headers
+from toolkit.formats.log.headers import HEADER, Array, Header, HeaderField, Headers
 from toolkit.schema.log import TransactionLogRecord, Violation
 
 INVARIANTS: Mapping[str, str] = MappingProxyType(
@@ -187,7 +186,7 @@ class InvariantChecker:
             text = f"This and {left.size - 1} more up to offset {headers['base_offset'][left[-1]]}."
             yield int(left[0]), self._violation(broken.invariant, headers[left[0]], text, file)
 
-    def _violation(self, invariant: str, header: Any, detail: str, file: str | None) -> Violation:
+    def _violation(self, invariant: str, header: Header, detail: str, file: str | None) -> Violation:
         producer_id = int(header["producer_id"])
         return Violation(
             invariant=invariant,
