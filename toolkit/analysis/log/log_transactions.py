@@ -78,6 +78,7 @@ LogTransactionField = Literal[
     "start_clock",
     "truncated",
 ]
+"""The fields of `LOG_TRANSACTION`, for mypy."""
 
 OPEN, NO_DATA = 2, 3
 OUTCOMES = ("abort", "commit", "open", "empty")

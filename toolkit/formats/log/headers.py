@@ -56,6 +56,7 @@ HeaderField = Literal[
     "magic",
     "crc_ok",
 ]
+"""The fields of `HEADER`, for mypy."""
 
 ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
 UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only
@@ -124,7 +125,7 @@ class StructuredRow(Protocol[Field]):
 class StructuredArray(Protocol[Field]):
     """What mypy knows of a structured numpy array: the names of its fields. Another name is an error."""
 
-    @overload
+    @overload  # in numpy's order, or mypy takes no numpy array for one
     def __getitem__(self, rows: npt.NDArray[Any], /) -> StructuredArray[Field]: ...
     @overload
     def __getitem__(self, row: int, /) -> StructuredRow[Field]: ...
@@ -149,6 +150,7 @@ class StructuredArray(Protocol[Field]):
 Headers: TypeAlias = StructuredArray[HeaderField]
 """A structured array of `HEADER`."""
 Header: TypeAlias = StructuredRow[HeaderField]
+"""A row of it."""
 
 
 class DamagedRange(NamedTuple):
