@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.tiers import fuzzed
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
 from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, Headers
+from toolkit.formats.log.headers import COMMIT, HEADER, UNREAD_MARKER, DamagedRange, HeaderField, Headers
 from toolkit.formats.log.scan import scan_file
 from toolkit.formats.segment_files import SnapshotEntry, read_snapshot, read_txn_index
 from toolkit.lab import Kafka
@@ -88,7 +88,7 @@ def test_batches_match_the_segments(files: Files, text: str) -> None:
         assert len(decoded) or each.topic == "state"
         assert each.scanned.end == files.source(each).stat().st_size
         expected = as_printed(decoded, markers=text not in {"batches", "bare"}, version=files.version)
-        for name in HEADER.names or ():
+        for name in get_args(HeaderField):
             assert each.scanned.headers[name].tolist() == expected[name].tolist(), (each.path, name)
 
 
@@ -609,7 +609,7 @@ def test_damaged_text_never_raises_and_intact_lines_keep_their_rows(
 ) -> None:
     lines = damaged(FUZZED[name].split("\n"), random.Random(seed), times)
     dumps = list(read_dump(f"{line}\n" for line in lines))
-    rows = [tuple(row) for each in dumps for row in each.scanned.headers[["position", "crc"]].tolist()]
+    rows = [tuple(row) for each in dumps for row in np.asarray(each.scanned.headers)[["position", "crc"]].tolist()]
     for each in dumps:
         check(each, len(lines))
     if name[1] in {"batches", "records", "transactions"}:  # no payload in which an intact line would be none

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tests.formats.written import Segment
 from toolkit.formats.log import batch_positions, resync
 from toolkit.formats.log.batch_positions import PLAIN, jitted_batch_loops
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER
+from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, UNREAD_MARKER, HeaderField
 from toolkit.formats.log.scan import scan, scan_file
 from toolkit.lab import Kafka
 
@@ -41,7 +42,7 @@ def assert_equals_read_header(data: bytes) -> None:
     assert found.damage == ()
     for row in found.headers:
         header = read_header(data, int(row["position"]))
-        fields = {name: int(row[name]) for name in HEADER.names or () if name not in ("marker", "coordinator_epoch")}
+        fields = {name: int(row[name]) for name in get_args(HeaderField) if name not in ("marker", "coordinator_epoch")}
         assert fields == {
             "position": row["position"],
             "size": header.size,

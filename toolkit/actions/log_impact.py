@@ -112,7 +112,7 @@ def _own_batches(
 
     is_data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
     is_own = (headers["producer_id"] == finding.producer_id) & (headers["last_offset"] >= (finding.start_offset or 0))
-    own = headers[is_data & is_own]
+    own: Headers = headers[is_data & is_own]
     if is_whole:
         return own
     state = next((each for each in producers if each.producer_id == finding.producer_id), None)
@@ -130,7 +130,8 @@ def _headers(client: BrokerClient, partition: Partition, first: int, stop: int) 
     from toolkit.formats.log.headers import HEADER
     from toolkit.sources.live.logs.partition_log import read_offsets
 
-    parts, size, deadline, unread = [np.empty(0, HEADER)], 0, time.monotonic() + TIMEOUT_S, ""
+    parts: list[Headers] = [np.empty(0, HEADER)]
+    size, deadline, unread = 0, time.monotonic() + TIMEOUT_S, ""
     with closing(read_offsets(client, partition, first, stop).chunks) as chunks:
         for chunk in chunks:
             errors = [chunk.error] if chunk.error else [each.reason for each in chunk.scanned.damage]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from toolkit.formats.log.batches import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import Array, DamagedRange, Headers
+from toolkit.formats.log.headers import Array, DamagedRange, HeaderField, Headers
 from toolkit.schema import BATCHES, Row, Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
@@ -85,7 +85,7 @@ def from_ipc(data: bytes) -> pa.Table:
 COMPRESSION = (*CODECS, *(f"unknown ({codec})" for codec in range(len(CODECS), 8)))
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 MARKERS = ("ABORT", "COMMIT")
-AS_WRITTEN = (
+AS_WRITTEN: tuple[HeaderField, ...] = (
     *("position", "size", "base_offset", "last_offset", "producer_id", "producer_epoch", "base_sequence"),
     *("leader_epoch", "coordinator_epoch", "record_count", "magic"),
 )
@@ -112,7 +112,7 @@ def header_table(
     in_transactions = magic == 2
     horizon = in_transactions & (attributes & DELETE_HORIZON != 0)
     log_append = np.where(magic == 0, -1, attributes & LOG_APPEND_TIME != 0)  # magic 0 has no time
-    columns = {name: numbers(headers[name], null=headers[name] == -1) for name in AS_WRITTEN}
+    columns: dict[str, Any] = {name: numbers(headers[name], null=headers[name] == -1) for name in AS_WRITTEN}
     columns |= {
         "is_transactional": numbers(in_transactions & (attributes & TRANSACTIONAL != 0)),
         "is_control": numbers(in_transactions & (attributes & CONTROL != 0)),

@@ -155,7 +155,7 @@ class LogState:
         edges = self._partial.edges
         first_ends = edges[edges["marker_offset"] >= (0 if start is None else start)]
         ended = np.concatenate((self._renumbered(summary.closed, summary.files), closed, first_ends))
-        touching = np.concatenate((ended, self._open))
+        touching: LogTransactions = np.concatenate((ended, self._open))
         table = self._table(touching)
         self._add_holds(table, len(ended), start=start or 0, counts=summary.counts)
         steps = lso_steps(touching, log_end_offset=None, start=self._steps_from if start is None else start)

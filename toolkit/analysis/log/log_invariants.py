@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from toolkit.analysis.coordinator.transaction_states import IdReplica, is_allowe
 from toolkit.analysis.log.producer_order import OrderViolation, ProducerOrder, is_of_producer
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import HEADER, Array, Headers
+from toolkit.formats.log.headers import HEADER, Array, Header, HeaderField, Headers
 from toolkit.schema.log import TransactionLogRecord, Violation
 
 INVARIANTS: Mapping[str, str] = MappingProxyType(
@@ -172,7 +171,7 @@ class InvariantChecker:
         known = np.concatenate((take_rows(known, np.flatnonzero(~is_selected)), ordered.remembered()))
         self._of_producers = known[-REMEMBERED:] if known.size > 2 * REMEMBERED else known
 
-    def _shifted(self, headers: Headers, name: str) -> Array:
+    def _shifted(self, headers: Headers, name: HeaderField) -> Array:
         """A column, shifted by one batch."""
         before = self._last[name] if self._last.size else headers[name][:1]
         return np.concatenate((before, headers[name][:-1]))
@@ -187,7 +186,7 @@ class InvariantChecker:
             text = f"This and {left.size - 1} more up to offset {headers['base_offset'][left[-1]]}."
             yield int(left[0]), self._violation(broken.invariant, headers[left[0]], text, file)
 
-    def _violation(self, invariant: str, header: Any, detail: str, file: str | None) -> Violation:
+    def _violation(self, invariant: str, header: Header, detail: str, file: str | None) -> Violation:
         producer_id = int(header["producer_id"])
         return Violation(
             invariant=invariant,

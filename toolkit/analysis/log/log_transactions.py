@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.errors import UsageError
 from toolkit.formats.columns import arrow_table, labels, numbers, times
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, HeaderField, Headers, StructuredArray
 from toolkit.schema import LOG_TRANSACTIONS
 
 LOG_TRANSACTION = np.dtype(
@@ -53,12 +54,37 @@ LOG_TRANSACTION = np.dtype(
     ]
 )
 """One row per transaction, as `schema.LOG_TRANSACTIONS`; -1 is unknown."""
+LogTransactionField = Literal[
+    "producer_id",
+    "first_offset",
+    "last_offset",
+    "marker_offset",
+    "first_batch_end",
+    "start",
+    "end",
+    "batches",
+    "records",
+    "bytes",
+    "position",
+    "file",
+    "coordinator_epoch",
+    "first_sequence",
+    "last_sequence",
+    "producer_epoch",
+    "first_epoch",
+    "marker_epoch",
+    "marker",
+    "outcome",
+    "start_clock",
+    "truncated",
+]
+"""The fields of `LOG_TRANSACTION`, for mypy."""
 
 OPEN, NO_DATA = 2, 3
 OUTCOMES = ("abort", "commit", "open", "empty")
 """Names of the outcomes, at the indices ABORT, COMMIT, OPEN and NO_DATA."""
 
-LogTransactions = Array
+LogTransactions: TypeAlias = StructuredArray[LogTransactionField]
 """A structured array of `LOG_TRANSACTION`."""
 
 NO_LOG_TRANSACTIONS: LogTransactions = np.zeros(0, LOG_TRANSACTION)
@@ -66,9 +92,10 @@ NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so it 
 MARKER_NAMES = ("ABORT", "COMMIT")
 CLOCKS = ("producer", "broker")
 MAX_SEQUENCE = 2**31 - 1
-SUMS = ("batches", "records", "bytes")
-OF_LAST_DATA = ("last_offset", "last_sequence", "producer_epoch")
-OF_MARKER = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end")
+BATCH_AMOUNTS: dict[LogTransactionField, HeaderField] = {"records": "record_count", "bytes": "size"}
+SUMS: tuple[LogTransactionField, ...] = ("batches", "records", "bytes")
+OF_LAST_DATA: tuple[LogTransactionField, ...] = ("last_offset", "last_sequence", "producer_epoch")
+OF_MARKER: tuple[LogTransactionField, ...] = ("marker_offset", "marker_epoch", "coordinator_epoch", "marker", "end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -175,7 +202,7 @@ def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> Part
         one.
     """
     opened = opened_before or {}
-    log_transactions = np.full(len(opened), -1, LOG_TRANSACTION)
+    log_transactions: LogTransactions = np.full(len(opened), -1, LOG_TRANSACTION)
     for name in SUMS:
         log_transactions[name] = 0
     log_transactions["producer_id"] = list(opened)
@@ -243,8 +270,8 @@ def log_transaction_table(
     """
     columns = {
         name: numbers(log_transactions[name])
-        for name in LOG_TRANSACTIONS.names
-        if name in (LOG_TRANSACTION.names or ())
+        for name in get_args(LogTransactionField)
+        if name in LOG_TRANSACTIONS.names
     }
     return arrow_table(
         LOG_TRANSACTIONS,
@@ -306,13 +333,13 @@ def _groups(producers: Array, ends: Array) -> _RowGroups:
 
 def _from_headers(headers: Headers, order: Array, *, ends: Array, groups: _RowGroups) -> LogTransactions:
     """One transaction for each group of batches; `order` holds their indices, sorted by producer."""
-    log_transactions = np.full(len(groups.first), -1, LOG_TRANSACTION)
+    log_transactions: LogTransactions = np.full(len(groups.first), -1, LOG_TRANSACTION)
     ended = ends[order[groups.last]]
     first, last_data = take_rows(headers, order[groups.first]), groups.last - ended
     log_transactions["producer_id"], log_transactions["position"] = first["producer_id"], first["position"]
     log_transactions["batches"] = last_data - groups.first + 1
 
-    for name, counted in (("records", "record_count"), ("bytes", "size")):
+    for name, counted in BATCH_AMOUNTS.items():
         amounts = headers[counted].astype(np.int64)[order]
         log_transactions[name] = np.add.reduceat(amounts, groups.first) - np.where(ended, amounts[groups.last], 0)
 

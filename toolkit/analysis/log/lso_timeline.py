@@ -80,7 +80,7 @@ def lso_steps(
     opening, closing = take_rows(open_.log_transactions, alone), take_rows(open_.log_transactions, held_back_rows)
     end = np.array([] if log_end_offset is None else [log_end_offset], np.int64)
 
-    steps = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
+    steps: Array = np.full(len(alone) + len(held_back_rows) + len(end), -1, LSO_STEP)
     # A step is right after the first batch; one that was not read has at least one record.
     opened = np.where(opening["first_batch_end"] < 0, opening["first_offset"] + 1, opening["first_batch_end"])
     steps["offset"] = np.concatenate((opened, closing["marker_offset"] + 1, end))

@@ -212,7 +212,8 @@ def status_ranges(
     gap_status = None if log.errors or is_compacted is None else "compacted" if is_compacted else "unexplained"
     found: list[StatusRange] = []
     at = start
-    for header, status in zip(batches[inside], statuses[inside].tolist(), strict=True):
+    selected: Headers = batches[inside]
+    for header, status in zip(selected, statuses[inside].tolist(), strict=True):
         base, last = max(int(header["base_offset"]), at), min(int(header["last_offset"]), stop - 1)
         if at < base:
             found.append(StatusRange(at, base - 1, gap_status))
@@ -279,7 +280,8 @@ def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOff
     base, found = batches["base_offset"], dict[int, TransactionAtOffset]()
     for producer_id in np.unique(batches["producer_id"][data | ends]).tolist():
         own = batches["producer_id"] == producer_id
-        before, following = base[own & ends & (base < offset)], batches[own & ends & (base >= offset)]
+        before = base[own & ends & (base < offset)]
+        following: Headers = batches[own & ends & (base >= offset)]
         last_end = int(before[-1]) if len(before) else -1
         written = base[own & data & (base <= offset) & (base > last_end)]
         is_marker_there = len(following) and int(following["base_offset"][0]) == offset

@@ -14,7 +14,7 @@ import numpy as np
 
 from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers
+from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, HeaderField, Headers
 
 SEQUENCES = 2**31  # they wrap around
 NO_EPOCH = -(2**16)
@@ -238,12 +238,12 @@ class ProducerOrder:
     def _break(self, invariant: str, broken: Array, detail: Callable[[int], str]) -> OrderViolation:
         return OrderViolation(invariant, np.flatnonzero(broken), detail)
 
-    def _unsorted(self, name: str) -> Array:
+    def _unsorted(self, name: HeaderField) -> Array:
         column = self._headers[name]
         column = column if self._selected.size == column.size else column[self._selected]
         return np.concatenate((self._carried[name], column))
 
-    def _column(self, name: str) -> Array:
+    def _column(self, name: HeaderField) -> Array:
         return self._unsorted(name)[self.order]
 
     def _last(self, mask: Array) -> Array:

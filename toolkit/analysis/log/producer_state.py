@@ -112,7 +112,7 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
     parts = [each.producers for each in replays if each.producers.size]
     if len(parts) < 2:
         return ProducerReplay(parts[0]) if parts else NOTHING
-    states = np.concatenate(parts)
+    states: Array = np.concatenate(parts)
     states = take_rows(states, stable_order(states["producer_id"]))
     found = _DecidingRows.of(
         states["producer_id"],

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 
-from toolkit.formats.log.headers import Array
+from toolkit.formats.log.headers import Array, StructuredArray
+
+Rows = TypeVar("Rows", bound=StructuredArray[Any])
 
 DIGIT = np.uint64(16)  # numpy sorts 16-bit integers by radix, which is stable and linear; wider ones by merging
 
@@ -40,7 +44,8 @@ def run_starts(*, changes: Array) -> Array:
     return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
 
-def take_rows(rows: Array, indices: Array) -> Array:
+def take_rows(rows: Rows, indices: Array) -> Rows:
     """Rows of a structured array: ``rows[indices]``, but copied row by row and not field by field."""
     items = rows.view(np.dtype((np.void, rows.dtype.itemsize)))
-    return np.take(items, indices).view(rows.dtype)
+    taken: Rows = np.take(items, indices).view(rows.dtype)
+    return taken

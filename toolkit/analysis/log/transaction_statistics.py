@@ -179,7 +179,7 @@ def combined(*parts: Statistics) -> Statistics:
         f"{name}_count": sum(getattr(part, f"{name}_count") for part in parts)
         for name in ("committed", "aborted", "empty", "undecided", "truncated")
     }
-    open_ = np.concatenate([part.open for part in parts])
+    open_: LogTransactions = np.concatenate([part.open for part in parts])
     return Statistics(
         **counts,
         open=open_[np.argsort(open_["first_offset"], kind="stable")],

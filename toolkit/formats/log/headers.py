@@ -6,9 +6,9 @@ Kafka's clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,26 @@ HEADER = np.dtype(
     ]
 )
 """One row per batch in file order; numbers are as written, so -1 means unknown."""
+HeaderField = Literal[
+    "position",
+    "size",
+    "base_offset",
+    "last_offset",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "crc",
+    "base_sequence",
+    "record_count",
+    "leader_epoch",
+    "coordinator_epoch",
+    "attributes",
+    "producer_epoch",
+    "marker",
+    "magic",
+    "crc_ok",
+]
+"""The fields of `HEADER`, for mypy."""
 
 ABORT, COMMIT, NO_MARKER = 0, 1, -1  # ControlRecordType
 UNREAD_MARKER = -2  # a control batch whose record was not read: a dump that shows batches only
@@ -62,7 +82,7 @@ RAW = np.dtype(
 """The first bytes of a batch of magic 2; after a shorter batch, of whatever follows it."""
 RAW_BYTES = RAW.itemsize
 
-SAME_NAME = [name for name in RAW.names or () if name in (HEADER.names or ())]
+SAME_NAME: list[HeaderField] = [name for name in get_args(HeaderField) if name in (RAW.names or ())]
 MESSAGE = np.dtype(  # magic 0, and magic 1, which alone has the time
     {
         "names": ["offset", "crc", "attributes", "timestamp"],
@@ -93,8 +113,44 @@ MARKER_SIZE = HEADER_SIZE + 17
 Array = Any
 """A numpy array; with ``NDArray[Any]``, mypy takes half as long again, for numpy's overloads."""
 
-Headers = Array
+Field = TypeVar("Field", bound=str, contravariant=True)
+
+
+class StructuredRow(Protocol[Field]):
+    """A row of a structured array."""
+
+    def __getitem__(self, field: Field, /) -> Any: ...
+
+
+class StructuredArray(Protocol[Field]):
+    """What mypy knows of a structured numpy array: the names of its fields. Another name is an error."""
+
+    @overload  # in numpy's order, or mypy takes no numpy array for one
+    def __getitem__(self, rows: npt.NDArray[Any], /) -> StructuredArray[Field]: ...
+    @overload
+    def __getitem__(self, row: int, /) -> StructuredRow[Field]: ...
+    @overload
+    def __getitem__(self, rows: slice | list[int], /) -> StructuredArray[Field]: ...
+    @overload
+    def __getitem__(self, field: Field, /) -> Array: ...
+    def __setitem__(self, key: int | slice | npt.NDArray[Any] | Field, values: Any, /) -> None: ...
+    def __array__(self) -> npt.NDArray[Any]: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[StructuredRow[Field]]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def size(self) -> int: ...
+    def copy(self) -> StructuredArray[Field]: ...
+    def tobytes(self) -> bytes: ...
+    def tolist(self) -> Any: ...
+    def view(self, dtype: npt.DTypeLike, /) -> Array: ...
+
+
+Headers: TypeAlias = StructuredArray[HeaderField]
 """A structured array of `HEADER`."""
+Header: TypeAlias = StructuredRow[HeaderField]
+"""A row of it."""
 
 
 class DamagedRange(NamedTuple):
@@ -162,7 +218,7 @@ def read_raw_headers(
         Columns that are not in the bytes.
     """
     raw = first_bytes.view(RAW)
-    headers = np.empty(len(raw), HEADER)
+    headers: Headers = np.empty(len(raw), HEADER)
     headers["position"], headers["crc_ok"] = position, crc_ok
     headers["size"] = raw["length"].astype(np.int64) + LENGTH_END
     for name in SAME_NAME:

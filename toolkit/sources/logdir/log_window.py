@@ -26,7 +26,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import Headers, concatenate
+from toolkit.formats.log.headers import HeaderField, Headers, concatenate
 from toolkit.sources.log_tables import LogFold, ScanChunk, from_offset
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
 
@@ -34,7 +34,7 @@ Array = npt.NDArray[np.int64]
 MAX_GAPS = 1000
 FORWARD = 200_000  # batches that are kept from the first offset of the lowest open transaction on
 BACK = 2_000  # offsets that are kept before it
-CONTROL_FIELDS = ("base_offset", "producer_id", "max_timestamp")
+CONTROL_FIELDS: tuple[HeaderField, ...] = ("base_offset", "producer_id", "max_timestamp")
 
 
 class ReadLimit(Enum):

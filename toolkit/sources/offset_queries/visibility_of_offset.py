@@ -14,7 +14,7 @@ from toolkit.analysis.log.offset_status import (
     visibility_reason,
 )
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, Array
+from toolkit.formats.log.headers import ABORT, COMMIT, Header
 from toolkit.schema import utc
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.sources.offset_queries.offset_reader import OffsetReader, bounds_of, of_partition
@@ -126,7 +126,7 @@ def _end(log: LogSlice) -> int:
     return int(log.batches["last_offset"][-1]) + 1
 
 
-def _with_batch(found: OffsetVisibility, batch: Array) -> OffsetVisibility:
+def _with_batch(found: OffsetVisibility, batch: Header) -> OffsetVisibility:
     attributes, producer_id = int(batch["attributes"]), int(batch["producer_id"])
     has_producer = producer_id >= 0
     return replace(

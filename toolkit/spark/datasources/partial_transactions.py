@@ -263,8 +263,8 @@ def _log_transaction_rows(
 
 def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTransactions:
     """The transactions in packed rows; those of a producer in log order, as only its last one has no marker."""
-    log_transactions, counts = unpack(rows["packed"].combine_chunks(), LOG_TRANSACTION)
+    unpacked, counts = unpack(rows["packed"].combine_chunks(), LOG_TRANSACTION)
     numbers = [files.setdefault(file, len(files)) for file in rows["file"].to_pylist()]
-    log_transactions = log_transactions.copy()
+    log_transactions: LogTransactions = unpacked.copy()
     log_transactions["file"] = np.repeat(np.array(numbers, np.int32), counts)
     return take_rows(log_transactions, np.argsort(log_transactions["marker_offset"] < 0, kind="stable"))

@@ -9,7 +9,6 @@ import datetime as dt
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,16 @@ from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
-from toolkit.analysis.log.log_transactions import OPEN, LogTransactions, finish, partial_transactions
+from toolkit.analysis.log.log_transactions import (
+    OPEN,
+    LogTransactionField,
+    LogTransactions,
+    finish,
+    partial_transactions,
+)
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import amounts
-from toolkit.formats.log.headers import COMMIT
+from toolkit.formats.log.headers import COMMIT, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -251,7 +256,7 @@ def _log_transactions_around(batches: ProducerBatches) -> tuple[LogTransactions,
 
 
 def _first_batch_time(
-    finding: Finding, log_transaction: np.ndarray[Any, Any], batches: ProducerBatches
+    finding: Finding, log_transaction: StructuredRow[LogTransactionField], batches: ProducerBatches
 ) -> dt.datetime | None:
     """When its first batch was written; not before its coordinator's start time, which is a broker's clock."""
     found = utc(int(log_transaction["start"]))

@@ -22,6 +22,7 @@ from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
+from toolkit.formats.log.headers import Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.table import TopicPartition
@@ -73,7 +74,7 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
     for number in range(len(batches.markers_before)):
         marker = batches.markers_before[number : number + 1]
         offset, epoch = int(marker["base_offset"][0]), int(marker["producer_epoch"][0])
-        before = own[own["base_offset"] < offset][-1:]
+        before: Headers = own[own["base_offset"] < offset][-1:]
         if not len(before) or before["attributes"][0] & (CONTROL | TRANSACTIONAL) != TRANSACTIONAL:
             continue
         is_raised = int(before["producer_epoch"][0]) == epoch - 1
