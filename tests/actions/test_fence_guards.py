@@ -97,6 +97,12 @@ def test_an_overdue_owner_is_fenced(audit: Audit) -> None:
     assert outcome["response"] == "NONE: producer_id=7, producer_epoch=2"
 
 
+def test_the_evidence_of_an_idle_owner_has_no_start(audit: Audit) -> None:
+    execute(plan_of(cluster_of(state="CompleteCommit", on=())))
+    named = {entry["name"]: entry["value"] for entry in audit.rows()[0]["evidence"]}
+    assert (named["state"], named.get("start_time")) == ("CompleteCommit", None)
+
+
 VERDICTS: dict[str, tuple[Row, str]] = {
     "overdue": (transaction(**OVERDUE), ""),
     "idle": (transaction(state="CompleteCommit", on=()), ""),

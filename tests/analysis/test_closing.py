@@ -208,6 +208,14 @@ def test_ended_healthy_transactions_are_reported_only_after_long_holds() -> None
         assert without_short(rows, min_held_ms=60_000) == rows
 
 
+@pytest.mark.parametrize(
+    ("verdict", "is_reported"),
+    [("ongoing", False), ("long", False), ("ending", False), ("clear", False), ("overdue", True), ("prepared", True)],
+)
+def test_a_verdict_that_needs_no_action_is_healthy(verdict: str, is_reported: bool) -> None:
+    assert bool(without_short(recorded_findings(finding(2, verdict)), min_held_ms=60_000)) == is_reported
+
+
 def test_the_latest_sample_of_a_partition_wins() -> None:
     early, late = (recorded_findings(finding(number, "unknown", **PARTITION_ROW)) for number in (3, 9))
     assert without_stale(early, sampled_at=due(9)) == []

@@ -105,6 +105,18 @@ def test_a_range_needs_only_the_transactions_that_overlap_it(
     assert np.concatenate(parts).tolist() == lso_steps(log_transactions, log_end_offset=end).tolist()
 
 
+def test_a_step_belongs_to_the_range_of_its_batch() -> None:
+    log_transactions, end = log_of(
+        Step("data", 1), Step("data", 2, records=2), Step("commit", 1), Step("data", 3), Step("abort", 2)
+    )
+    whole = lso_steps(log_transactions, log_end_offset=end)
+    assert whole["event"].tolist() == [EVENTS.index(name) for name in ("open", "commit", "abort", "end")]
+    for point in range(end + 1):
+        before = lso_steps(log_transactions, log_end_offset=None, stop=point)
+        after = lso_steps(log_transactions, log_end_offset=end, start=point)
+        assert np.concatenate((before, after)).tolist() == whole.tolist()
+
+
 @given(step_lists, opened_before)
 def test_the_lso_at_the_log_end_is_right_after_every_batch(
     steps: list[Step], opened: dict[int, tuple[int, int]]

@@ -51,6 +51,7 @@ def test_a_live_transaction(owner: Transaction, verdict: str, is_read: bool, rea
     assert reason in row.reason
     assert remedy in row.remedy
     assert diagnosis.to_recheck() == []
+    assert (row.opened_at, row.opened_at_clock) == (owner.start_time, "coordinator" if owner.start_time else None)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,7 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
         assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
         assert (bool(diagnosis.to_read()), diagnosis.to_recheck()) == (verdict == "stuck_ending", [HERE])
         assert row.cause == (None if verdict == "ending" else "marker not written by the coordinator")
+        assert (row.opened_at, row.opened_at_clock) == (ago(seconds=10), "coordinator")
         assert "abort --" not in row.remedy
     assert "for 1 min 1 s and has not ended it here" in row.reason
     assert "move the leader of __transaction_state-33" in row.remedy
