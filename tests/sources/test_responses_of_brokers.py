@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.formats.test_responses import same
 from tests.process import PATIENCE_S
 from toolkit import Cluster
+from toolkit.config import ClientConfig
 from toolkit.formats.bulk_messages import APIS, decode
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.queries import until
 from toolkit.sources.live.client import broker_client, connection_manager
 
 Response = tuple[int, int, bytes]  # API key, version, header and body
@@ -75,11 +78,18 @@ class Damaging(FakeCluster):
 
 @pytest.fixture(scope="module")
 def damaging() -> Iterator[Damaging]:
-    cluster, loop = Damaging(2, 200, 10), asyncio.new_event_loop()
+    cluster = Damaging(2, 200, 10)
+    with serving(cluster):
+        yield cluster
+
+
+@contextmanager
+def serving(cluster: FakeCluster) -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
     servers = loop.run_until_complete(serve(cluster))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield cluster
+    yield loop
     loop.call_soon_threadsafe(loop.stop)
     thread.join(PATIENCE_S)
     for server in servers:
@@ -115,3 +125,25 @@ def test_a_damaged_response_gives_error_rows(damaging: Damaging, api: int, metho
     for row in rows:
         if not row["error"]:
             assert {**row, "observed_at": None} == {**whole[row["topic"], row["partition"]], "observed_at": None}
+
+
+class Late(FakeCluster):
+    """A broker that has just started and knows no other yet; it answers once it may."""
+
+    may_answer = threading.Event()
+
+    def answer(self, broker: int, frame: bytes) -> bytes:
+        self.may_answer.wait(PATIENCE_S)
+        return super().answer(broker, frame)
+
+
+def test_a_late_answer_of_a_bootstrap_server_changes_no_brokers() -> None:
+    """Two of three brokers were unknown from then on, until the next Metadata response."""
+    whole, late = FakeCluster(3, 200, 10), Late(1, 200, 10)
+    with serving(whole), serving(late) as loop:
+        servers = f"127.0.0.1:{whole.ports[0]},127.0.0.1:{late.ports[0]}"
+        with broker_client.BrokerClient(ClientConfig(servers)) as client:
+            assert len(client.brokers) == 3
+            late.may_answer.set()
+            until(lambda: True if not asyncio.all_tasks(loop) else None, awaited="the end of its connection")
+            assert len(client.brokers) == 3
