@@ -88,7 +88,7 @@ VALID = {
 
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_log_violates_no_invariant(name: str) -> None:
-    assert violations(log(*VALID[name])) == []
+    assert violations(log(*(dict(batch) for batch in VALID[name]))) == []
 
 
 INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
@@ -126,6 +126,16 @@ INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
 def test_each_violated_invariant_is_named(name: str) -> None:
     batches, expected = INVALID[name]
     assert violations(log(*(dict(batch) for batch in batches))) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", [*VALID, *INVALID])
+def test_a_log_that_is_checked_in_small_ranges_gives_the_same_rows(name: str, size: int) -> None:
+    batches = VALID[name] if name in VALID else INVALID[name][0]
+    headers, checker = log(*(dict(batch) for batch in batches)), InvariantChecker()
+    ranges = [headers[start : start + size] for start in range(0, len(headers), size)]
+    rows = [row for part in ranges for row in checker.check(part, file="0.log")]
+    assert rows == batch_violations(headers, file="0.log")
 
 
 def test_every_invariant_of_batches_has_a_violation() -> None:
@@ -281,6 +291,8 @@ def violations_of_records(events: Sequence[TransactionLogRecord]) -> list[tuple[
 
 
 OVERFLOW = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+ABORTED = version_2(transaction("Abort", decide=10, epochs=(32766, 32767)))
+UNREADABLE = replace(record(1, 0, None, None), tombstone=False, error="CORRUPT_RECORD: no.")
 VALID_EVENTS = {
     "a complete history of an id": [
         record(0, 0, "Empty"), *transaction("Commit", decide=10, offset=1),
@@ -289,6 +301,8 @@ VALID_EVENTS = {
     ],
     "compacted": [record(3, 0, "CompleteCommit", 4, start=0), record(9, 10, "Ongoing", 4, start=10)],
     "exhausted epochs": [*OVERFLOW[:2], replace(OVERFLOW[2], producer_id=9, producer_epoch=0)],
+    "exhausted epochs in an abort": [*ABORTED[:2], replace(ABORTED[2], producer_id=9, producer_epoch=0)],
+    "a new producer id": [record(0, 0, "Empty", 4), record(1, 10, "Empty", 0, producer_id=9)],
     "a retried append": [event for event in transaction("Commit", decide=10) for _ in range(2)],
     "an end without a transaction": version_2(
         [record(0, 0, "Empty"), *transaction("Abort", begin=5, decide=5, epochs=(1, 1))[1:]]
@@ -321,6 +335,19 @@ INVALID_EVENTS: dict[str, tuple[Callable[[], list[TransactionLogRecord]], list[t
     "ongoing after expiry": (lambda: [record(0, 0, None, None), record(5, 20, "Ongoing")], [("coordinator_state", 5)]),
     "an older epoch": (
         lambda: [record(0, 0, "Empty", 4), record(5, 20, "Ongoing", 3)], [("coordinator_producer_epoch", 5)]
+    ),
+    "an older epoch, after an unreadable record of another id": (
+        lambda: [
+            record(0, 0, "Empty", 4), replace(UNREADABLE, transactional_id="other"), record(5, 20, "Ongoing", 3)
+        ],
+        [("coordinator_producer_epoch", 5)],
+    ),
+    "an older epoch, after an unreadable record of another replica": (
+        lambda: [
+            record(0, 0, "Empty", 4), replace(UNREADABLE, transactional_id=None, broker_id=2),
+            record(5, 20, "Ongoing", 3),
+        ],
+        [("coordinator_producer_epoch", 5)],
     ),
     "another producer": (
         lambda: [record(0, 0, "Empty", 4), record(5, 20, "Ongoing", 0, producer_id=9)], [("coordinator_producer_id", 5)]
