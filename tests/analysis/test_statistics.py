@@ -13,6 +13,8 @@ from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOM
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, combined, statistics
 from toolkit.formats.log.headers import Headers
 
+COMMITTED = Step("commit", 1)
+
 
 def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
     return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
@@ -75,6 +77,13 @@ def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
     assert result.committed.records.max == 2
 
 
+def test_percentiles_are_the_least_values_with_that_share_at_or_below() -> None:
+    result = statistics_of(*(step for size in range(100) for step in (Step("data", 1, records=size + 1), COMMITTED)))
+    records = result.committed.records
+    assert records is not None
+    assert (records.p50, records.p95, records.p99, records.max) == (50, 95, 99, 100)
+
+
 def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
     headers["base_timestamp"][2] = 2**62
@@ -83,10 +92,12 @@ def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     assert result.committed.duration_ms.max == -5
     assert (result.aborted.count, result.aborted.duration_ms) == (1, None)
     assert (result.start, result.end) == (996, 1001)
+    headers["base_timestamp"], headers["max_timestamp"] = 2**62, 2**62
+    assert statistics(finish(partial_transactions(headers), from_start=True)).summary()["end"] is None
 
 
 def test_no_transactions_give_no_statistics() -> None:
     empty = statistics(finish(EMPTY))
     assert empty.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
-    assert empty.summary()["first_offset"] is None
+    assert [empty.summary()[name] for name in ("first_offset", "last_offset", "start", "end")] == [None] * 4
     assert empty.committed.records is None
