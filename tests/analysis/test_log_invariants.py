@@ -95,6 +95,14 @@ INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
     "bytes between batches": ([data(), data(sequence=1, position=150)], [("position", 1)]),
     "the same batch twice": ([data(), data(base_offset=0)], [("offset_order", 0), ("sequence", 0)]),
     "offsets missing": ([data(), data(sequence=1, base_offset=9)], [("offset_gap", 9)]),
+    "one offset missing": ([data(), data(sequence=1, base_offset=2)], [("offset_gap", 2)]),
+    "an end just before its beginning": ([data(last_offset=-1)], [("offset_range", 0)]),
+    "no record at its only offset": ([data(record_count=0)], [("record_count", 0)]),
+    "two records at its only offset": ([data(record_count=2)], [("record_count", 0)]),
+    "the first leader after another one": (
+        [data(leader_epoch=5), data(sequence=1, leader_epoch=0)],
+        [("leader_epoch", 1)],
+    ),
     "an end before its beginning": ([data(last_offset=-5)], [("offset_range", 0)]),
     "fewer records than offsets": ([data(records=3, record_count=2)], [("record_count", 0)]),
     "more records than offsets": ([data(records=3, record_count=4)], [("record_count", 0)]),
@@ -155,6 +163,12 @@ def test_a_row_has_the_expected_value() -> None:
         invariant="position", topic="orders", partition=0, offset=1, producer_id=7, transactional_id=None,
         detail=rows[0].detail, broker_id=1, file="0.log", position=150,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("producer_id", "shown"), [(0, 0), (-1, None)])
+def test_a_row_has_its_producer(producer_id: int, shown: int | None) -> None:
+    (row,) = batch_violations(log(data(crc_ok=0, producer_id=producer_id)))
+    assert row.producer_id == shown
 
 
 def test_compaction_leaves_gaps() -> None:
@@ -268,6 +282,10 @@ def test_thousands_of_violations_end_in_one_row(monkeypatch: pytest.MonkeyPatch)
     rows = batch_violations(headers)
     assert [row.offset for row in rows] == [1, 2, 3]
     assert rows[-1].detail == "This and 2 more up to offset 5."
+    checker = InvariantChecker()
+    assert [row.offset for row in checker.check(headers[:3])] == [1, 2]
+    (last,) = checker.check(headers[3:])
+    assert (last.offset, last.detail) == (3, "This and 2 more up to offset 5.")
 
 
 def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +297,15 @@ def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert checker._of_producers.size <= 9
     late = log(data(sequence=5, producer_id=0, base_offset=40))
     assert checker.check(late) == []  # its producer was dropped and counts as new
+
+
+def test_producers_within_the_bound_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_invariants, "REMEMBERED", 4)
+    checker = InvariantChecker()
+    for number in range(6):
+        assert checker.check(log(data(producer_id=number, base_offset=number))) == []
+    (row,) = checker.check(log(data(sequence=5, producer_id=0, base_offset=6)))
+    assert (row.invariant, row.producer_id) == ("sequence", 0)
 
 
 # Records of coordinators
