@@ -111,6 +111,10 @@ INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
         [data(leader_epoch=5), data(sequence=1, leader_epoch=4), data(sequence=2, leader_epoch=4)],
         [("leader_epoch", 1), ("leader_epoch", 2)],
     ),
+    "an older leader, but not the oldest": (
+        [data(leader_epoch=3), data(sequence=1, leader_epoch=5), data(sequence=2, leader_epoch=4)],
+        [("leader_epoch", 2)],
+    ),
     "an older epoch": ([data(3), data(2)], [("producer_epoch", 1)]),
     "an older epoch in a marker": ([data(3), marker(2)], [("producer_epoch", 1)]),
     "a sequence left out": ([data(), data(sequence=2)], [("sequence", 1)]),
