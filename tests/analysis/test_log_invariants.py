@@ -88,13 +88,21 @@ VALID = {
 
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_log_violates_no_invariant(name: str) -> None:
-    assert violations(log(*VALID[name])) == []
+    assert violations(log(*(dict(batch) for batch in VALID[name]))) == []
 
 
 INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
     "bytes between batches": ([data(), data(sequence=1, position=150)], [("position", 1)]),
     "the same batch twice": ([data(), data(base_offset=0)], [("offset_order", 0), ("sequence", 0)]),
     "offsets missing": ([data(), data(sequence=1, base_offset=9)], [("offset_gap", 9)]),
+    "one offset missing": ([data(), data(sequence=1, base_offset=2)], [("offset_gap", 2)]),
+    "an end just before its beginning": ([data(last_offset=-1)], [("offset_range", 0)]),
+    "no record at its only offset": ([data(record_count=0)], [("record_count", 0)]),
+    "two records at its only offset": ([data(record_count=2)], [("record_count", 0)]),
+    "the first leader after another one": (
+        [data(leader_epoch=5), data(sequence=1, leader_epoch=0)],
+        [("leader_epoch", 1)],
+    ),
     "an end before its beginning": ([data(last_offset=-5)], [("offset_range", 0)]),
     "fewer records than offsets": ([data(records=3, record_count=2)], [("record_count", 0)]),
     "more records than offsets": ([data(records=3, record_count=4)], [("record_count", 0)]),
@@ -102,6 +110,10 @@ INVALID: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, int]]]] = {
     "an older leader": (
         [data(leader_epoch=5), data(sequence=1, leader_epoch=4), data(sequence=2, leader_epoch=4)],
         [("leader_epoch", 1), ("leader_epoch", 2)],
+    ),
+    "an older leader, but not the oldest": (
+        [data(leader_epoch=3), data(sequence=1, leader_epoch=5), data(sequence=2, leader_epoch=4)],
+        [("leader_epoch", 2)],
     ),
     "an older epoch": ([data(3), data(2)], [("producer_epoch", 1)]),
     "an older epoch in a marker": ([data(3), marker(2)], [("producer_epoch", 1)]),
@@ -128,6 +140,16 @@ def test_each_violated_invariant_is_named(name: str) -> None:
     assert violations(log(*(dict(batch) for batch in batches))) == expected
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("name", [*VALID, *INVALID])
+def test_a_log_that_is_checked_in_small_ranges_gives_the_same_rows(name: str, size: int) -> None:
+    batches = VALID[name] if name in VALID else INVALID[name][0]
+    headers, checker = log(*(dict(batch) for batch in batches)), InvariantChecker()
+    ranges = [headers[start : start + size] for start in range(0, len(headers), size)]
+    rows = [row for part in ranges for row in checker.check(part, file="0.log")]
+    assert rows == batch_violations(headers, file="0.log")
+
+
 def test_every_invariant_of_batches_has_a_violation() -> None:
     assert {name for _, expected in INVALID.values() for name, _ in expected} == {
         name for name in INVARIANTS if not name.startswith("coordinator_") or name == "coordinator_epoch"
@@ -145,6 +167,12 @@ def test_a_row_has_the_expected_value() -> None:
         invariant="position", topic="orders", partition=0, offset=1, producer_id=7, transactional_id=None,
         detail=rows[0].detail, broker_id=1, file="0.log", position=150,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("producer_id", "shown"), [(0, 0), (-1, None)])
+def test_a_row_has_its_producer(producer_id: int, shown: int | None) -> None:
+    (row,) = batch_violations(log(data(crc_ok=0, producer_id=producer_id)))
+    assert row.producer_id == shown
 
 
 def test_compaction_leaves_gaps() -> None:
@@ -258,6 +286,10 @@ def test_thousands_of_violations_end_in_one_row(monkeypatch: pytest.MonkeyPatch)
     rows = batch_violations(headers)
     assert [row.offset for row in rows] == [1, 2, 3]
     assert rows[-1].detail == "This and 2 more up to offset 5."
+    checker = InvariantChecker()
+    assert [row.offset for row in checker.check(headers[:3])] == [1, 2]
+    (last,) = checker.check(headers[3:])
+    assert (last.offset, last.detail) == (3, "This and 2 more up to offset 5.")
 
 
 def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +303,15 @@ def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert checker.check(late) == []  # its producer was dropped and counts as new
 
 
+def test_producers_within_the_bound_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_invariants, "REMEMBERED", 4)
+    checker = InvariantChecker()
+    for number in range(6):
+        assert checker.check(log(data(producer_id=number, base_offset=number))) == []
+    (row,) = checker.check(log(data(sequence=5, producer_id=0, base_offset=6)))
+    assert (row.invariant, row.producer_id) == ("sequence", 0)
+
+
 # Records of coordinators
 
 
@@ -281,6 +322,8 @@ def violations_of_records(events: Sequence[TransactionLogRecord]) -> list[tuple[
 
 
 OVERFLOW = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
+ABORTED = version_2(transaction("Abort", decide=10, epochs=(32766, 32767)))
+UNREADABLE = replace(record(1, 0, None, None), tombstone=False, error="CORRUPT_RECORD: no.")
 VALID_EVENTS = {
     "a complete history of an id": [
         record(0, 0, "Empty"), *transaction("Commit", decide=10, offset=1),
@@ -289,6 +332,8 @@ VALID_EVENTS = {
     ],
     "compacted": [record(3, 0, "CompleteCommit", 4, start=0), record(9, 10, "Ongoing", 4, start=10)],
     "exhausted epochs": [*OVERFLOW[:2], replace(OVERFLOW[2], producer_id=9, producer_epoch=0)],
+    "exhausted epochs in an abort": [*ABORTED[:2], replace(ABORTED[2], producer_id=9, producer_epoch=0)],
+    "a new producer id": [record(0, 0, "Empty", 4), record(1, 10, "Empty", 0, producer_id=9)],
     "a retried append": [event for event in transaction("Commit", decide=10) for _ in range(2)],
     "an end without a transaction": version_2(
         [record(0, 0, "Empty"), *transaction("Abort", begin=5, decide=5, epochs=(1, 1))[1:]]
@@ -321,6 +366,19 @@ INVALID_EVENTS: dict[str, tuple[Callable[[], list[TransactionLogRecord]], list[t
     "ongoing after expiry": (lambda: [record(0, 0, None, None), record(5, 20, "Ongoing")], [("coordinator_state", 5)]),
     "an older epoch": (
         lambda: [record(0, 0, "Empty", 4), record(5, 20, "Ongoing", 3)], [("coordinator_producer_epoch", 5)]
+    ),
+    "an older epoch, after an unreadable record of another id": (
+        lambda: [
+            record(0, 0, "Empty", 4), replace(UNREADABLE, transactional_id="other"), record(5, 20, "Ongoing", 3)
+        ],
+        [("coordinator_producer_epoch", 5)],
+    ),
+    "an older epoch, after an unreadable record of another replica": (
+        lambda: [
+            record(0, 0, "Empty", 4), replace(UNREADABLE, transactional_id=None, broker_id=2),
+            record(5, 20, "Ongoing", 3),
+        ],
+        [("coordinator_producer_epoch", 5)],
     ),
     "another producer": (
         lambda: [record(0, 0, "Empty", 4), record(5, 20, "Ongoing", 0, producer_id=9)], [("coordinator_producer_id", 5)]

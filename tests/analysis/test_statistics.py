@@ -10,8 +10,19 @@ from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, random_headers, splits
 from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOMES, begin, finish, partial_transactions
-from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, combined, statistics
+from toolkit.analysis.log.transaction_statistics import (
+    NO_TRANSACTIONS,
+    Statistics,
+    combined,
+    open_rows,
+    statistic_rows,
+    statistics,
+)
+from toolkit.formats.log.batches import LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
+from toolkit.schema import utc
+
+COMMITTED = Step("commit", 1)
 
 
 def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
@@ -65,6 +76,7 @@ def test_transactions_of_version_2_are_committed_and_not_open() -> None:
     assert (result.committed.count, result.aborted.count, len(result.open)) == (3, 0, 1)
     assert result.open["first_offset"].tolist() == [6]
     assert (result.first_offset, result.last_offset) == (0, 6)
+    assert (result.summary()["first_offset"], result.summary()["last_offset"]) == (0, 6)
 
 
 def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
@@ -75,6 +87,13 @@ def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
     assert result.committed.records.max == 2
 
 
+def test_percentiles_are_the_least_values_with_that_share_at_or_below() -> None:
+    result = statistics_of(*(step for size in range(100) for step in (Step("data", 1, records=size + 1), COMMITTED)))
+    records = result.committed.records
+    assert records is not None
+    assert (records.p50, records.p95, records.p99, records.max) == (50, 95, 99, 100)
+
+
 def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     headers = batches([Step("data", 1), Step("commit", 1, wait=-5), Step("data", 2), Step("abort", 2)])
     headers["base_timestamp"][2] = 2**62
@@ -83,10 +102,55 @@ def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
     assert result.committed.duration_ms.max == -5
     assert (result.aborted.count, result.aborted.duration_ms) == (1, None)
     assert (result.start, result.end) == (996, 1001)
+    headers["base_timestamp"], headers["max_timestamp"] = 2**62, 2**62
+    assert statistics(finish(partial_transactions(headers), from_start=True)).summary()["end"] is None
 
 
 def test_no_transactions_give_no_statistics() -> None:
     empty = statistics(finish(EMPTY))
     assert empty.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
-    assert empty.summary()["first_offset"] is None
+    assert [empty.summary()[name] for name in ("first_offset", "last_offset", "start", "end")] == [None] * 4
     assert empty.committed.records is None
+
+
+def test_transactions_of_unknown_time_have_no_duration() -> None:
+    headers = batches([Step("data", 1), COMMITTED])
+    headers["base_timestamp"][0] = headers["max_timestamp"][0] = -1
+    assert statistics(finish(partial_transactions(headers), from_start=True)).committed.duration_ms is None
+    headers["base_timestamp"] = headers["max_timestamp"] = -1
+    summary = statistics(finish(partial_transactions(headers), from_start=True)).summary()
+    assert (summary["start"], summary["end"]) == (None, None)
+
+
+def test_rows_have_each_measure_and_the_other_counts() -> None:
+    result = statistics_of(Step("data", 1, records=2), COMMITTED, Step("data", 2))
+    rows = statistic_rows(result, topic="orders", partition=0, broker_id=1)
+    assert [(row["outcome"], row["transactions"], row.get("measure"), row.get("max")) for row in rows] == [
+        ("commit", 1, "records", 2),
+        ("commit", 1, "bytes", 75),
+        ("commit", 1, "batches", 1),
+        ("commit", 1, "duration_ms", 1),
+        ("abort", 0, None, None),
+        ("empty", 0, None, None),
+        ("open", 1, None, None),
+        ("undecided", 0, None, None),
+    ]
+    assert {(row["topic"], row["partition"], row["broker_id"]) for row in rows} == {("orders", 0, 1)}
+
+
+@pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
+def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
+    result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
+    assert open_rows(result, topic="orders", partition=0, broker_id=1) == [
+        {
+            "topic": "orders",
+            "partition": 0,
+            "broker_id": 1,
+            "producer_id": 2000,
+            "producer_epoch": 0,
+            "first_offset": 2,
+            "last_offset": 3,
+            "start": utc(1003 if clock == "producer" else 1005),
+            "start_clock": clock,
+        }
+    ]
