@@ -40,6 +40,8 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (
+    ALWAYS_UP,
+    SteadyClient,
     await_coordinators,
     config_of,
     elect_uncleanly,
@@ -49,7 +51,6 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
-from toolkit.lab.staging import ALWAYS_UP, SteadyClient
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient

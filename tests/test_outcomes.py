@@ -29,7 +29,7 @@ from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.errors import ActionRefused
-from toolkit.lab.staging import ALWAYS_UP
+from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter

@@ -26,6 +26,7 @@ from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     LeaderTransaction,
     RequestRefused,
+    SteadyClient,
     config_of,
     leader,
     offsets,
@@ -33,7 +34,6 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
-from toolkit.lab.staging import SteadyClient
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit.config import ClientConfig
-from toolkit.errors import ConnectionFailed, LabError
+from toolkit.errors import ConnectionFailed, LabError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_name
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
+
+ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
 
 T = TypeVar("T")
 
@@ -268,3 +270,21 @@ def _offset(cluster: BrokerClient, topic: str, partition: int, *, timestamp: int
         codes=lambda message: [message.partitions[0].error_code],
     )
     return int(found.partitions[0].offset)
+
+
+class SteadyClient(BrokerClient):
+    """A client that sends requests for any broker to the one that no incident stops."""
+
+    def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
+        """As `BrokerClient.send_one`; without a broker id, to that broker."""
+        target = ALWAYS_UP if broker_id is None else broker_id
+        send = super().send_one
+
+        def response() -> Any | None:
+            try:
+                return send(request, broker_id=target)
+            except NotFound:  # the broker that answered last has just started, and does not know the others yet
+                send(messages.Metadata(topics=[]))
+                return None
+
+        return until(response, awaited=f"broker {target} in the metadata")

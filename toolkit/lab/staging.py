@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from toolkit.errors import NotFound, UsageError
+from toolkit.errors import UsageError
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     ClusterAddress,
     RequestRefused,
+    SteadyClient,
     config_of,
     coordinator,
     partitions,
     send_until_accepted,
     until,
 )
-from toolkit.lab.server.broker import Kafka
+from toolkit.lab.server.broker import Kafka, version_numbers
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 NOTHING: Mapping[str, str] = {}
-ALWAYS_UP = 1  # broker that no incident stops; with fewer than three brokers it is the only controller, too
 OVER = {"INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE", "PRODUCER_FENCED"}
 
 
@@ -427,27 +427,5 @@ def _check(plot: Incident, kafka: Kafka | None) -> None:
         raise UsageError(f"{plot.name} stops brokers, so it needs a lab cluster rather than an address.")
     if kafka and len(kafka.broker_ids) < plot.brokers:
         raise UsageError(f"{plot.name} needs {plot.brokers} brokers, and this Kafka has {len(kafka.broker_ids)}.")
-    if kafka and _numbers(kafka.version) < _numbers(plot.since):
+    if kafka and version_numbers(kafka.version) < version_numbers(plot.since):
         raise UsageError(f"{plot.name} can be staged from Kafka {plot.since} on, and this one is {kafka.version}.")
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
-
-
-class SteadyClient(BrokerClient):
-    """A client that sends requests for any broker to the one that no incident stops."""
-
-    def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
-        """As `BrokerClient.send_one`; without a broker id, to that broker."""
-        target = ALWAYS_UP if broker_id is None else broker_id
-        send = super().send_one
-
-        def response() -> Any | None:
-            try:
-                return send(request, broker_id=target)
-            except NotFound:  # the broker that answered last has just started, and does not know the others yet
-                send(messages.Metadata(topics=[]))
-                return None
-
-        return until(response, awaited=f"broker {target} in the metadata")

@@ -11,6 +11,7 @@ import uuid
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (
+    ALWAYS_UP,
     await_coordinators,
     elect_uncleanly,
     leader,
@@ -20,7 +21,6 @@ from toolkit.lab.queries import (
     until,
 )
 from toolkit.lab.staging import (
-    ALWAYS_UP,
     EVERYDAY,
     NEGLECTFUL,
     REPLICATED,

@@ -17,10 +17,6 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab.server.jars import fetch_jars
@@ -29,9 +25,11 @@ from toolkit.lab.server.node import (
     ZOOKEEPER_CLASS,
     Node,
     free_ports,
+    is_ready,
     is_registered,
     keep_storage,
     properties_text,
+    quiet_admin,
     random_uuid,
     server_properties,
     write_storage,
@@ -94,7 +92,7 @@ class Kafka:
         heap: str = "512m",
         timeout: float = 120,
     ) -> None:
-        if not re.fullmatch(r"\d+\.\d+\.\d+", version) or _numbers(version) < (2, 8):
+        if not re.fullmatch(r"\d+\.\d+\.\d+", version) or version_numbers(version) < (2, 8):
             raise UsageError(f"{version!r} is not a Kafka version of the lab.", do="Use 2.8.0 or newer: '4.3.1'.")
         if brokers not in (1, 2, 3):
             raise UsageError(f"The lab starts 1 to 3 brokers, not {brokers}.")
@@ -140,7 +138,7 @@ class Kafka:
         if self._supervisor:
             return self
         # Before 3.9, Kafka's clients, and so its tools, cannot log in with SASL on Java 23 and newer.
-        self._java = find_java(newest=None if _numbers(self.version) >= (3, 9) else 22)
+        self._java = find_java(newest=None if version_numbers(self.version) >= (3, 9) else 22)
         self._classpath = self.classpath
         for attempts_left in (2, 1, 0):
             try:
@@ -302,7 +300,7 @@ class Kafka:
     def _lay_out(self, directory: Path) -> None:
         """Give every broker its directory, its ports and its settings."""
         zookeeper_port, *ports = free_ports(1 + 3 * len(self.broker_ids))
-        self._zookeeper_port = zookeeper_port if _numbers(self.version) < (3, 3) else None
+        self._zookeeper_port = zookeeper_port if version_numbers(self.version) < (3, 3) else None
         triples = zip(*[iter(ports)] * 3, strict=True)
         for broker_id, (client, internal, controller) in zip(self.broker_ids, triples, strict=True):
             self._nodes[broker_id] = Node(
@@ -422,32 +420,10 @@ def _lines(log: Path) -> list[str]:
     return log.read_text(errors="replace").splitlines() if log.exists() else []
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a release, for comparison."""
     return tuple(int(part) for part in version.split("."))
 
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def quiet_admin(server: str) -> AdminClient:
-    """Return a client that retries without logging while no broker answers."""
-    config: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": server,
-        "reconnect.backoff.ms": 20,
-        "reconnect.backoff.max.ms": 100,
-        "log_level": 0,
-    }
-    return AdminClient(config)
-
-
-def is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
-    """Whether all these brokers are registered and a topic could be placed on all of them; creates none."""
-    try:
-        if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
-            return False
-        attempt = NewTopic("ready", num_partitions=1, replication_factor=len(broker_ids))
-        admin.create_topics([attempt], validate_only=True, request_timeout=5)["ready"].result()
-    except KafkaException:
-        return False
-    return True

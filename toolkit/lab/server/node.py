@@ -19,6 +19,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
 # Below the ephemeral ports of Linux and macOS, so that the port of a stopped broker stays free.
 PORTS = range(20_000, 32_000)
 
@@ -208,3 +212,26 @@ def _quoted(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(char if " " <= char <= "~" and char != "\\" else f"\\u{ord(char):04x}" for char in text)
+
+
+def quiet_admin(server: str) -> AdminClient:
+    """Return a client that retries without logging while no broker answers."""
+    config: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": server,
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 100,
+        "log_level": 0,
+    }
+    return AdminClient(config)
+
+
+def is_ready(admin: AdminClient, broker_ids: set[int]) -> bool:
+    """Whether all these brokers are registered and a topic could be placed on all of them; creates none."""
+    try:
+        if not broker_ids <= set(admin.list_topics(timeout=1).brokers):
+            return False
+        attempt = NewTopic("ready", num_partitions=1, replication_factor=len(broker_ids))
+        admin.create_topics([attempt], validate_only=True, request_timeout=5)["ready"].result()
+    except KafkaException:
+        return False
+    return True

@@ -10,12 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,10 +57,11 @@ from toolkit.spark.pipeline.history_fold import (
     fold_transaction_history,
     remembered_records,
 )
+from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, remembered_partials
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import LOG, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.staging_table import StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
@@ -77,9 +76,7 @@ from toolkit.spark.spark_errors import translate_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Progress = Callable[[str, bool], object]
 PathLike = str | os.PathLike[str]
-AT_ONCE = 4  # jobs: while Spark plans one, or runs its last task, another one keeps the executors busy
 CURRENT_FINDINGS = "current_findings"
 STAGE_NAME = "stage"
 DECIDED_WITH = "outcome"  # findings of a version without it are decided anew, even if nothing else is new
@@ -160,43 +157,6 @@ def run(
             found = list(map(Finding.of, store.rows("findings", FINDINGS)))
         counts["findings"] = TableCounts.of(found, is_new=this.has_news)
         return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
-
-
-class Job(NamedTuple):
-    """A function that runs as soon as the jobs that it depends on are done."""
-
-    do: Callable[[], Any]
-    after: Collection[str] = ()
-
-
-def run_jobs(jobs: Mapping[str, Job], *, progress: Progress) -> dict[str, Any]:
-    """Run jobs and return their results by name. After a failure, no further job starts.
-
-    Parameters
-    ----------
-    jobs
-        The jobs by name.
-    progress
-        Called with the name of a job and false when it starts, and true when it is done.
-    """
-    results: dict[str, Any] = {}
-
-    def do(name: str) -> str:
-        progress(name, False)
-        results[name] = jobs[name].do()
-        progress(name, True)
-        return name
-
-    sorter = TopologicalSorter({name: job.after for name, job in jobs.items()})
-    sorter.prepare()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        running: set[Future[str]] = set()
-        while sorter.is_active():
-            running |= {pool.submit(do, name) for name in sorter.get_ready()}
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for each in done:
-                sorter.done(each.result())
-    return results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,18 +365,8 @@ class _PipelineRun:
             self._add("batches", BATCHES, rows.withColumn("is_final", is_final), changed=self.plans)
 
     def _add(self, name: str, table: Table, rows: DataFrame, *, changed: Collection[str] | None = None) -> None:
-        obsolete = self._obsolete(name)
+        obsolete = obsolete_rows(name, self.plans, self.states.obsolete_logs)
         self.store.write(name, table, rows, run_id=self.states.run_id, changed=changed, obsolete=obsolete)
-
-    def _obsolete(self, name: str) -> list[str]:
-        """SQL conditions for stored rows of truncated and replaced logs."""
-        found = []
-        for log, plan in self.plans.items():
-            if plan.remembered == TRUNCATED and log.endswith(IDS) is (name == "transaction_history"):
-                found.append(f"{_has_log(log)} AND {FROM_OFFSET[name].format(offset=plan.offset)}")
-        if name == "transaction_history":
-            found += [_has_log(log) for log in self.states.obsolete_logs]
-        return found
 
     # Findings.
 
@@ -490,20 +440,7 @@ class _PipelineRun:
         self.states.save()
 
 
-FROM_OFFSET = {
-    "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
-    "lso_timeline": "offset > {offset}",
-    "transaction_history": "last_offset >= {offset}",
-    "batches": "coalesce(base_offset >= {offset}, true)",
-}
-"""SQL conditions for the rows of a table at or after an offset."""
-
-
 def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, StoredState]) -> list[str]:
     """Replicas of ``__transaction_state`` that another replica replaces as the best one."""
     read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
     return [log for log, state in before.items() if log.endswith(IDS) and read.get(state.partition, log) != log]
-
-
-def _has_log(log: str) -> str:
-    return "{} = '{}'".format(LOG, log.replace("\\", "\\\\").replace("'", "\\'"))

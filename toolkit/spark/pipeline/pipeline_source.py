@@ -8,7 +8,7 @@ changed offset, as they do for the replicas themselves. Without leader epochs, a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
     partial_transaction_rows,
 )
-from toolkit.spark.pipeline.staging_table import StoredState
+from toolkit.spark.pipeline.staging_table import LOG, StoredState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,3 +177,37 @@ class PipelineSource(Protocol):
 
     def current_findings(self) -> pa.Table:
         """Rows of ``schema.FINDINGS`` for the present holds of the LSO."""
+
+
+FROM_OFFSET = {
+    "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
+    "lso_timeline": "offset > {offset}",
+    "transaction_history": "last_offset >= {offset}",
+    "batches": "coalesce(base_offset >= {offset}, true)",
+}
+"""SQL conditions for the rows of a table at or after an offset."""
+
+
+def obsolete_rows(table: str, plans: Mapping[str, LogPlan], obsolete_logs: Collection[str]) -> list[str]:
+    """SQL conditions for the stored rows of truncated and replaced logs.
+
+    Parameters
+    ----------
+    table
+        Name of the table.
+    plans
+        What this run reads of each log.
+    obsolete_logs
+        Replicas of ``__transaction_state`` that another one replaces.
+    """
+    found = []
+    for log, plan in plans.items():
+        if plan.remembered == TRUNCATED and log.endswith(IDS) is (table == "transaction_history"):
+            found.append(f"{_has_log(log)} AND {FROM_OFFSET[table].format(offset=plan.offset)}")
+    if table == "transaction_history":
+        found += map(_has_log, obsolete_logs)
+    return found
+
+
+def _has_log(log: str) -> str:
+    return "{} = '{}'".format(LOG, log.replace("\\", "\\\\").replace("'", "\\'"))
