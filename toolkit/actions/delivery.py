@@ -13,7 +13,8 @@ from toolkit.errors import BrokerError
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.logs.transaction_log import read_committed
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
-from toolkit.sources.live.state.group_offsets import CommittedOffset, committed_offsets, group_ids
+from toolkit.sources.live.state.group_offsets import committed_offsets, group_ids
+from toolkit.sources.offset_queries.group_lag import CommittedOffset
 
 if TYPE_CHECKING:
     from toolkit.actions.marker_plan import MarkerPlan

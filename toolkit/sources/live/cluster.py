@@ -31,7 +31,6 @@ from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, Coordina
 from toolkit.sources.live.state.group_offsets import (
     SHARE,
     WITH_OFFSETS,
-    CommittedOffset,
     committed_offsets,
     committing_groups,
     group_ids,
@@ -55,7 +54,12 @@ from toolkit.sources.live.transaction_listing import (
     filtered_transactions,
     named_transactions,
 )
-from toolkit.sources.offset_queries.group_lag import hidden_topics_lag, lag_of_group, lag_of_share_group
+from toolkit.sources.offset_queries.group_lag import (
+    CommittedOffset,
+    hidden_topics_lag,
+    lag_of_group,
+    lag_of_share_group,
+)
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import CLUSTER, TableArguments, implements

@@ -22,6 +22,7 @@ from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.metadata_log import partition_count
 from toolkit.sources.logdir.replica_state import ReplicaState
+from toolkit.sources.offset_queries.group_lag import CommittedOffset
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -267,7 +268,7 @@ def _count(group_ids: Mapping[str, int], present: Collection[int]) -> int | None
 OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset"
 
 
-def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tuple[int | None, str | None]]:
+def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, CommittedOffset]:
     """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
     A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
@@ -299,14 +300,16 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, tup
     ordered = sorted(
         ((_counts_from(record, log_transactions), record) for record in commits), key=lambda pair: pair[0] or 0
     )
-    found: dict[TopicPartition, tuple[int | None, str | None]] = {}
+    found: dict[TopicPartition, CommittedOffset] = {}
     for counts_from, record in ordered:
         tp = _tp(record)
         if record.tombstone:
             found.pop(tp, None)
         elif counts_from is not None:
-            found[tp] = record.committed_offset, None
-    return found | {_tp(record): (None, OPEN) for record in commits if _is_open(record, log_transactions)}
+            found[tp] = CommittedOffset(record.committed_offset, None)
+    return found | {
+        _tp(record): CommittedOffset(None, OPEN) for record in commits if _is_open(record, log_transactions)
+    }
 
 
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:

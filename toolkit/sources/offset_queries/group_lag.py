@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.consumer_lag import LagParts, group_lag, lag_reason, share_group_lag
 from toolkit.errors import ToolkitError
@@ -15,17 +15,33 @@ from toolkit.schema.offsets import GroupLag
 if TYPE_CHECKING:
     from toolkit.analysis.log.offset_status import StatusRange
     from toolkit.schema.table import TopicPartition
-    from toolkit.sources.live.state.group_offsets import SharePartition
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
-
-    CommittedOffsets: TypeAlias = Mapping[TopicPartition, tuple[int | None, str | None]]
 
 READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
 
 
+class CommittedOffset(NamedTuple):
+    """A committed offset of a group; null with an error where an open transaction has a pending commit."""
+
+    offset: int | None
+    error: str | None
+
+
+class SharePartition(NamedTuple):
+    """Start offset of a share partition (null if the group has read nothing of it), its lag, and the broker's error."""
+
+    start_offset: int | None
+    lag: int | None
+    error: str | None
+
+
 def lag_of_group(
-    readers: Iterable[OffsetReader], group: str, committed: CommittedOffsets, *, max_offsets: int
+    readers: Iterable[OffsetReader],
+    group: str,
+    committed: Mapping[TopicPartition, CommittedOffset],
+    *,
+    max_offsets: int,
 ) -> list[GroupLag]:
     """The lag of a consumer group on partitions with a committed offset, and its reason.
 

@@ -14,6 +14,7 @@ from toolkit.sources.live.client.broker_response import BrokerResponse, error_te
 from toolkit.sources.live.state import broker_configs
 from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
+from toolkit.sources.offset_queries.group_lag import CommittedOffset, SharePartition
 
 GROUPS_PER_REQUEST = 200
 UNSTABLE_OFFSET_COMMIT = 88
@@ -94,13 +95,6 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
         return described.error_text
     code = described.message.groups[0].error_code
     return None if code in (0, GROUP_ID_NOT_FOUND) else error_text(code)
-
-
-class CommittedOffset(NamedTuple):
-    """A committed offset of a group; null with an error where an open transaction has a pending commit."""
-
-    offset: int | None
-    error: str | None
 
 
 class GroupOffsets(NamedTuple):
@@ -293,14 +287,6 @@ def _one(group: str, topics: Mapping[str, list[int]] | None, require_stable: boo
 def _topics(kind: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | None:
     """The requested partitions as messages of one version; null for all."""
     return None if topics is None else [kind(name=name, partition_indexes=part) for name, part in topics.items()]
-
-
-class SharePartition(NamedTuple):
-    """Start offset of a share partition (null if the group has read nothing of it), its lag, and the broker's error."""
-
-    start_offset: int | None
-    lag: int | None
-    error: str | None
 
 
 def share_isolation_level(client: BrokerClient, group: str) -> str | None:
