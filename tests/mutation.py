@@ -334,8 +334,7 @@ class Runner:
         if mutant.function and not self.has_cache:
             first, last = mutant.function
             callers = set().union(*(ids for line, ids in self.callers.items() if first <= line <= last))
-            if not callers:
-                return False
+            callers = callers or None  # without a caller among the tests, a module may call it when it is imported
         code, result = self._fork(mutant.code, callers, None)
         self.kills[result["failed"]] += 1
         return bool(code)
