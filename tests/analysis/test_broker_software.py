@@ -134,7 +134,7 @@ def test_the_lowest_key_of_a_system_is_its_evidence() -> None:
     assert software_of(IMITATED["AutoMQ"]).evidence == "it has API key 501, which Apache Kafka has not"
 
 
-def test_a_gap_separates_another_system_from_software_that_is_not_known() -> None:
+def test_a_gap_of_another_system_differs_from_one_of_unknown_software() -> None:
     """What is not known may be a proxy or a newer Apache Kafka, which has no remedy of its own."""
     (redpanda,), (unknown,) = software_gaps([IMITATED["Redpanda"]]), software_gaps([broker(FEW)])
     assert is_of_another_system(redpanda) is True

@@ -6,7 +6,7 @@ import pytest
 from toolkit.analysis.log.stable_sort import run_starts, stable_order, take_rows
 from toolkit.formats.log.headers import HEADER
 
-LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+MINIMUM, MAXIMUM = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ LEAST, MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
         [2**17 + 1, 1, 2**17, 2**16 + 1, 1],
         [2**40, 2**33, 5, 2**40, -(2**40)],
         [1_000_000_007, 1_000_000_000, 1_000_065_536, 1_000_000_000],
-        [MOST, 0, LEAST, -1, MOST, LEAST],
+        [MAXIMUM, 0, MINIMUM, -1, MAXIMUM, MINIMUM],
     ],
 )
 def test_integers_are_sorted_stably(numbers: list[int]) -> None:

@@ -92,6 +92,7 @@ def test_percentiles_are_the_least_values_with_that_share_at_or_below() -> None:
     records = result.committed.records
     assert records is not None
     assert (records.p50, records.p95, records.p99, records.max) == (50, 95, 99, 100)
+    assert (records.sum, records.mean) == (5050, 50.5)
 
 
 def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
@@ -111,6 +112,12 @@ def test_no_transactions_give_no_statistics() -> None:
     assert empty.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
     assert [empty.summary()[name] for name in ("first_offset", "last_offset", "start", "end")] == [None] * 4
     assert empty.committed.records is None
+
+
+def test_the_start_is_that_of_the_first_part_that_has_one() -> None:
+    headers = batches([Step("data", 1), COMMITTED, Step("data", 1), COMMITTED])
+    parts = [statistics(finish(partial_transactions(part))) for part in (headers[2:], headers[:2])]
+    assert combined(NO_TRANSACTIONS, *parts).summary()["start"] == parts[1].summary()["start"] == 1001
 
 
 def test_transactions_of_unknown_time_have_no_duration() -> None:
