@@ -151,7 +151,8 @@ def statistics(log_transactions: LogTransactions) -> Statistics:
         return NO_TRANSACTIONS
     outcome, with_data = log_transactions["outcome"], log_transactions["first_offset"] >= 0
     ends = np.concatenate([log_transactions[name] for name in ("first_offset", "last_offset", "marker_offset")])
-    times = np.concatenate([log_transactions["start"], log_transactions["end"]])
+    times: Array = np.concatenate([log_transactions["start"], log_transactions["end"]])
+    times = np.where(times <= LAST_TIME, times, -1)
     complete = take_rows(
         log_transactions,
         np.flatnonzero((log_transactions["truncated"] == 0) & ((outcome == COMMIT) | (outcome == ABORT))),
@@ -166,7 +167,7 @@ def statistics(log_transactions: LogTransactions) -> Statistics:
         first_offset=_least(ends),
         last_offset=int(ends.max()),
         start=_least(times),
-        end=int(np.where(times <= LAST_TIME, times, -1).max()),
+        end=int(times.max()),
         sizes=(_sizes(complete),),
     )
 
