@@ -19,7 +19,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-SLOW = ("outages", "kills", "spark", "history")
+SLOW = ("outages", "kills", "outcomes", "spark", "history")
 """Groups of tests that take minutes: workers start with them."""
 
 _FOLDER = pytest.StashKey[Path]()

@@ -55,6 +55,7 @@ def cases_of(version: str) -> Sequence[Case]:
 
 
 @pytest.mark.lab
+@pytest.mark.xdist_group("outcomes")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> None:
     """Whatever the producer did afterwards: verdict, outcome and action are right, and so is the preflight of abort."""
