@@ -177,6 +177,17 @@ def test_a_type_or_a_tag_of_a_newer_kafka_is_no_failure() -> None:
     assert tagged["next_producer_id"] == 2000
 
 
+@pytest.mark.parametrize(("end", "topics"), [("EndTransaction", {"a": "orders"}), ("AbortTransaction", {})])
+def test_an_aborted_transaction_of_the_controller_leaves_nothing(end: str, topics: dict[str, str]) -> None:
+    state = MetadataState()
+    topic, partition = {"topic": "orders", "topic_id": "a"}, {"topic_id": "a", "partition": 0, "leader": 1}
+    for columns in ({"type": "BeginTransaction"}, {"type": "Topic"} | topic, {"type": "Partition"} | partition):
+        state.add(MetadataLogRecord(**columns))
+    state.add(MetadataLogRecord(type=end))
+    assert state.topics == topics
+    assert len(state.partitions) == len(topics)
+
+
 def test_credentials_are_not_read() -> None:
     for key in (10, 11, 22, 26):
         record = read_metadata_record(FRAME + bytes([key, 0]) + b"secret")

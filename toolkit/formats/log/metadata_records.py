@@ -291,9 +291,14 @@ class MetadataState:
 
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[tuple[str, int], MetadataLogRecord] = field(default_factory=dict)
+    _before: MetadataState | None = None  # the transaction that is open (KIP-868)
 
     def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
         """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
+        if record.type == "BeginTransaction":
+            self._before = MetadataState(topics=dict(self.topics), partitions=dict(self.partitions))
+        elif record.type == "AbortTransaction" and self._before is not None:
+            self.topics, self.partitions = self._before.topics, self._before.partitions
         topic_id = record.topic_id
         if topic_id is None:
             return record
