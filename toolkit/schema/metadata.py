@@ -36,7 +36,7 @@ class MetadataLogRecord(TableRow):
         tuple[Int32, ...] | None, "Broker ids that may lead although they are not in sync (KIP-966)."
     ] = None
     affected_broker: Annotated[
-        Int32 | None, "Broker that registered, was fenced or unfenced, or was given producer ids."
+        Int32 | None, "Broker that registered, was fenced or unfenced, or got a block of producer ids."
     ] = None
     broker_epoch: Annotated[Int64 | None, "Epoch of that broker: the offset of its registration."] = None
     fenced: Annotated[
@@ -48,7 +48,7 @@ class MetadataLogRecord(TableRow):
     config_resource: Annotated[str | None, "What a setting is for: topic orders, broker 1, broker for all."] = None
     config_name: Annotated[str | None, "Name of the setting."] = None
     config_value: Annotated[str | None, "Its value from then on, [hidden] if it may be a secret; null: removed."] = None
-    next_producer_id: Annotated[Int64 | None, "The first producer id that no broker was given."] = None
+    next_producer_id: Annotated[Int64 | None, "The first producer id after the blocks that brokers have got."] = None
     metadata_node_id: Annotated[Int32 | None, "Node in whose log directory it was found; null if not known."] = None
     file: Annotated[str | None, "File it was read from: a segment or a snapshot."] = None
     position: Annotated[Int64 | None, "Byte of its batch in that file.", Unit("bytes")] = None

@@ -229,7 +229,7 @@ class Cluster(Source, OffsetTables):
         return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
 
     def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
-        """Partitions with a pending offset of a group, and the error; nothing is asked if no transaction is open."""
+        """Partitions with a pending offset of a group, and the error; no request without an open transaction."""
         offsets_topic = CoordinatorTopic.read(self.client, OFFSETS_TOPIC)
         own = (OFFSETS_TOPIC, offsets_topic.partition(group))
         known = {tp: each for tp, each in offsets_topic.metadata.partitions.items() if tp == own}

@@ -111,7 +111,7 @@ class TransactionFilters:
 class KnownId(NamedTuple):
     """A transactional id, and what is known of it before it is described: by ListTransactions or FindCoordinator.
 
-    Without a coordinator, any broker is asked; `error` is of an earlier request.
+    Without a coordinator, any broker gets the request; `error` is of an earlier one.
     """
 
     transactional_id: str
