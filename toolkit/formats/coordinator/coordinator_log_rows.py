@@ -10,11 +10,10 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from google_crc32c import value as crc32c
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.offsets_log_records import (
@@ -26,15 +25,12 @@ from toolkit.formats.coordinator.offsets_log_records import (
 )
 from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
 from toolkit.formats.log.batch_positions import batch_loops, compiled
-from toolkit.formats.log.batch_records import Record, read_records
-from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_header
+from toolkit.formats.log.batch_records import Record, decode_batch
+from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader
 from toolkit.formats.primitives import Buffer
 from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
-
-LIMIT = 32 * 1024 * 1024  # bytes of a batch's records; a coordinator's value is some kilobytes, rarely a megabyte
-R = TypeVar("R")
 
 
 class _Source(NamedTuple):
@@ -78,7 +74,7 @@ def transaction_log(
     """
     at = file_position if file_position is not None or file is None else position
     source = _Source(txn_state_partition, broker_id, file, at)
-    return _decoded(buf, position, source, _transaction_log_record, _unread_of_transactions)
+    return decode_batch(buf, position, source, _transaction_log_record, _unread_of_transactions)
 
 
 def offsets_log(
@@ -114,37 +110,7 @@ def offsets_log(
     """
     at = file_position if file_position is not None or file is None else position
     source = _Source(group_partition, broker_id, file, at)
-    return _decoded(buf, position, source, _offsets_log_record, _unread_of_offsets)
-
-
-def _decoded(
-    buf: Buffer,
-    position: int,
-    source: _Source,
-    record_of: Callable[[Record, BatchHeader, _Source], R],
-    unread: Callable[[_Source, int | None, str], R],
-) -> Iterator[R]:
-    """The records of a batch, and what could not be read."""
-    offset = None
-    try:
-        header = read_header(buf, position)
-        offset = header.base_offset
-        records = read_records(buf, position, header=header, limit=LIMIT)
-        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
-            damage = DecodeError(
-                f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",
-                position=position,
-                means="The bytes are damaged, or were changed after they were written.",
-            )
-            yield unread(source, offset, f"CORRUPT_BATCH: {damage}")
-            return
-        if header.is_control:  # these bits are covered by the checksum
-            return
-        for record in records:
-            yield record_of(record, header, source)
-            offset = record.offset + 1
-    except DecodeError as exc:
-        yield unread(source, offset, f"CORRUPT_BATCH: {exc}")
+    return decode_batch(buf, position, source, _offsets_log_record, _unread_of_offsets)
 
 
 def _unread_of_transactions(source: _Source, offset: int | None, error: str) -> TransactionLogRecord:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+from google_crc32c import value as crc32c
 
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_header, read_varint
+from toolkit.formats.log.batches import CONTROL, CRC_END, HEADER_SIZE, BatchHeader, read_header, read_varint
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.primitives import Buffer
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+R = TypeVar("R")
+W = TypeVar("W")
+LIMIT_OF_DECODED = 32 * 1024 * 1024  # bytes of a batch of Kafka's own records: some kilobytes, rarely a megabyte
 LIMIT = 128 * 1024 * 1024
 """Bytes that the records of one batch may take; ``max.message.bytes`` is 1 MiB by default, before compression."""
 
@@ -322,3 +326,47 @@ def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
         If it cannot be decompressed, or a record is damaged.
     """
     return [record.offset for record in read_records(buf, position)]
+
+
+def decode_batch(
+    buf: Buffer,
+    position: int,
+    where: W,
+    decode: Callable[[Record, BatchHeader, W], R],
+    unread: Callable[[W, int | None, str], R],
+) -> Iterator[R]:
+    """The decoded records of one batch of an internal topic, and what could not be read; none of a control batch.
+
+    A batch whose checksum is wrong yields none of its records, which may be none that Kafka wrote.
+
+    Parameters
+    ----------
+    buf, position
+        Bytes, and where the batch starts in them.
+    where
+        Where the bytes are from, for both functions.
+    decode
+        Makes the result of a record.
+    unread
+        Makes the result of a batch, or of the unreadable rest of it from an offset on, from its error.
+    """
+    offset = None
+    try:
+        header = read_header(buf, position)
+        offset = header.base_offset
+        records = read_records(buf, position, header=header, limit=LIMIT_OF_DECODED)
+        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
+            damage = DecodeError(
+                f"The checksum of the batch at offset {header.base_offset} does not match its bytes.",
+                position=position,
+                means="The bytes are damaged, or were changed after they were written.",
+            )
+            yield unread(where, offset, f"CORRUPT_BATCH: {damage}")
+            return
+        if header.is_control:  # these bits are covered by the checksum
+            return
+        for record in records:
+            yield decode(record, header, where)
+            offset = record.offset + 1
+    except DecodeError as exc:
+        yield unread(where, offset, f"CORRUPT_BATCH: {exc}")

@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from google_crc32c import value as crc32c
-
 from toolkit.config.keys import HIDDEN, SECRET_KEY
 from toolkit.errors import DecodeError
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.batches import CRC_END, read_header
+from toolkit.formats.log.batch_records import Record, decode_batch
+from toolkit.formats.log.batches import BatchHeader
 from toolkit.formats.primitives import Buffer, Reader, known
 from toolkit.schema import utc
 from toolkit.schema.metadata import MetadataLogRecord
@@ -58,7 +56,6 @@ TYPES: Mapping[int, str] = {
 NO_CHANGE = -2  # of the leader, in PartitionChange
 RESOURCES: Mapping[int, str] = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}  # ConfigResource.Type
 NOWHERE = MetadataLogRecord()
-LIMIT = 32 * 1024 * 1024  # bytes of a batch's records
 
 
 def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = NOWHERE) -> Iterator[MetadataLogRecord]:
@@ -79,24 +76,19 @@ def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = N
         In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
         (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     """
-    offset = None
+    return decode_batch(buf, position, where, _decode, _unread)
+
+
+def _decode(record: Record, header: BatchHeader, where: MetadataLogRecord) -> MetadataLogRecord:
+    at = replace(where, offset=record.offset, timestamp=utc(record.timestamp_ms))
     try:
-        header = read_header(buf, position)
-        offset = header.base_offset
-        records = read_records(buf, position, header=header, limit=LIMIT)
-        if crc32c(bytes(buf[position + CRC_END : position + header.size])) != header.crc:
-            text = f"The checksum of the batch at offset {offset} does not match its bytes."
-            yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {text}")
-            return
-        for record in records if not header.is_control else ():
-            at = replace(where, offset=record.offset, timestamp=utc(record.timestamp_ms))
-            try:
-                yield replace(at, **read_metadata_record(record.value or b""))
-            except DecodeError as error:
-                yield replace(at, error=f"CORRUPT_RECORD: {error}")
-            offset = record.offset + 1
-    except DecodeError as error:
-        yield replace(where, offset=offset, error=f"CORRUPT_BATCH: {error}")
+        return replace(at, **read_metadata_record(record.value or b""))
+    except DecodeError as exc:
+        return replace(at, error=f"CORRUPT_RECORD: {exc}")
+
+
+def _unread(where: MetadataLogRecord, offset: int | None, error: str) -> MetadataLogRecord:
+    return replace(where, offset=offset, error=error)
 
 
 def read_metadata_record(value: Buffer) -> dict[str, Any]:
