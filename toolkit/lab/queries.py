@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from toolkit.config import ClientConfig
-from toolkit.errors import ConnectionFailed, LabError, NotFound
+from toolkit.errors import ConnectionFailed, LabError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab.server.broker import Kafka
 from toolkit.sources.live.client import messages
@@ -277,14 +277,4 @@ class SteadyClient(BrokerClient):
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
         """As `BrokerClient.send_one`; without a broker id, to that broker."""
-        target = ALWAYS_UP if broker_id is None else broker_id
-        send = super().send_one
-
-        def response() -> Any | None:
-            try:
-                return send(request, broker_id=target)
-            except NotFound:  # the broker that answered last has just started, and does not know the others yet
-                send(messages.Metadata(topics=[]))
-                return None
-
-        return until(response, awaited=f"broker {target} in the metadata")
+        return super().send_one(request, broker_id=ALWAYS_UP if broker_id is None else broker_id)
