@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
+from toolkit.schema.table import TransactionKey
 
 
 @declares(
@@ -128,6 +129,11 @@ class LsoHold(TableRow):
     bytes_held: Annotated[
         Int64 | None, "Bytes of the batches in that range, other markers included.", Unit("bytes")
     ] = None
+
+    @property
+    def key(self) -> TransactionKey:
+        """What identifies its transaction, in findings, too."""
+        return TransactionKey(self.topic, self.partition, self.producer_id, self.first_offset)
 
 
 LSO_HOLDS = LsoHold.table

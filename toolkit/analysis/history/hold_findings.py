@@ -125,17 +125,13 @@ def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> l
         if hold.first_offset is None:
             found.append(hold)  # a partition that could not be read
         else:
-            recorded[_key(hold)] = hold
+            recorded[hold.key] = hold
     for hold in of_log:
-        same = recorded.pop(_key(hold), None)
+        same = recorded.pop(hold.key, None)
         if same is not None and hold.transactional_id is None:
             hold = replace(hold, transactional_id=same.transactional_id)
         found.append(hold)
     return [*found, *recorded.values()]
-
-
-def _key(hold: LsoHold) -> TransactionKey:
-    return TransactionKey(hold.topic, hold.partition, hold.producer_id, hold.first_offset)
 
 
 def _attribution(hold: LsoHold, transaction_history: Mapping[int, Sequence[PastTransaction]] | None) -> Attribution:

@@ -40,7 +40,6 @@ from toolkit.schema import (
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
-from toolkit.schema.table import TransactionKey
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
@@ -421,12 +420,7 @@ class _PipelineRun:
             listed = {(row["topic"], row["partition"]) for row in self.listings.values()}
             return [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in listed]
         keys = set(map(transaction_key, current_findings))
-        return [
-            hold
-            for hold in holds
-            if hold.marker_offset is not None
-            or TransactionKey(hold.topic, hold.partition, hold.producer_id, hold.first_offset) in keys
-        ]
+        return [hold for hold in holds if hold.marker_offset is not None or hold.key in keys]
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
