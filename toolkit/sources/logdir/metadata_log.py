@@ -29,7 +29,7 @@ def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
 
     Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
     """
-    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log))
+    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log, newest=True))
     return max((each for each in found if each is not None), default=None)
 
 
@@ -38,7 +38,7 @@ def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
     furthest: tuple[int, int] | None = None
     for log in metadata_logs(logs):
         state, end, is_whole = MetadataState(), -1, True
-        for record in metadata_records(log, state):
+        for record in metadata_records(log, state, newest=True):
             end = end if record.offset is None else record.offset
             is_whole &= record.error is None or record.error.startswith("TORN_TAIL")
         count = sum(1 for topic_id, _ in state.partitions if state.topics.get(topic_id) == topic)
@@ -47,7 +47,9 @@ def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
     return None if furthest is None else furthest[1]
 
 
-def metadata_records(log: FolderLog, state: MetadataState | None = None) -> Iterator[MetadataLogRecord]:
+def metadata_records(
+    log: FolderLog, state: MetadataState | None = None, *, newest: bool = False
+) -> Iterator[MetadataLogRecord]:
     """The records of a replica, in the order of the log, each with what holds after it.
 
     A snapshot replaces the segments that are deleted: the oldest one that has what is missing before the first segment.
@@ -58,24 +60,26 @@ def metadata_records(log: FolderLog, state: MetadataState | None = None) -> Iter
         The replica.
     state
         Filled with what the records say.
+    newest
+        Begin with the newest snapshot: enough for the state at the end.
     """
     if log.error:
         yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=log.error)
         return
     state, begin = MetadataState() if state is None else state, 0
     first = log.base_offsets[0] if log.base_offsets else None
-    if first != 0:
-        snapshots = [(path, end) for path, end in _snapshots(log) if first is None or end >= first]
-        if not snapshots:
-            error = f"NO_SNAPSHOT: no snapshot has the records before offset {first}."
-            yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=error)
-        for snapshot, begin in snapshots[-1:] if first is None else snapshots[:1]:
-            for record in _in_file(log, snapshot):
-                yield state.add(replace(record, offset=begin - 1))
+    snapshots = [(path, end) for path, end in _snapshots(log) if first is None or end >= first]
+    if first != 0 and not snapshots:
+        error = f"NO_SNAPSHOT: no snapshot has the records before offset {first}."
+        yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=error)
+    needed = snapshots[-1:] if newest or first is None else snapshots[:1] if first else []
+    for snapshot, begin in needed:
+        for record in _in_file(log, snapshot):
+            yield state.add(replace(record, offset=begin - 1))
     for segment, following in zip_longest(log.listing.segments, log.base_offsets[1:]):
         if following is None or following > begin:
             for record in _in_file(log, segment.path):
-                if record.offset is None or record.offset >= begin:
+                if record.error or record.offset is None or record.offset >= begin:
                     yield state.add(record)
 
 
