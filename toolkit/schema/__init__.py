@@ -31,7 +31,7 @@ from toolkit.schema.log import (
     TRANSACTION_LOG,
     VIOLATIONS,
 )
-from toolkit.schema.metadata import METADATA_LOG
+from toolkit.schema.metadata import CLUSTER_EVENTS, METADATA_LOG
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
 from toolkit.schema.recorded import LATE_TRANSACTIONS, RECORDED, SAMPLES
 from toolkit.schema.table import Column, ListOf, Row, StructOf, Table, arrow_type, utc
@@ -41,6 +41,7 @@ __all__ = [
     "ACTIONS",
     "BATCHES",
     "CHECKPOINTS",
+    "CLUSTER_EVENTS",
     "COORDINATORS",
     "EXPOSURE",
     "FINDINGS",
@@ -99,6 +100,7 @@ TABLES: Mapping[str, Table] = {
         SNAPSHOTS,
         SEGMENTS,
         METADATA_LOG,
+        CLUSTER_EVENTS,
         SAMPLES,
         LATE_TRANSACTIONS,
         ACTIONS,

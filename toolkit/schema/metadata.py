@@ -1,6 +1,7 @@
-"""The table of the metadata log of KRaft's controllers."""
+"""The tables of what the cluster itself did: the metadata log of KRaft's controllers, and events of the cluster."""
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -56,3 +57,50 @@ class MetadataLogRecord(TableRow):
 
 
 METADATA_LOG = MetadataLogRecord.table
+
+
+EVENTS: Mapping[str, str] = {
+    "leader_changed": "another broker leads the partition; in the metadata log an unclean election says so",
+    "no_leader": "the partition has no leader any more",
+    "isr_changed": "other replicas are in sync",
+    "topic_created": "the topic was created",
+    "topic_deleted": "the topic was deleted",
+    "broker_registered": "a broker started and registered",
+    "broker_fenced": "a broker was fenced: it leads nothing",
+    "broker_unfenced": "a broker was unfenced",
+    "broker_stopping": "a broker began its controlled shutdown",
+    "setting_changed": "a setting was changed",
+    "feature_finalized": "a feature level was finalized",
+    "producer_ids_allocated": "a broker got a block of producer ids",
+}
+"""What each event of the metadata log means."""
+
+
+@declares(
+    "cluster_events",
+    row="an event of the cluster",
+    key=("file", "position", "event", "topic", "partition", "transactional_id"),
+    sort=("timestamp", "broker_id", "file", "position"),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEvent(TableRow):
+    """Something that happened to the cluster around a transaction; a column that an event does not have is null."""
+
+    timestamp: Annotated[dt.datetime | None, "When, by the clock of the node that wrote it."] = None
+    event: Annotated[str | None, "What happened, such as leader_changed."] = None
+    topic: Annotated[str | None, "Topic that it is about."] = None
+    partition: Annotated[Int32 | None, "Partition that it is about."] = None
+    affected_broker: Annotated[Int32 | None, "Broker that it is about, such as the one that was fenced."] = None
+    leader: Annotated[Int32 | None, "Broker id of the leader from then on."] = None
+    leader_epoch: Annotated[Int32 | None, "Epoch of that leader."] = None
+    transactional_id: Annotated[str | None, "Transactional id that it is about."] = None
+    producer_id: Annotated[Int64 | None, "Producer that it is about."] = None
+    producer_epoch: Annotated[Int16 | None, "Epoch of that producer."] = None
+    text: Annotated[str | None, "The event as a sentence, or the broker's line without its time."] = None
+    broker_id: Annotated[Int32 | None, "Node whose file it was read from; null if not known."] = None
+    file: Annotated[str | None, "File it was read from."] = None
+    position: Annotated[Int64 | None, "Byte in that file, of the batch or the line.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+
+CLUSTER_EVENTS = ClusterEvent.table
