@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -23,7 +23,7 @@ from toolkit.version import __version__
 
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION = "transaction.partition.verification.enable"
-SOFTWARE = "broker software"
+SOFTWARE, MIXED = "broker software", "mixed versions"
 CLIENT_VERSION = "client_transaction_version"
 NEWEST = 20_000  # offsets of each partition of __transaction_state
 UNREAD = "It could not be read: exposure is unknown."
@@ -45,8 +45,10 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> li
     release
         Release of the brokers; null to detect the minor release.
     """
+    releases = [_detected(client, broker_id) for broker_id in sorted(client.brokers)]
     brokers = [*_settings(client), *_software(client)]
-    return [*_features(client), *brokers, *_known_bugs(client, release=release), *_clients(client)]
+    bugs = _known_bugs(releases, release=release)
+    return [*_features(client), *_mixed_versions(releases), *brokers, *bugs, *_clients(client)]
 
 
 def _features(client: BrokerClient) -> Iterator[Exposure]:
@@ -70,11 +72,55 @@ def _features(client: BrokerClient) -> Iterator[Exposure]:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BrokerRelease:
+    """The minor release of a broker; null if it is unknown, or the broker is not Apache Kafka."""
+
+    broker_id: int
+    release: Release | None
+    observed_at: dt.datetime
+    error: str | None
+
+
+def _mixed_versions(releases: Sequence[_BrokerRelease]) -> Iterator[Exposure]:
+    """A row if brokers are of several releases, as during a rolling upgrade."""
+    by_release: dict[Release, list[int]] = {}
+    for each in releases:
+        if each.release:
+            by_release.setdefault(each.release, []).append(each.broker_id)
+    if len(by_release) > 1:
+        yield Exposure(
+            subject="cluster",
+            name=MIXED,
+            value=", ".join(
+                f"{release_text(release)} (broker {' '.join(map(str, by_release[release]))})"
+                for release in sorted(by_release)
+            ),
+            exposed=True,
+            means="The cluster is half-upgraded. A partition and a transactional id have the protection, and the bugs, "
+            "of the broker that leads or coordinates it, until they move to another one. What newer brokers verify, "
+            "they verify with the coordinator only if it is of 3.6 or newer. Complete the upgrade, then finalize "
+            "metadata.version and transaction.version.",
+            observed_at=releases[0].observed_at,
+        )
+
+
 def _settings(client: BrokerClient) -> Iterator[Exposure]:
-    for config in broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT]):
+    configs = broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT])
+    older = [each.broker_id for each in configs if not each.error and each.values.get(VERIFICATION) is None]
+    for config in configs:
         for name in (VERIFICATION, MAX_TIMEOUT):
             value = config.values.get(name)
             exposed, means = (None, UNREAD) if config.error else MEANING[name](value)
+            if name == VERIFICATION and value == "true" and older:
+                exposed, means = (
+                    True,
+                    (
+                        "It verifies writes with the coordinator of their transactional id, but brokers older than 3.6 "
+                        f"cannot ({', '.join(map(str, older))}): for an id that one of them coordinates, a write is "
+                        "accepted unverified. Upgrade them."
+                    ),
+                )
             yield Exposure(
                 subject="broker",
                 name=name,
@@ -154,26 +200,21 @@ def _error(error: ToolkitError) -> str:
     return f"{getattr(error, 'code', 'NETWORK_EXCEPTION')}: {error.what}"
 
 
-def _known_bugs(client: BrokerClient, *, release: Release | None) -> Iterator[Exposure]:
+def _known_bugs(releases: Sequence[_BrokerRelease], *, release: Release | None) -> Iterator[Exposure]:
     """The release of each broker and the known bugs of it.
 
     Brokers do not report their release; ApiVersions shows the minor release, not the patch.
     """
-    for broker_id in sorted(client.brokers):
-        error = None
-        try:
-            detected = _detected(client, broker_id)
-        except ToolkitError as failure:
-            detected, error = None, _error(failure)
-        assumed = release or detected
+    for broker in releases:
+        assumed = release or broker.release
         of_release = Exposure(
             subject="known bug",
             name="kafka version",
             value=release_text(assumed) if assumed else None,
-            means=_release_means(release, detected),
-            broker_id=broker_id,
-            observed_at=dt.datetime.now(dt.UTC),
-            error=error,
+            means=_release_means(release, broker.release),
+            broker_id=broker.broker_id,
+            observed_at=broker.observed_at,
+            error=broker.error,
         )
         yield of_release
         for bug, affects in bugs_of(assumed) if assumed else ():
@@ -182,7 +223,16 @@ def _known_bugs(client: BrokerClient, *, release: Release | None) -> Iterator[Ex
             yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
 
 
-def _detected(client: BrokerClient, broker_id: int) -> Release | None:
+def _detected(client: BrokerClient, broker_id: int) -> _BrokerRelease:
+    release, error = None, None
+    try:
+        release = _minor_release(client, broker_id)
+    except ToolkitError as failure:
+        error = _error(failure)
+    return _BrokerRelease(broker_id=broker_id, release=release, observed_at=dt.datetime.now(dt.UTC), error=error)
+
+
+def _minor_release(client: BrokerClient, broker_id: int) -> Release | None:
     """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
     features = client.send_one(messages.ApiVersions(**API_VERSIONS), broker_id=broker_id).supported_features or ()
     levels = [feature.max_version for feature in features if feature.name == "metadata.version"]

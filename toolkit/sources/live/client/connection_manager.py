@@ -49,7 +49,7 @@ class KerberosMechanism(SaslMechanismGSSAPI):  # type: ignore[misc]
             )
             self._next_token = self._client_ctx.step(None)
         except gssapi.exceptions.GSSError as exc:
-            raise _refused(exc) from None
+            raise _refused(exc, login) from None
 
     def receive(self, auth_bytes: bytes) -> None:
         import gssapi
@@ -71,8 +71,9 @@ def _credentials(login: KerberosLogin) -> Any:
     return gssapi.Credentials(name=name, usage="initiate", store={"client_keytab": login.keytab, "ccache": cache})
 
 
-def _refused(exc: Exception) -> kafka.errors.SaslAuthenticationFailedError:
-    return kafka.errors.SaslAuthenticationFailedError(f"Kerberos: {exc}")
+def _refused(exc: Exception, login: KerberosLogin | None = None) -> kafka.errors.SaslAuthenticationFailedError:
+    of_keytab = f" with {login.keytab} for {login.principal or 'its principal'}" if login and login.keytab else ""
+    return kafka.errors.SaslAuthenticationFailedError(f"Kerberos{of_keytab}: {exc}")
 
 
 register_sasl_mechanism("GSSAPI", KerberosMechanism, overwrite=True)
