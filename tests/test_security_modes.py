@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.notebooks.running import own_folders
 from tests.process import PATIENCE_S, ROOT
 from tests.secured import MODES, REAUTHENTICATION_MS, TOKEN_LIFETIME_S, leaks, missing_for_kerberos, which
 from toolkit import Cluster, Recording
@@ -207,6 +208,38 @@ def loud(
 def leaks_of_files(folder: Path, secrets: Mapping[str, bytes]) -> dict[str, set[str]]:
     found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {name: names for name, data in found.items() if (names := leaks(data, secrets))}
+
+
+@pytest.mark.full
+def test_an_executed_notebook_shows_no_secret(secured: Secured, hanging: StagedIncident, tmp_path: Path) -> None:
+    """With every log record, the sources' texts, a plan, and a traceback."""
+    import nbclient
+    import nbformat
+
+    book = nbformat.reads('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', as_version=4)  # type: ignore[no-untyped-call]
+    cells = [
+        "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
+        "from toolkit import connect\nfrom toolkit.views import show\nfrom toolkit.actions import plan_abort"
+    ]
+    for mode in available():
+        address = secured.client_properties(mode)["bootstrap.servers"]
+        topic = f"topics=[{hanging.topic!r}], partitions=[0], recheck_after=0"
+        cells += [
+            f"opened = connect({address!r}, command_config={str(secured.write(mode))!r})",
+            f"findings = opened.source.findings({topic})\nshow(findings)",
+            "plan_abort(opened.source, findings.iloc[0])",
+            "opened, opened.source.config, vars(opened.source), dir(opened)",
+            "opened.source.findings(topics=['nowhere'])",
+        ]
+    book.cells = [nbformat.v4.new_code_cell(each) for each in cells]  # type: ignore[no-untyped-call]
+    environment = {**os.environ, **own_folders(tmp_path)}
+    nbclient.NotebookClient(book, timeout=PATIENCE_S, allow_errors=True).execute(env=environment)
+    text = json.dumps(book)
+    (tmp_path / "executed.ipynb").write_text(text)
+    failed = [str(cell.source) for cell in book.cells for each in cell.outputs if each.output_type == "error"]
+    assert failed == ["opened.source.findings(topics=['nowhere'])"] * len(available()), text[-3000:]
+    assert text.count(hanging.topic) > 5 * len(available())
+    assert leaks_of_files(tmp_path, secured.secrets()) == {}
 
 
 @pytest.mark.full
