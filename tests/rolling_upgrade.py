@@ -42,7 +42,9 @@ PROPERTIES: Mapping[str, object] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "transaction.state.log.num.partitions": 9,
     "min.insync.replicas": 1,
-    "controlled.shutdown.enable": "true",
+    # A restarted broker leads partitions again at once, so that each broker coordinates ids.
+    "leader.imbalance.check.interval.seconds": 3,
+    "leader.imbalance.per.broker.percentage": 0,
 }
 ENDINGS = {"commit": 60, "abort": 25, "empty": 4, "idle": 4, "fence": 5, "timeout": 2}
 TOPICS = {"load-a": 3, "load-b": 3}
