@@ -191,6 +191,20 @@ def test_commands_show_no_secret(secured: Secured, hanging: StagedIncident, tmp_
     assert leaks_of_files(tmp_path, secrets) == {}
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["mTLS with JKS", "PLAIN", "OAUTHBEARER", "Kerberos with a keytab"])
+def test_an_action_and_its_audit_trail_show_no_secret(secured: Secured, tmp_path: Path, mode: str) -> None:
+    check_available(mode)
+    staged = INCIDENTS["never_added"](secured.kafka)
+    target = f"{staged.topic}-{staged.partition}@{staged.start_offset}"
+    topic = ["--topic", staged.topic, "--partition", "0", "--recheck-after", "0"]
+    done = loud(secured, mode, tmp_path, "abort", *topic, "--confirm", target)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert target in (tmp_path / "audit.jsonl").read_text()
+    assert leaks(done.stdout + done.stderr, secured.secrets()) == set()
+    assert leaks_of_files(tmp_path, secured.secrets()) == {}
+
+
 def loud(
     secured: Secured, mode: str, folder: Path, command: str, *arguments: str
 ) -> subprocess.CompletedProcess[bytes]:
