@@ -1,4 +1,4 @@
-"""``__transaction_state`` is read to its end, past compacted offsets and from leaders that moved; damage is an error."""
+"""``__transaction_state`` is read to its end, over compacted offsets, from leaders that move; damage is an error."""
 
 from __future__ import annotations
 
