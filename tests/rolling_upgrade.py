@@ -236,8 +236,10 @@ def verification_of(cluster: Cluster, rolling: Rolling, report: Report) -> dict[
         for broker, version in rolling.versions.items():
             release = version.rpartition(".")[0]
             parts = [part for part in mixed[0]["value"].split(", ") if part.startswith(f"{release} ")]
+            releases = [row for row in rows if row["name"] == "kafka version" and row["broker_id"] == broker]
             report.check(
-                bool(parts) and str(broker) in parts[0], f"{rolling}: broker {broker} is not in {mixed[0]['value']}"
+                bool(parts) and str(broker) in parts[0],
+                f"{rolling}: broker {broker} is not in {mixed[0]['value']}: {releases}",
             )
     features = {row["name"]: row["value"] for row in rows if row["subject"] == "cluster"}
     for name, level in rolling.finalized.items():

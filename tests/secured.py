@@ -166,7 +166,13 @@ class TokenServer:
         from cryptography.hazmat.primitives.hashes import SHA256
 
         now = int(time.time())
-        claims = {"sub": "ann", "iat": now, "exp": now + TOKEN_LIFETIME_S, "scope": "kafka", "jti": len(self.tokens)}
+        claims = {
+            "sub": "ann",
+            "iat": now,
+            "exp": now + TOKEN_LIFETIME_S,
+            "scope": "kafka",
+            "jti": str(len(self.tokens)),
+        }
         parts = ({"alg": "RS256", "kid": "one"}, claims)
         text = ".".join(_base64url(json.dumps(part).encode()) for part in parts)
         signature = self._key.sign(text.encode(), PKCS1v15(), SHA256())

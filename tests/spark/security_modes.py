@@ -26,6 +26,7 @@ def main(folder: Path, topic: str, files: dict[str, str]) -> None:
         "spark.eventLog.enabled": "true",
         "spark.eventLog.rolling.enabled": "false",
         "spark.log.level": "INFO",
+        "spark.python.worker.reuse": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
@@ -42,7 +43,7 @@ def main(folder: Path, topic: str, files: dict[str, str]) -> None:
         except Exception as error:  # noqa: BLE001
             shown.append("".join(traceback.format_exception(error)))
     (folder / "errors.txt").write_text("\n".join(shown))
-    for path, body in pages(f"http://127.0.0.1:{port}"):
+    for path, body in pages(f"http://127.0.0.1:{port}", follow=False):
         page = folder / "pages" / f"{re.sub('[^A-Za-z]+', '-', path)[:150].strip('-')}.html"
         page.parent.mkdir(exist_ok=True)
         with page.open("a") as file_of_page:

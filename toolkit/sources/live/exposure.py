@@ -83,18 +83,18 @@ class _BrokerRelease:
 
 
 def _mixed_versions(releases: Sequence[_BrokerRelease]) -> Iterator[Exposure]:
-    """A row if brokers are of several releases, as during a rolling upgrade."""
-    by_release: dict[Release, list[int]] = {}
+    """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
+    by_release: dict[Release | None, list[str]] = {}
     for each in releases:
-        if each.release:
-            by_release.setdefault(each.release, []).append(each.broker_id)
-    if len(by_release) > 1:
+        by_release.setdefault(each.release, []).append(str(each.broker_id))
+    unknown = by_release.pop(None, [])
+    known = [(release_text(each), by_release[each]) for each in sorted(filter(None, by_release))]
+    if len(known) > 1:
         yield Exposure(
             subject="cluster",
             name=MIXED,
             value=", ".join(
-                f"{release_text(release)} (broker {' '.join(map(str, by_release[release]))})"
-                for release in sorted(by_release)
+                f"{release} (broker {' '.join(ids)})" for release, ids in [*known, ("unknown", unknown)] if ids
             ),
             exposed=True,
             means="The cluster is half-upgraded. A partition and a transactional id have the protection, and the bugs, "
