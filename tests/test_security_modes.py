@@ -34,7 +34,7 @@ pytestmark = pytest.mark.lab
 
 # Every log record of every library, as a user sees it who looks for the reason of a failure.
 LOUD = "import logging; logging.basicConfig(level=logging.DEBUG); from toolkit.cli import main; main()"
-SAMPLES = 9  # one a second: longer than a token lives, and than a connection may go on without a new login
+SAMPLES, INTERVAL_S = 4, 4  # longer than a token lives, and than a connection may go on without a new login
 LOGINS_AGAIN = "Beginning SASL re-authentication"
 
 
@@ -145,14 +145,14 @@ def test_recorders_outlive_their_credentials_and_show_none(
     issued = len(secured.tokens.tokens)
 
     def record(mode: str) -> subprocess.CompletedProcess[bytes]:
-        arguments = ["--interval", "1s", "--samples", str(SAMPLES), "--timeout", "60"]
+        arguments = ["--interval", f"{INTERVAL_S}s", "--samples", str(SAMPLES)]
         return loud(secured, mode, tmp_path, "record", "--output", str(tmp_path / mode), *arguments)
 
     modes = [mode for mode in available() if "PEM" not in mode and mode != "SCRAM-SHA-256"]
     with ThreadPoolExecutor(5) as pool:
         done = dict(zip(modes, pool.map(record, modes), strict=True))
     assert {mode: each.returncode for mode, each in done.items()} == dict.fromkeys(modes, 0), done
-    assert max(TOKEN_LIFETIME_S, REAUTHENTICATION_MS / 1000) + 2 < SAMPLES
+    assert 2 * max(TOKEN_LIFETIME_S, REAUTHENTICATION_MS / 1000) < (SAMPLES - 1) * INTERVAL_S
     assert len(secured.tokens.tokens) - issued > 2
     secrets = secured.secrets()
     for mode, each in done.items():
