@@ -176,10 +176,13 @@ def events_around(
     Yields
     ------
     ClusterEvent
-        About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went.
+        About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and
+        what could not be read.
     """
     for event in events:
-        if event.transactional_id is not None:
+        if event.error:
+            is_near = True
+        elif event.transactional_id is not None:
             is_near = event.transactional_id in transactional_ids
         elif event.topic is None:
             is_near = event.affected_broker is not None and event.event != "producer_ids_allocated"

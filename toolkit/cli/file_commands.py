@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from toolkit.cli.common_options import (
     partition_options,
 )
 from toolkit.cli.output import answer, exit_code, remark, show, width
-from toolkit.cli.source_options import ConsistentCopy, TxnStatePartitions
+from toolkit.cli.source_options import UTC, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
@@ -71,6 +71,8 @@ def scan(
     start: Start = None,
     stop: Stop = None,
     crc: Annotated[bool, typer.Option("--crc", help="Check the checksum of every batch.")] = False,
+    broker_log: BrokerLog = None,
+    broker_log_time_zone: BrokerLogTimeZone = UTC,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -94,11 +96,12 @@ def scan(
     if unknown := wanted.keys() - set(declared.names):
         raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
     arguments = TableArguments.of(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop), crc=crc)
-    found = _matching(_tables(_open(paths), table, arguments), wanted)
+    files = _open(paths, broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
+    found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file
 
-        check_output_path(file, paths)
+        check_output_path(file, [*paths, *(broker_log or ())])
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(3 if written.errors else 0)
@@ -176,10 +179,10 @@ def abort_command(
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
 
-def _open(paths: Sequence[Path], *, consistent_copy: bool = False, txn_state_partitions: int | None = None) -> LogDir:
+def _open(paths: Sequence[Path], **options: Any) -> LogDir:
     from toolkit.sources.logdir import LogDir
 
-    return LogDir(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    return LogDir(*paths, **options)
 
 
 def _bound(text: str | None) -> int | dt.datetime | str | None:

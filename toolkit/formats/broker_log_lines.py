@@ -153,6 +153,11 @@ LINES: Sequence[LinePattern] = (
     _line("unclean_election", "was marked as RECOVERING", f"topic partition {TP} was marked"),
     _line("leader_changed", "starts at leader epoch", rf"Leader {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)"),
     _line(
+        "no_leader",
+        "Current leader is -1",
+        rf"Follower {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)",
+    ),
+    _line(
         "leader_changed",
         "starts at leader epoch",
         rf"Follower {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)(?:.*Current leader is (?P<leader>\d+))?",
@@ -184,7 +189,18 @@ LINES: Sequence[LinePattern] = (
 SEARCHED = "|".join(sorted({re.escape(each.words) for each in LINES}))
 """A regular expression, for RE2, of the words of every line."""
 
-OF_ITSELF = frozenset({"broker_started", "broker_stopping", "broker_stopped", "broker_unfenced"})
+OF_ITSELF = frozenset(
+    {
+        "broker_started",
+        "broker_stopping",
+        "broker_stopped",
+        "broker_unfenced",
+        "cleaner_died",
+        "log_dir_failed",
+        "marker_request_failed",
+        "unclean_shutdown",
+    }
+)
 """Events of the broker that wrote the line."""
 
 LAST = {"producer_epoch": 2**15 - 1, "producer_id": 2**63 - 1}  # 2**31 - 1 of the others

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_log_lines import SEARCHED, line_events
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.record import replace
 
 NAMES = re.compile(
@@ -99,7 +99,7 @@ def broker_log_events(path: Path, *, time_zone: dt.tzinfo = dt.UTC) -> Iterator[
     time_zone
         Zone of times that are written without one; in the hour that a clock is set back, the first of both is taken.
     """
-    where = ClusterEvent(file=str(path), broker_id=_broker_of_folder(path))
+    where = ClusterEvent(source=FROM_BROKER_LOG, file=str(path), broker_id=_broker_of_folder(path))
     position, is_log, is_first = 0, False, True
     try:
         for chunk in _chunks(path):

@@ -99,7 +99,6 @@ EVENTS: Mapping[str, str] = {
     "id_not_removed": "the coordinator could not remove an expired transactional id",
     "partition_uncleanable": "the log cleaner leaves the partition out from then on",
     "cleaner_died": "a thread of the log cleaner ended: nothing is compacted any more",
-    "unclean_election": "a replica that was not in sync became leader: records and markers may be lost",
     "log_truncated": "a replica removed its records from an offset on, markers among them",
     "log_recovered": "a segment was read again after an unclean shutdown",
     "unclean_shutdown": "a broker starts without having been shut down cleanly: its logs are recovered",
