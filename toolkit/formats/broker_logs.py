@@ -50,6 +50,7 @@ BROKER = re.compile(  # in what most classes write before their messages
     rb"|ReplicaFetcher replicaId=(\d+),|SocketServer [^\]]*nodeId=(\d+)\])|\b(?:node|broker)\.id = (\d+)\b"
 )
 FOLDER = re.compile(r"(?i)(?:.*(?:broker|kafka|node|server|controller)[-_.]?)?(\d{1,9})")
+EXCEPTION = re.compile(r"(?:[a-z]\w*\.)+(\w+(?:Exception|Error)\b[^\n]*)")
 SECRETS = "Config values:"  # of KafkaConfig and clients: settings, passwords among them
 MESSAGE_KEYS = ("message", "short_message", "msg")
 TIME_KEYS = ("@timestamp", "timestamp", "timeMillis", "instant", "time", "ts")
@@ -168,13 +169,12 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _last_start(buffer: bytearray) -> int:
-    """Where the last entry begins; if none does within `MAX_ENTRY`, the end of the last line; 0 to read on."""
+    """Where the last entry begins; 0 to read on; of an entry longer than `MAX_ENTRY`, the end of its last line."""
     end, stop = len(buffer), max(len(buffer) - MAX_ENTRY, 0)
     while (end := buffer.rfind(b"\n", stop, end)) >= 0:
         if STARTS.match(buffer, end + 1):
             return end + 1
-    last = buffer.rfind(b"\n") + 1
-    return last or (len(buffer) if len(buffer) >= BLOCK + MAX_ENTRY else 0)
+    return (buffer.rfind(b"\n") + 1 or len(buffer)) if len(buffer) >= BLOCK + MAX_ENTRY else 0
 
 
 def _found_entries(chunk: bytes) -> Iterator[tuple[int, int]]:
@@ -212,8 +212,8 @@ def _entry_events(found: bytes, where: ClusterEvent, time_zone: dt.tzinfo) -> It
     if SECRETS in entry.message:
         return
     searched = f"{entry.message}\n{entry.exception}" if entry.exception else entry.message
-    exception = entry.exception.partition("\n")[0].strip().rpartition("errors.")[2]
-    text = f"{entry.message} {exception}".strip()
+    exception = EXCEPTION.match(entry.exception)
+    text = f"{entry.message} {exception[1].rstrip()}" if exception else entry.message
     where = replace(where, timestamp=entry.timestamp, text=text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}...")
     yield from line_events(searched[:MAX_MESSAGE], where)
 
