@@ -112,7 +112,8 @@ def _of_partition(
         if record.leader in {*isr_before, *(before.eligible_leader_replicas or ())}:
             yield replace(event, event="leader_changed", text=f"{text}; {now_in_sync}{changed}")
         else:
-            text += f", by an unclean election: it was not in sync ({_brokers(isr_before)}), and may lack markers"
+            in_sync = f"in sync was {_brokers(isr_before)}" if isr_before else "no replica was in sync"
+            text += f", by an unclean election: {in_sync}, so records and markers may be lost"
             yield replace(event, event=UNCLEAN, text=text)
     elif changed:
         yield replace(event, event="isr_changed", text=now_in_sync + changed)
