@@ -55,6 +55,7 @@ Stop = Annotated[
 ]
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
 ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
+OF_BROKER_LOGS = ("cluster_events", "findings", "transaction_history")  # tables that read brokers' own logs, too
 
 
 def scan(
@@ -90,6 +91,8 @@ def scan(
     if table not in TABLE_NAMES:
         raise UsageError(f"{table!r} is not one of the tables of files.", do=f"Use {', '.join(TABLE_NAMES)}.")
     partition_options(topic, partition)
+    if broker_log and table not in OF_BROKER_LOGS:
+        raise _not_of(table, "--broker-log")
     declared = TABLES[table]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
     wanted = {name: value for name, value in ids.items() if value is not None}

@@ -81,18 +81,14 @@ class CoordinatorLines:
     def excludes_timeout(self, records: TransactionRecords) -> bool:
         """Whether the file in which a timeout would have its line has those before and after, and not this one."""
         decided, after = records.decided, records.after
-        if (
-            decided is None
-            or records.decided_at is None
-            or after is None
-            or after.state != "Empty"
-            or self.timeout_of(records) is not None
-        ):
+        if decided is None or decided.leader_epoch is None or after is None or after.state != "Empty":
             return False
-        if decided.leader_epoch is None or decided.leader_epoch != after.leader_epoch:  # maybe of two coordinators
+        if decided.leader_epoch != after.leader_epoch or records.decided_at is None:  # maybe of two coordinators
             return False
         begun = {file for file, start in self.file_starts.items() if start < records.decided_at - CLOCK_STEP}
-        return any(each.file in begun and _is_line_of(after, each) for each in self.inits)
+        return self.timeout_of(records) is None and any(
+            each.file in begun and _is_line_of(after, each) for each in self.inits
+        )
 
 
 def _is_line_of(init: TransactionLogRecord, line: ClusterEvent) -> bool:

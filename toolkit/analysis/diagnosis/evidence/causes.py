@@ -230,9 +230,8 @@ Reason = tuple[tuple[str, ...], str]
 
 def _by_lines(context: DiagnosisContext) -> Reason:
     """Where a broker logged what became of the marker."""
-    own = (context.txn.transactional_id, None)
     for event, names in (("marker_skipped", ("marker-skipped",)), ("marker_refused", ("marker-refused",))):
-        if found := [each for each in context.lines(event) if each.transactional_id in own]:
+        if found := context.lines(event):
             return names, _logged(found[-1])
     return (), ""
 
@@ -319,7 +318,7 @@ def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
         return CauseIndicator(text=text)
     if failed := context.lines("marker_request_failed"):
-        text = f"its coordinator cannot send the marker: {_logged(failed[-1])}"
+        text = f"a coordinator cannot send its markers: {_logged(failed[-1])}"
         return CauseIndicator(text=text, names=("marker-not-sent",))
     if retried := context.lines("marker_retried"):
         text = f"the partition's leader does not write the marker: {_logged(retried[-1])}"

@@ -142,9 +142,12 @@ class DiagnosisContext:
         return [each for each in found if each.source == FROM_METADATA] or found
 
     def lines(self, event: str) -> Sequence[ClusterEvent]:
-        """Lines of brokers' logs about its marker or its partition, or about no partition, since it opened."""
-        since, own = self.written_at, (self.txn.tp, None)
-        found = (each for each in self.cluster_events if each.event == event and each.tp in own)
+        """Lines of brokers' logs about its marker or its partition, or about none, since it was decided or opened."""
+        decided, own = self.outcome.transaction, (self.txn.tp, None)
+        since = self.written_at if decided is None or decided.decided_at is None else decided.decided_at - CLOCKS_DIFFER
+        ids = (self.txn.transactional_id, None)
+        named = (each for each in self.cluster_events if each.event == event)
+        found = (each for each in named if each.tp in own and each.transactional_id in ids)
         return [each for each in found if since and each.timestamp and each.timestamp >= since]
 
     @cached_property
