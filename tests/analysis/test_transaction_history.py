@@ -650,7 +650,7 @@ ABORTED[-1] = replace(ABORTED[-1], leader_epoch=7)
 FOLLOWED = logged("producer_initialized", 2626, producer_id=7, producer_epoch=6)
 
 
-def test_a_timeout_that_the_coordinator_logged_is_told_from_other_aborts() -> None:
+def test_a_timeout_that_the_coordinator_logged_is_no_other_abort() -> None:
     row = only(ABORTED, broker_log_events=[STARTED, TIMED_OUT, FOLLOWED])
     assert (row.ended, row.reason) == (
         "timeout",

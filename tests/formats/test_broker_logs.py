@@ -62,6 +62,23 @@ def test_each_layout(line: str, tmp_path: Path) -> None:
     assert (event.transactional_id, event.broker_id, event.position) == ("payments-7", 2, 0)
 
 
+WRITTEN = sorted((Path(__file__).parent / "data" / "broker-logs").glob("*.log"))
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_what_log4j_writes(path: Path) -> None:
+    """Each layout of log4j, with an exception, and with settings, which are left out."""
+    found = list(broker_log_events(path, time_zone=time_zone_of("Europe/Berlin")))
+    assert [each.event for each in found] == ["transaction_timed_out", "out_of_order_sequence", "coordinator_elected"]
+    assert {each.broker_id for each in found} == {2}
+    for each in found:
+        assert each.timestamp is not None
+        assert (each.timestamp.date(), each.timestamp.hour) == (dt.date(2026, 11, 25), 18)
+    assert [each.transactional_id for each in found] == ["payments-7", None, None]
+    assert (found[1].topic, found[1].partition, found[1].producer_id) == ("orders", 0, 4000)
+    assert "partition orders-0 IllegalStateException: Out of order sequence number for" in (found[1].text or "")
+
+
 def test_pretty_json_of_several_entries(tmp_path: Path) -> None:
     """As JsonLayout writes it by default, with an exception; one of them in an array, with commas."""
     message = "[ReplicaManager broker=2] Error processing append operation on partition orders-0"

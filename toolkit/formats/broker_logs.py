@@ -38,7 +38,7 @@ STARTS_TEXT = re.compile(
     rb"[^\n{]{0,120}?\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(?P<zone>Z|[+-]\d\d:?\d\d)?\]?\s+"
     rb"(?:\[[^\]\n]*\] +)?(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b[ :]*"
 )
-STARTS_JSON = re.compile(CONTAINER + rb"[,\[]?(?=\{)")
+STARTS_JSON = re.compile(CONTAINER + rb"(?:, ?|\[)?(?=\{)")
 STARTS = re.compile(rb"(?m)^(?:" + STARTS_JSON.pattern + rb"|" + STARTS_TEXT.pattern + rb")")
 LOGGER = re.compile(r"(?:\[[^\]]*\] +)?(?:kafka|org|state|io|com)\.[\w.$]+(?::\d+)? +- +")  # before the message
 CLASS = re.compile(r" \([\w.$-]+\)(?: \[[^\]]*\])?$")  # behind it
@@ -53,8 +53,8 @@ FOLDER = re.compile(r"(?i)(?:.*(?:broker|kafka|node|server|controller)[-_.]?)?(\
 EXCEPTION = re.compile(r"(?:[a-z]\w*\.)+(\w+(?:Exception|Error)\b[^\n]*)")
 SECRETS = "Config values:"  # of KafkaConfig and clients: settings, passwords among them
 MESSAGE_KEYS = ("message", "short_message", "msg")
-TIME_KEYS = ("@timestamp", "timestamp", "timeMillis", "instant", "time", "ts")
-TRACE_KEYS = ("thrown", "exception", "error", "error.message", "error.stack_trace", "stack_trace", "throwable")
+TIME_KEYS = ("@timestamp", "timestamp", "timeMillis", "instant", "timestampSeconds", "time", "ts")
+TRACE_KEYS = ("thrown", "exception", "error.stack_trace", "error.message", "error", "stack_trace", "full_message")
 
 
 class LogEntry(NamedTuple):
