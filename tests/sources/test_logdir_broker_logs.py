@@ -96,6 +96,16 @@ def test_a_log_that_does_not_exist_is_an_error(sample: IncidentSample, tmp_path:
             with_log(sample, path)
     with pytest.raises(UsageError, match="is not a time zone"):
         with_log(sample, zone="Nowhere")
+    with pytest.raises(UsageError, match="No files are named"):
+        LogDir()
+
+
+def test_brokers_logs_alone_have_their_events(log: Path) -> None:
+    assert len(LogDir(broker_logs=[log]).cluster_event_rows()) == 3
+    done = run("scan", "--table", "cluster_events", "--broker-log", str(log), "--format", "json")
+    assert len(json.loads(done.stdout)) == 3
+    with pytest.raises(UsageError, match="Brokers' logs alone have no table findings"):
+        LogDir(broker_logs=[log]).findings()
 
 
 def run(*arguments: str) -> Result:
@@ -116,6 +126,7 @@ def test_the_options_of_the_commands(sample: IncidentSample, log: Path, plain: R
         (("scan", directory, "--table", "batches", *options), "takes no --broker-log"),
         (("diagnose", "--bootstrap-server", "127.0.0.1:1", *options), "Add --log-dir"),
         (("scan", directory, "--table", "cluster_events", "--broker-log", directory), "has no broker's log"),
+        (("scan", "--table", "cluster_events"), "No files are named"),
     ):
         done = run(*arguments)
         assert done.exit_code == 2

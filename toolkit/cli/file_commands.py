@@ -42,6 +42,15 @@ Paths = Annotated[
         show_default=False,
     ),
 ]
+OptionalPaths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; none beside "
+        "--broker-log.",
+        show_default=False,
+    ),
+]
 Start = Annotated[
     str | None,
     typer.Option(
@@ -60,7 +69,7 @@ OF_BROKER_LOGS = ("cluster_events", "findings", "transaction_history")  # tables
 
 def scan(
     *,
-    paths: Paths,
+    paths: OptionalPaths = None,
     table: Annotated[str, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TABLE_NAMES)}.")],
     topic: Topics = None,
     partition: Partitions = None,
@@ -99,12 +108,12 @@ def scan(
     if unknown := wanted.keys() - set(declared.names):
         raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
     arguments = TableArguments.of(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop), crc=crc)
-    files = _open(paths, broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
+    files = _open(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
     found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file
 
-        check_output_path(file, [*paths, *(broker_log or ())])
+        check_output_path(file, [*(paths or ()), *(broker_log or ())])
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(3 if written.errors else 0)

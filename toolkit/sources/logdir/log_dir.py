@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
@@ -13,7 +13,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
+from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.record import replace
@@ -44,7 +44,8 @@ class LogDir(LogDirTables, OffsetTables):
     ----------
     path, *more_paths
         Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
-        snapshots, transaction indexes, and texts of kafka-dump-log.sh.
+        snapshots, transaction indexes, and texts of kafka-dump-log.sh. None is needed for `cluster_events` of
+        `broker_logs` alone.
     consistent_copy
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
@@ -74,7 +75,7 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | None = None,
         *more_paths: str | os.PathLike[str],
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
@@ -85,7 +86,9 @@ class LogDir(LogDirTables, OffsetTables):
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [Path(each) for each in (path, *more_paths)]
+        self.paths = [Path(each) for each in (path, *more_paths) if each is not None]
+        if not self.paths and not broker_logs:
+            raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
         self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
         for each in self.broker_logs.paths:
             broker_log_files(each)
@@ -100,6 +103,12 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __exit__(self, *exc: object) -> None:
         self._listed = None
+
+    def read(self, table: str, arguments: TableArguments) -> Any:
+        """As `Source.read`; brokers' logs alone have no other table than `cluster_events`."""
+        if not self.paths and table != CLUSTER_EVENTS.name:
+            raise UsageError(f"Brokers' logs alone have no table {table}.", do="Pass the log directory, too.")
+        return super().read(table, arguments)
 
     def __repr__(self) -> str:
         consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""
