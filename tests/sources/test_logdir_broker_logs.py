@@ -42,7 +42,7 @@ def log(sample: IncidentSample, plain: Row, tmp_path: Path) -> Path:
     """Lines of the time of the open batch, in Berlin's time: about it, about another id, and about nothing."""
     time = f"{plain['opened_at'] + dt.timedelta(hours=1):%Y-%m-%d %H:%M:%S,123}"
     lines = [
-        f"[Partition {sample.topic}-{sample.partition} broker=1] Shrinking ISR from 1,2 to 1. Leader: (x)",
+        f"[UnifiedLog partition={sample.topic}-{sample.partition}, dir=/data] Truncating to offset 5",
         f"Completed rollback of ongoing transaction for transactionalId {plain['transactional_id']} due to timeout",
         "Completed rollback of ongoing transaction for transactionalId another-id due to timeout",
         "[GroupCoordinator 1]: Stabilized group g",
@@ -63,7 +63,7 @@ def test_lines_are_rows_beside_those_of_the_metadata_log(sample: IncidentSample,
     rows = files.cluster_event_rows()
     CLUSTER_EVENTS.arrow(rows)
     found = [row for row in rows if row["source"] == FROM_BROKER_LOG]
-    assert [row["event"] for row in found] == ["isr_changed", "transaction_timed_out", "transaction_timed_out"]
+    assert [row["event"] for row in found] == ["log_truncated", "transaction_timed_out", "transaction_timed_out"]
     assert {row["timestamp"].replace(microsecond=0) for row in found} == {plain["opened_at"].replace(microsecond=0)}
     assert {row["broker_id"] for row in found} == {1}
     assert len(rows) - len(found) == len(sample.log_dir().cluster_event_rows())
@@ -75,9 +75,9 @@ def test_lines_are_evidence_and_decide_nothing(sample: IncidentSample, log: Path
     row = finding_of(with_log(sample, log), sample)
     assert {name: row[name] for name in DECIDING} == {name: plain[name] for name in DECIDING}
     lines = [entry["name"] for entry in row["evidence"] if entry["source"] == FROM_BROKER_LOG]
-    assert lines == ["isr_changed", "transaction_timed_out"]
+    assert lines == ["log_truncated", "transaction_timed_out"]
     of_the_day_before = finding_of(with_log(sample, log, zone="+14:00"), sample)
-    assert not [entry for entry in of_the_day_before["evidence"] if entry["name"] == "isr_changed"]
+    assert not [entry for entry in of_the_day_before["evidence"] if entry["name"] == "log_truncated"]
 
 
 def test_what_cannot_be_read_is_a_row_and_evidence(sample: IncidentSample, log: Path) -> None:
@@ -116,10 +116,10 @@ def test_the_options_of_the_commands(sample: IncidentSample, log: Path, plain: R
     directory = str(sample.log_dir().paths[0])
     options = ("--broker-log", str(log.parent), "--broker-log-time-zone", "Europe/Berlin", "--format", "json")
     rows = json.loads(run("scan", directory, "--table", "cluster_events", *options).stdout)
-    assert next(row["event"] for row in rows if row["source"] == FROM_BROKER_LOG) == "isr_changed"
+    assert next(row["event"] for row in rows if row["source"] == FROM_BROKER_LOG) == "log_truncated"
     found = json.loads(run("diagnose", "--log-dir", directory, "--topic", sample.topic, *options).stdout)
     evidence = [entry for row in found for entry in row["evidence"] if entry["source"] == FROM_BROKER_LOG]
-    assert {entry["name"] for entry in evidence} == {"isr_changed", "transaction_timed_out"}
+    assert {entry["name"] for entry in evidence} == {"log_truncated", "transaction_timed_out"}
     history = run("history", "--log-dir", directory, "--transactional-id", plain["transactional_id"], *options)
     assert history.exit_code == 0, history.stderr
     for arguments, sentence in (

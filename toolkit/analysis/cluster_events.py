@@ -12,6 +12,7 @@ from toolkit.schema.record import replace
 UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"
 LEADER_EVENTS = ("leader_changed", "no_leader", UNCLEAN)
+REPLICA_EVENTS = ("leader_changed", "no_leader", "isr_changed")
 
 
 @dataclass(slots=True)
@@ -178,9 +179,14 @@ def events_around(
     ------
     ClusterEvent
         About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and
-        what could not be read.
+        what could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: each replica
+        logs them, too.
     """
+    events = list(events)
+    is_decided = any(event.source == FROM_METADATA and event.event for event in events)
     for event in events:
+        if is_decided and event.source != FROM_METADATA and event.event in REPLICA_EVENTS:
+            continue
         if event.error:
             is_near = True
         elif event.transactional_id is not None:
