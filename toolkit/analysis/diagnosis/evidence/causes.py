@@ -14,8 +14,6 @@ from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
-from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
-from toolkit.analysis.diagnosis.verdicts import COMMIT as COMMITTED
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
@@ -27,7 +25,6 @@ from toolkit.schema.table import Error
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
-DECIDED = {COMMITTED, ABORTED}
 SKIPPED = "a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
 
 
@@ -134,14 +131,14 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner_epoch <= context.epoch or context.outcome.name in DECIDED:
+    if context.txn.owner_epoch <= context.epoch or context.outcome.is_decided:
         return None
     name, epoch = context.txn.transactional_id, context.txn.owner_epoch
     return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
 
 
 def _late(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.is_late or context.opening is None:
+    if not context.is_late or context.opening is None or context.outcome.is_decided:
         return None
     producer_batches = context.opening
     committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
@@ -176,6 +173,8 @@ def _torn(context: DiagnosisContext) -> CauseIndicator | None:
     producer_batches = context.opening
     if producer_batches is None or not context.is_late or not producer_batches.sequence_follows:
         return None
+    if context.outcome.is_decided:
+        return None
     if int(producer_batches.marker_before["marker"][0]) != COMMIT:
         return None
     last = context.events[-1] if context.events else None
@@ -186,6 +185,8 @@ def _torn(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.outcome.is_decided:  # it was added to the transaction that was ended; a later one is open elsewhere
+        return None
     txn = context.txn
     topic, partition = txn.tp
     records = context.of_epoch
@@ -208,7 +209,7 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.outcome.name not in DECIDED:
+    if not context.outcome.is_decided:
         return None
     text = f"its marker is lost: {context.outcome.reason}"
     evidence = _first_batch(context)
@@ -247,8 +248,7 @@ def _by_leaders(context: DiagnosisContext) -> Reason:
         return (), ""
     opened_in = int(context.opening.first_batch["leader_epoch"][0])
     changes = [each for each in context.leader_events if (each.leader_epoch or 0) > opened_in]
-    ends = [past.decided_at for past in context.transactions if past.decided_at and context.has(past)]
-    decided = max(ends, default=None)
+    decided = context.outcome.transaction.decided_at if context.outcome.transaction else None
     before = [each for each in changes if decided and each.timestamp and each.timestamp <= decided]
     if before and before[-1].event == "no_leader":
         return ("marker-skipped",), f"{_with_time(before[-1])}, and {SKIPPED}"
