@@ -197,8 +197,9 @@ def test_what_cannot_be_read_is_a_row(tmp_path: Path) -> None:
     assert (found[2].error or "").startswith("UNREADABLE: ")
     damaged = events_of(tmp_path / "server.log.gz", packed[:30] + b"\xff" * 8 + packed[38:])
     assert (damaged[-1].error or "").startswith("UNREADABLE: ")
-    (unknown,) = events_of(tmp_path / "server.log", b"INFO no time here\n" * 3)
+    (*found, unknown) = events_of(tmp_path / "server.log", f"INFO {OF_COORDINATOR}\n".encode() * 3)
     assert (unknown.error or "").startswith("UNKNOWN_LAYOUT: ")
+    assert [(each.event, each.timestamp) for each in found] == [("transaction_timed_out", None)] * 3
     assert events_of(tmp_path / "server.log", b"") == []
     assert events_of(tmp_path / "server.log", OTHER) == []
 

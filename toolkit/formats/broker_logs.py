@@ -30,6 +30,7 @@ NAMES = re.compile(
 OTHERS = re.compile(r"kafka[-_.](?:request|authorizer|gc|metrics).*")
 BLOCK = 4 << 20  # bytes
 MAX_ENTRY = 1 << 20  # bytes; of a longer one, what follows is an entry of its own
+SAMPLE = 1 << 16  # bytes of a later block, to recognize a layout
 MAX_MESSAGE = 1 << 18  # characters that are searched
 MAX_TEXT = 1000  # characters
 
@@ -106,7 +107,7 @@ def broker_log_events(path: Path, *, time_zone: dt.tzinfo = dt.UTC) -> Iterator[
         for chunk in _chunks(path):
             if is_first and (known := BROKER.search(chunk)):
                 where, is_first = replace(where, broker_id=_broker(known)), False
-            is_log = is_log or STARTS.search(chunk) is not None
+            is_log = is_log or STARTS.search(chunk, 0, len(chunk) if position == 0 else SAMPLE) is not None
             for begin, end in _found_entries(chunk):
                 found = chunk[begin:end]
                 if known := BROKER.search(found.partition(b"\n")[0]):
@@ -193,9 +194,9 @@ def _found_entries(chunk: bytes) -> Iterator[tuple[int, int]]:
             first -= 1
             if starts[number] - starts[first] > MAX_ENTRY:
                 break
-        if not STARTS.match(chunk, int(starts[first])):
+        if is_part := not STARTS.match(chunk, int(starts[first])):
             first = number  # no entry begins before it: its time is not known
-        while last < len(starts) - 1 and not STARTS.match(chunk, int(starts[last])):
+        while not is_part and last < len(starts) - 1 and not STARTS.match(chunk, int(starts[last])):
             last += 1
             if starts[last] - starts[first] > MAX_ENTRY:
                 break
