@@ -23,7 +23,7 @@ from tests.outcome_cases import (
     real_cases,
     retried_cases,
 )
-from tests.outcomes import STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
+from tests.outcomes import LEADER, STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
@@ -31,12 +31,13 @@ from toolkit.actions.abort import plan_abort
 from toolkit.errors import ActionRefused
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
-from toolkit.schema.metadata import FROM_METADATA
+from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import take_sample
 from toolkit.sources.source import Source
 
+MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs
 UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
 
 VERSIONS = [
@@ -145,6 +146,7 @@ def check_files(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
         check_findings(files, disowned)
         if staged.kafka.version != "2.8.2":  # ZooKeeper: no metadata log
             check_causes(files, disowned)
+    check_lines(staged, disowned, path)
     compact_state_topic(path / str(ALWAYS_UP))
     check_by_markers(
         rows_of(LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS), disowned), disowned
@@ -162,6 +164,30 @@ def check_causes(files: LogDir, staged: Sequence[StagedCase]) -> None:
         for other, text in texts.items():
             assert (text in cause) == (other is origin and each.case.expected.outcome != "undecided"), cause
         assert names.get(origin, "") in cause
+
+
+def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
+    """With the brokers' own logs findings are the same, and cite who skipped a marker, or truncated it away."""
+    logs = [*staged.kafka.broker_logs.values()]
+    with LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS, broker_logs=logs) as files:
+        check_findings(files, disowned)
+        rows, events = rows_of(files, disowned), files.cluster_event_rows()
+    assert not [row for row in events if row["error"]]
+    cited = {Origin.SKIPPED: (ALWAYS_UP, "find leader endpoint"), Origin.LOST: (LEADER, "Truncating to offset")}
+    for each, row in zip(disowned, rows, strict=True):
+        lines = [entry for entry in row["evidence"] if entry["source"] == FROM_BROKER_LOG]
+        for origin, (broker_id, text) in cited.items():
+            of_broker = [entry for entry in lines if entry["broker_id"] == broker_id and text in entry["value"]]
+            assert bool(of_broker) == (origin is each.case.origin), (str(each.case), lines)
+            if of_broker:
+                assert f"broker {broker_id} logged at " in row["cause"]
+                assert text in row["cause"]
+    found = {name: {row["transactional_id"] for row in events if row["event"] == name} for name in MARKER_EVENTS}
+    origins = {"marker_skipped": Origin.SKIPPED, "marker_refused": Origin.REFUSED}
+    for name, origin in origins.items():
+        ids = {each.producer.transactional_id for each in staged.staged if each.case.origin is origin}
+        is_retried = origin is Origin.SKIPPED and staged.kafka.version not in SKIPPING
+        assert found[name] - {None} == (set() if is_retried else ids), name
 
 
 def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:

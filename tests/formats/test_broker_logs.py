@@ -171,6 +171,9 @@ def test_the_settings_of_a_broker_are_never_a_row(tmp_path: Path) -> None:
     assert "hunter2" not in repr(found)
     whole = json.dumps({"message": f"KafkaConfig values: \n\tpassword = {TIMED_OUT} {secret}", "timeMillis": 1})
     assert events_of(tmp_path / "server.log", whole.encode()) == []
+    rest = f"\tssl.key.password = {TIMED_OUT} {secret}\n"
+    assert events_of(tmp_path / "server.log", rest.encode() + OTHER) == []
+    assert events_of(tmp_path / "server.log", json.dumps({"log": rest}).encode()) == []
 
 
 def test_a_line_that_is_not_whole(tmp_path: Path) -> None:

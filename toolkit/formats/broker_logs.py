@@ -53,6 +53,7 @@ BROKER = re.compile(  # in what most classes write before their messages
 FOLDER = re.compile(r"(?i)(?:.*(?:broker|kafka|node|server|controller)[-_.]?)?(\d{1,9})")
 EXCEPTION = re.compile(r"(?:[a-z]\w*\.)+(\w+(?:Exception|Error)\b[^\n]*)")
 SECRETS = "Config values:"  # of KafkaConfig and clients: settings, passwords among them
+SETTING = re.compile(r"\s+[\w.-]+ = ")  # a line of them whose first line is not there
 MESSAGE_KEYS = ("message", "short_message", "msg")
 TIME_KEYS = ("@timestamp", "timestamp", "timeMillis", "instant", "timestampSeconds", "time", "ts")
 TRACE_KEYS = ("thrown", "exception", "error.stack_trace", "error.message", "error", "stack_trace", "full_message")
@@ -210,7 +211,7 @@ def _entry_events(found: bytes, where: ClusterEvent, time_zone: dt.tzinfo) -> It
     except (ValueError, RecursionError):
         yield replace(where, error="BAD_JSON: this line is not a whole JSON document, so what it reports is not known.")
         return
-    if SECRETS in entry.message:
+    if SECRETS in entry.message or SETTING.match(entry.message):
         return
     searched = f"{entry.message}\n{entry.exception}" if entry.exception else entry.message
     exception = EXCEPTION.match(entry.exception)
