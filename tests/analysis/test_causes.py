@@ -729,7 +729,7 @@ def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
     [
         (logged("marker_retried", 11, "has failed with error", transactional_id="payments-7"), ("marker-not-written",)),
         (
-            logged("marker_request_failed", 11, "Uncaught error", topic=None, partition=None, affected_broker=3),
+            logged("marker_request_failed", 11, "unsupported version", topic=None, partition=None, affected_broker=3),
             ("marker-not-sent",),
         ),
     ],

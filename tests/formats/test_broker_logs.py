@@ -332,10 +332,15 @@ WORDINGS: Sequence[tuple[str, dict[str, Any]]] = [
         "markers to its partition leaders",
         {"event": "markers_cancelled", "transactional_id": None},
     ),
-    (
-        "[TransactionCoordinator id=1] Uncaught error in request completion:\njava.lang.NullPointerException\n\tat "
-        "kafka.coordinator.transaction.TransactionMarkerRequestCompletionHandler.onComplete(X.scala:89)",
-        {"event": "marker_request_failed"},
+    *(
+        (
+            f"Exception while processing request from 127.0.0.1:28996-127.0.0.1:47352-0\norg.apache.X: {text}",
+            {"event": "marker_request_failed", "affected_broker": 1},
+        )
+        for text in (
+            "Received request for api with key 27 (WriteTxnMarkers) and unsupported version 2",
+            "Received request api key WRITE_TXN_MARKERS with version 2 which is not enabled",
+        )
     ),
     (
         "[TransactionCoordinator id=1] Elected as the txn coordinator for partition 7 at epoch 4",
@@ -517,7 +522,7 @@ def test_each_wording(message: str, columns: dict[str, Any]) -> None:
         "Skipping recovery of 12 logs from /data since clean shutdown file was found",
         "Detected invalid coordinator epoch for producerId 4000 at offset 9 in partition orders-0: 1 is older than",
         "Rollback of ongoing transaction for transactionalId a has been cancelled due to error NOT_COORDINATOR",
-        "[TransactionCoordinator id=1] Uncaught error in request completion:\njava.lang.NullPointerException\n\tat x",
+        "Closing socket for 127.0.0.1:1-127.0.0.1:2-0 because of error\nX: api key WRITE_TXN_MARKERS with version 2",
         "[TransactionCoordinator id=1] Starting up.",
     ],
 )

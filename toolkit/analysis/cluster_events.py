@@ -12,7 +12,7 @@ from toolkit.schema.record import replace
 UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"
 LEADER_EVENTS = ("leader_changed", "no_leader", UNCLEAN)
-REPLICA_EVENTS = ("leader_changed", "no_leader", "isr_changed")
+IN_METADATA = (*LEADER_EVENTS, "isr_changed")
 
 
 @dataclass(slots=True)
@@ -179,13 +179,13 @@ def events_around(
     ------
     ClusterEvent
         About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and
-        what could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: each replica
-        logs them, too.
+        what could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every
+        controller and replica logs them, too.
     """
     events = list(events)
     is_decided = any(event.source == FROM_METADATA and event.event for event in events)
     for event in events:
-        if is_decided and event.source != FROM_METADATA and event.event in REPLICA_EVENTS:
+        if is_decided and event.source != FROM_METADATA and event.event in IN_METADATA:
             continue
         if event.error:
             is_near = True

@@ -6,8 +6,8 @@ answered first, and logged when it is repeated), or when a producer id or a tran
 
 Sources: ``TransactionCoordinator``, ``TransactionStateManager``, ``TransactionMarkerChannelManager``,
 ``TransactionMarkerRequestCompletionHandler``, ``ProducerAppendInfo``, ``ReplicaManager``, ``Partition``,
-``UnifiedLog``, ``LogLoader``, ``LogManager``, ``LogCleaner``, ``PartitionRegistration`` and ``BrokerLifecycleManager``
-in Kafka.
+``UnifiedLog``, ``SocketServer``, ``LogLoader``, ``LogManager``, ``LogCleaner``, ``PartitionRegistration`` and
+``BrokerLifecycleManager`` in Kafka.
 """
 
 from __future__ import annotations
@@ -98,7 +98,12 @@ LINES: Sequence[LinePattern] = (
         "(?P<transactional_id>.*?)(?:; cancel| which means| has changed from| with coordinator epoch)|The cached "
         "metadata).*",
     ),
-    _line("marker_request_failed", "error in request completion", ".*TransactionMarkerRequestCompletionHandler"),
+    _line(
+        "marker_request_failed", "(WriteTxnMarkers) and unsupp", "processing request from .*WriteTxnMarkers.*version"
+    ),
+    _line(
+        "marker_request_failed", "api key WRITE_TXN_MARKERS", "processing request from .*WRITE_TXN_MARKERS with version"
+    ),
     _line(
         "coordinator_elected",
         "Elected as the txn coord",

@@ -318,7 +318,7 @@ def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
         return CauseIndicator(text=text)
     if failed := context.lines("marker_request_failed"):
-        text = f"a coordinator cannot send its markers: {_logged(failed[-1])}"
+        text = f"a broker does not know the version in which coordinators send markers: {_logged(failed[-1])}"
         return CauseIndicator(text=text, names=("marker-not-sent",))
     if retried := context.lines("marker_retried"):
         text = f"the partition's leader does not write the marker: {_logged(retried[-1])}"
