@@ -5,7 +5,10 @@ Markers are skipped or lost by the brokers themselves; nothing is mocked. See `t
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import socket
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.errors import ActionRefused
+from toolkit.lab import Kafka
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
@@ -169,6 +173,9 @@ def check_causes(files: LogDir, staged: Sequence[StagedCase]) -> None:
 def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
     """With the brokers' own logs findings are the same, and cite who skipped a marker, or truncated it away."""
     logs = [*staged.kafka.broker_logs.values()]
+    is_older = staged.kafka.version < "4.2"
+    if is_older:
+        send_newer_markers(staged.kafka)
     with LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS, broker_logs=logs) as files:
         check_findings(files, disowned)
         rows, events = rows_of(files, disowned), files.cluster_event_rows()
@@ -182,12 +189,24 @@ def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
             if of_broker:
                 assert f"broker {broker_id} logged at " in row["cause"]
                 assert text in row["cause"]
+    refusing = {row["affected_broker"] for row in events if row["event"] == "marker_request_failed"}
+    assert refusing == ({LEADER} if is_older else set())
     found = {name: {row["transactional_id"] for row in events if row["event"] == name} for name in MARKER_EVENTS}
     origins = {"marker_skipped": Origin.SKIPPED, "marker_refused": Origin.REFUSED}
     for name, origin in origins.items():
         ids = {each.producer.transactional_id for each in staged.staged if each.case.origin is origin}
         is_retried = origin is Origin.SKIPPED and staged.kafka.version not in SKIPPING
         assert found[name] - {None} == (set() if is_retried else ids), name
+
+
+def send_newer_markers(kafka: Kafka) -> None:
+    """WriteTxnMarkers of version 2, as brokers of 4.2.0 send it to older ones (KAFKA-20322)."""
+    host, port = kafka.bootstrap_servers.split(",")[LEADER - 1].split(":")
+    client_id = b"broker-1-txn-marker-sender"
+    request = struct.pack(">hhih", 27, 2, 1, len(client_id)) + client_id + b"\0\1\0"
+    with socket.create_connection((host, int(port)), timeout=60) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        assert connection.recv(1) == b"", "the broker closes the connection"
 
 
 def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:

@@ -334,7 +334,7 @@ WORDINGS: Sequence[tuple[str, dict[str, Any]]] = [
     ),
     *(
         (
-            f"Exception while processing request from 127.0.0.1:28996-127.0.0.1:47352-0\norg.apache.X: {text}",
+            f"Closing socket for 127.0.0.1:28996-127.0.0.1:47352-0 because of error\norg.apache.X: {text}",
             {"event": "marker_request_failed", "affected_broker": 1},
         )
         for text in (
@@ -522,7 +522,7 @@ def test_each_wording(message: str, columns: dict[str, Any]) -> None:
         "Skipping recovery of 12 logs from /data since clean shutdown file was found",
         "Detected invalid coordinator epoch for producerId 4000 at offset 9 in partition orders-0: 1 is older than",
         "Rollback of ongoing transaction for transactionalId a has been cancelled due to error NOT_COORDINATOR",
-        "Closing socket for 127.0.0.1:1-127.0.0.1:2-0 because of error\nX: api key WRITE_TXN_MARKERS with version 2",
+        "Exception while processing request from 127.0.0.1:1\nX: request api key WRITE_TXN_MARKERS with version 2",
         "[TransactionCoordinator id=1] Starting up.",
     ],
 )

@@ -98,12 +98,8 @@ LINES: Sequence[LinePattern] = (
         "(?P<transactional_id>.*?)(?:; cancel| which means| has changed from| with coordinator epoch)|The cached "
         "metadata).*",
     ),
-    _line(
-        "marker_request_failed", "(WriteTxnMarkers) and unsupp", "processing request from .*WriteTxnMarkers.*version"
-    ),
-    _line(
-        "marker_request_failed", "api key WRITE_TXN_MARKERS", "processing request from .*WRITE_TXN_MARKERS with version"
-    ),
+    _line("marker_request_failed", "(WriteTxnMarkers) and unsupp", "Closing socket for .*WriteTxnMarkers.*version"),
+    _line("marker_request_failed", "api key WRITE_TXN_MARKERS", "Closing socket for .*WRITE_TXN_MARKERS with version"),
     _line(
         "coordinator_elected",
         "Elected as the txn coord",
