@@ -407,6 +407,11 @@ WORDINGS: Sequence[tuple[str, dict[str, Any]]] = [
         "transaction. Underlying error: NOT_COORDINATOR",
         {"event": "verification_failed", "topic": "orders", "partition": 0},
     ),
+    (
+        "Error processing append operation on partition kMcJGL9vR5C-12WHd9nuwA:orders-0\nE: Partition was not added to "
+        "the transaction",
+        {"event": "verification_failed", "topic": "orders", "partition": 0},
+    ),
     ("X\nE: Partition was not added to the transaction", {"event": "verification_failed", "topic": None}),
     (
         "AddPartitionsToTxnRequest failed for node 3 with a network exception.",

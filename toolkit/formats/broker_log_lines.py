@@ -23,7 +23,7 @@ from toolkit.schema.table import TopicPartition
 
 TP = r"(?P<tp>[\w.-]+-\d+)"
 OF_LOG = rf"partition={TP}[,\]].*"  # [UnifiedLog partition=orders-0, dir=/data] before the message
-OF_APPEND = rf"(?:append operation on partition {TP}.*?)?"  # before the exception that it reports
+OF_APPEND = rf"(?:append operation on partition (?:[\w-]{{22}}:)?{TP}\s.*?)?"  # before the exception; 4.x with topic id
 ID = r"(?P<transactional_id>[^\n]*)"
 PRODUCER = r"producer (?P<producer_id>\d+)"
 COORDINATOR_EPOCH = r"(?:\w+[(\[])?(?P<leader_epoch>\d+)"  # of Scala or Java, in an Option or an OptionalInt
