@@ -340,6 +340,7 @@ WORDINGS: Sequence[tuple[str, dict[str, Any]]] = [
         for text in (
             "Received request for api with key 27 (WriteTxnMarkers) and unsupported version 2",
             "Received request api key WRITE_TXN_MARKERS with version 2 which is not enabled",
+            "Error getting request for apiKey: WRITE_TXN_MARKERS, apiVersion: 2, connectionId: 127.0.0.1:25399",
         )
     ),
     (

@@ -99,6 +99,9 @@ LINES: Sequence[LinePattern] = (
         "metadata).*",
     ),
     _line("marker_request_failed", "(WriteTxnMarkers) and unsupp", "Closing socket for .*WriteTxnMarkers.*version"),
+    _line(
+        "marker_request_failed", "WRITE_TXN_MARKERS, apiVersion", "Closing socket for .*WRITE_TXN_MARKERS, apiVersion"
+    ),
     _line("marker_request_failed", "api key WRITE_TXN_MARKERS", "Closing socket for .*WRITE_TXN_MARKERS with version"),
     _line(
         "coordinator_elected",
