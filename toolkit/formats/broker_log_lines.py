@@ -2,7 +2,8 @@
 
 The wordings are those of Kafka 2.8 to 4.4, read in its source and in the jars of each version. Brokers write no line,
 at their default levels, when a client ends its transaction, when a new instance fences one (its InitProducerId is
-answered first, and logged when it is repeated), or when a producer id or a transactional id expires.
+answered first, and logged when it is repeated), or when a producer id or a transactional id expires. Where brokers
+verify transactions (KIP-890), they log neither a batch that fails it nor its refused epoch.
 
 Sources: ``TransactionCoordinator``, ``TransactionStateManager``, ``TransactionMarkerChannelManager``,
 ``TransactionMarkerRequestCompletionHandler``, ``ProducerAppendInfo``, ``ReplicaManager``, ``Partition``,
