@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import socket
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,12 +27,23 @@ from tests.outcome_cases import (
     real_cases,
     retried_cases,
 )
-from tests.outcomes import LEADER, STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
+from tests.outcomes import (
+    FOLLOWER,
+    LEADER,
+    STATE_PARTITIONS,
+    OutcomeCluster,
+    StagedCase,
+    columns_of,
+    follow_remedies,
+    rows_of,
+)
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
+from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.errors import ActionRefused
+from toolkit.formats.broker_logs import broker_log_events
 from toolkit.lab import Kafka
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
@@ -81,6 +93,7 @@ def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> No
         whole = [each for each in disowned if not each.group and each.case.origin is not Origin.COMPACTED]
         check_files(staged, whole, tmp_path / "copy")
         staged.restart_coordinator()
+        check_coordinator_lines(staged)
         if version != "2.8.2":  # its brokers do not tell which ids are left
             idle = staged.expire_ids(disowned)
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
@@ -191,12 +204,27 @@ def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
                 assert text in row["cause"]
     refusing = {row["affected_broker"] for row in events if row["event"] == "marker_request_failed"}
     assert refusing == ({LEADER} if is_older else set())
+    if staged.kafka.version != "2.8.2":  # ZooKeeper's controller does not log it
+        lost = {(each.topic, each.partition) for each in disowned if each.case.origin is Origin.LOST}
+        of_logs = [row for row in events if row["event"] == UNCLEAN and row["source"] == FROM_BROKER_LOG]
+        assert lost <= {(row["topic"], row["partition"]) for row in of_logs}
+        assert {row["leader"] for row in of_logs if row["leader_epoch"]} == {FOLLOWER}
     found = {name: {row["transactional_id"] for row in events if row["event"] == name} for name in MARKER_EVENTS}
     origins = {"marker_skipped": Origin.SKIPPED, "marker_refused": Origin.REFUSED}
     for name, origin in origins.items():
         ids = {each.producer.transactional_id for each in staged.staged if each.case.origin is origin}
         is_retried = origin is Origin.SKIPPED and staged.kafka.version not in SKIPPING
         assert found[name] - {None} == (set() if is_retried else ids), name
+
+
+def check_coordinator_lines(staged: OutcomeCluster) -> None:
+    """The restart of the coordinators' broker is in its log, and both times that it loaded each partition."""
+    lines = list(broker_log_events(staged.kafka.broker_logs[ALWAYS_UP]))
+    loaded = Counter(line.partition for line in lines if line.event == "coordinator_loaded")
+    assert loaded.keys() == {*range(STATE_PARTITIONS)}
+    assert min(loaded.values()) >= 2
+    about_itself = Counter(line.event for line in lines if line.affected_broker == ALWAYS_UP)
+    assert (about_itself["broker_started"], about_itself["broker_stopped"]) == (2, 1)
 
 
 def send_newer_markers(kafka: Kafka) -> None:
