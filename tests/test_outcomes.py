@@ -208,9 +208,10 @@ def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
     assert refusing == ({LEADER} if is_older else set())
     if staged.kafka.version != "2.8.2":  # ZooKeeper's controller does not log it
         lost = {(each.topic, each.partition) for each in disowned if each.case.origin is Origin.LOST}
-        of_logs = [row for row in events if row["event"] == UNCLEAN and row["source"] == FROM_BROKER_LOG]
-        assert lost <= {(row["topic"], row["partition"]) for row in of_logs}
-        assert {row["leader"] for row in of_logs if row["leader_epoch"]} == {FOLLOWER}
+        lines = [row for row in events if row["event"] == UNCLEAN and row["source"] == FROM_BROKER_LOG]
+        of_lost = [row for row in lines if (row["topic"], row["partition"]) in lost]
+        assert lost == {(row["topic"], row["partition"]) for row in of_lost}
+        assert {row["leader"] for row in of_lost if row["leader_epoch"]} == {FOLLOWER}
     found = {name: {row["transactional_id"] for row in events if row["event"] == name} for name in MARKER_EVENTS}
     origins = {"marker_skipped": Origin.SKIPPED, "marker_refused": Origin.REFUSED}
     for name, origin in origins.items():
