@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     AnySource: TypeAlias = Cluster | LogDir | Recording
 
 CONNECTION, FILES = "Connection", "Files"
+UTC = "+00:00"
+FILE_OPTIONS = ("log_dir", "consistent_copy", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
 
 BootstrapServer = Annotated[
@@ -59,6 +61,24 @@ TxnStatePartitions = Annotated[
         rich_help_panel=FILES,
     ),
 ]
+BrokerLog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--broker-log",
+        metavar="PATH",
+        help="A broker's own log (server.log, controller.log, state-change.log), or a folder of them. May be repeated.",
+        rich_help_panel=FILES,
+    ),
+]
+BrokerLogTimeZone = Annotated[
+    str,
+    typer.Option(
+        "--broker-log-time-zone",
+        metavar="ZONE",
+        help="Zone of the times in brokers' logs that have none: +02:00, Europe/Berlin.",
+        rich_help_panel=FILES,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +105,8 @@ class SourceOptions:
     ] = None
     consistent_copy: ConsistentCopy = False
     txn_state_partitions: TxnStatePartitions = None
+    broker_log: BrokerLog = None
+    broker_log_time_zone: BrokerLogTimeZone = UTC
     recording: Annotated[
         Path | None,
         typer.Option(
@@ -112,7 +134,7 @@ class SourceOptions:
     @property
     def paths(self) -> list[Path]:
         """The files to read, which nothing is written to; none of a cluster."""
-        return [*(self.log_dir or ()), *([self.recording] if self.recording else ())]
+        return [*(self.log_dir or ()), *(self.broker_log or ()), *([self.recording] if self.recording else ())]
 
     def check(self) -> None:
         """Check that the options name one source: a cluster, log directories or a recording.
@@ -130,6 +152,8 @@ class SourceOptions:
             raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
         if self.txn_state_partitions is not None and not self.log_dir:
             raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
+        if self.broker_log and not self.log_dir:
+            raise UsageError("--broker-log is read beside files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
             raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
         if not (self.names_cluster or self.log_dir or self.recording):
@@ -166,7 +190,11 @@ class SourceOptions:
         from toolkit.sources.logdir import LogDir
 
         return LogDir(
-            *self.log_dir, consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
+            *self.log_dir,
+            consistent_copy=self.consistent_copy,
+            txn_state_partitions=self.txn_state_partitions,
+            broker_logs=self.broker_log or (),
+            broker_log_time_zone=self.broker_log_time_zone,
         )
 
     def connect(self) -> Cluster:
