@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 TABLE_NAMES = tables_of(FILES)
 
 Paths = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh.",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
+        "gs:// and abfss://.",
         show_default=False,
     ),
 ]
@@ -176,7 +177,7 @@ def abort_command(
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
 
-def _open(paths: Sequence[Path], *, consistent_copy: bool = False, txn_state_partitions: int | None = None) -> LogDir:
+def _open(paths: Sequence[str], *, consistent_copy: bool = False, txn_state_partitions: int | None = None) -> LogDir:
     from toolkit.sources.logdir import LogDir
 
     return LogDir(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)

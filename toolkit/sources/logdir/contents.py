@@ -5,13 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.object_store import log_path
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,
@@ -47,7 +46,7 @@ class FileScope(NamedTuple):
     def cluster_gaps(self) -> list[str]:
         """What is missing to prove that the files are of one cluster: producer ids start at 0 in every cluster."""
         by_cluster: dict[str | None, list[str]] = {}
-        for root in sorted(self.roots, key=attrgetter("path")):
+        for root in sorted(self.roots, key=lambda root: str(root.path)):
             by_cluster.setdefault(root.cluster_id, []).append(str(root.path))
         if len(by_cluster) > 1:
             paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_cluster.items())
@@ -79,7 +78,7 @@ class Contents:
     @property
     def left_out(self) -> list[SkippedFile]:
         """Files and folders that no table, or not every table, reads, with the reason."""
-        unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
+        unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
         return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
 
     def complete(self) -> Contents:

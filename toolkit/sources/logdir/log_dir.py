@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
@@ -12,6 +11,7 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, O
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.object_store import LogPath, log_path
 from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
@@ -68,8 +68,8 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        *more_paths: str | os.PathLike[str],
+        path: str | os.PathLike[str] | LogPath,
+        *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
     ) -> None:
@@ -77,7 +77,7 @@ class LogDir(LogDirTables, OffsetTables):
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [Path(each) for each in (path, *more_paths)]
+        self.paths = [log_path(each) for each in (path, *more_paths)]
         self._texts: dict[tuple[str, int, int], Sequence[ReplicaLog]] = {}
         self._listed: Contents | None = None
         self._layout()
@@ -260,7 +260,7 @@ class LogDir(LogDirTables, OffsetTables):
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)
 
-    def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
+    def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
         from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 

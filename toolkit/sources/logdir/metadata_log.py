@@ -5,18 +5,21 @@ Each node of KRaft has its replica of that log, so several log directories repea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from pathlib import Path
 
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
+from toolkit.formats.object_store import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.sources.logdir.contents import METADATA_TOPIC
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import in_pieces
 from toolkit.sources.logdir.replica_log import ReplicaLog
+
+SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
 
 
 def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
@@ -83,13 +86,13 @@ def metadata_records(
                     yield state.add(record)
 
 
-def _snapshots(log: FolderLog) -> list[tuple[Path, int]]:
+def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
     """The snapshots, and the offset after the last one that each includes."""
-    paths = sorted(log.replica.path.glob("*-*.checkpoint"))
-    return [(path, int(path.name.partition("-")[0])) for path in paths if path.name[:20].isdigit()]
+    names = sorted(entry.name for entry in scandir(log.replica.path))
+    return [(log.replica.path / name, int(name[:20])) for name in names if SNAPSHOT_NAME.fullmatch(name)]
 
 
-def _in_file(log: FolderLog, file: Path) -> Iterator[MetadataLogRecord]:
+def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
     where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
     for scanned, pieces in scan_file_bytes(file):
         try:

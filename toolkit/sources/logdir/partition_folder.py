@@ -148,7 +148,8 @@ class FolderLog:
 
     def checkpoint_rows(self) -> Iterator[Row]:
         if self.replica.only is None:
-            yield from checkpoint_rows_in(self.replica.path, **self.where.columns)
+            names = [path.name for path in self.listing.checkpoints]
+            yield from checkpoint_rows_in(self.replica.path, **self.where.columns, names=names)
 
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)
