@@ -1,4 +1,4 @@
-"""Files and folders of object stores (S3, Google Cloud Storage, Azure), as `pathlib` has those of this machine.
+"""Files and folders of object stores (S3, Google Cloud Storage, Azure), in the methods of ``pathlib``.
 
 Objects are read in ranges through ``pyarrow.fs``, with the credentials and endpoints that the environment sets for
 each store. What fails is an `OSError` with a sentence, as for a local file, which never repeats a credential.
@@ -16,10 +16,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolkit.errors import SetupError, UsageError
+from toolkit.errors import SetupError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 URI = re.compile(r"(?P<scheme>s3a?|gs|abfss?)://(?:(?P<user>[^/@]*)@)?(?P<host>[^/@?#]+)(?:/(?P<key>.*))?", re.DOTALL)
 ANONYMOUS = "anonymous"
 AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:dfs|blob)\.(?P<domain>.+)")
-EMPTY_READ, LARGEST_READ = 1 << 16, 1 << 23  # bytes asked for at least: of a first read, and of one that goes on
+FIRST_READ, LARGEST_READ = 1 << 16, 1 << 23  # bytes asked for at least: of a first read, and of one that goes on
 ATTEMPTS = 3  # of each read, besides what pyarrow repeats
 GCS_SECONDS = 60  # how long pyarrow repeats a request to Google; 15 minutes by default
 
@@ -60,7 +59,7 @@ FAMILY = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfss", "abfss": "abfss"
 
 
 class ObjectStat(NamedTuple):
-    """An object or folder, in the fields of `os.stat_result`.
+    """An object or folder, in the fields of ``os.stat_result``.
 
     An object is never changed, only replaced: its modification time is when it was uploaded, and identifies it.
     """
@@ -77,7 +76,7 @@ class ObjectStat(NamedTuple):
 
 
 class ObjectEntry(NamedTuple):
-    """An entry of a folder, in the methods of `os.DirEntry`."""
+    """An entry of a folder, in the methods of ``os.DirEntry``."""
 
     name: str
     status: ObjectStat
@@ -93,7 +92,7 @@ class ObjectEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectPath:
-    """An object, or the folder of those whose keys begin so; in the methods of `pathlib.Path` that reading takes.
+    """An object, or the folder of those whose keys begin so; in the methods of ``pathlib.Path`` that reading takes.
 
     Parameters
     ----------
@@ -221,10 +220,6 @@ class ObjectPath:
         return f"{bucket}/{self.key}" if self.key else bucket
 
 
-LogPath: TypeAlias = Path | ObjectPath
-"""A file or folder of this machine, or of an object store."""
-
-
 class ObjectFile(io.RawIOBase):
     """An object that is open for reading: one range at a time is kept in memory, of at most `LARGEST_READ` or as asked.
 
@@ -249,8 +244,13 @@ class ObjectFile(io.RawIOBase):
             self._object = _file_system(path.store).open_input_file(path._address)
             self.size: int = self._object.size()
         self._at = self._start = 0
-        self._kept = b""
-        self._ahead = EMPTY_READ
+        self._kept = bytearray()
+        self._ahead = FIRST_READ
+
+    @property
+    def range_in_memory(self) -> range:
+        """The bytes that are read without a request."""
+        return range(self._start, self._start + len(self._kept))
 
     def readable(self) -> bool:
         """True."""
@@ -278,15 +278,15 @@ class ObjectFile(io.RawIOBase):
             If the object cannot be read: `FileNotFoundError` if it was deleted meanwhile.
         """
         view = memoryview(target).cast("B")
-        end = self._start + len(self._kept)
-        if not self._start <= self._at < end:
-            self._ahead = min(2 * self._ahead, LARGEST_READ) if self._at == end else EMPTY_READ
+        if self._at not in self.range_in_memory:
+            goes_on = self._at == self.range_in_memory.stop
+            self._ahead = min(2 * self._ahead, LARGEST_READ) if goes_on else FIRST_READ
             size = min(max(len(view), self._ahead), self.size - self._at)
-            self._kept = self._read(self._at, size) if size > 0 else b""
+            self._kept = self._read(self._at, size) if size > 0 else bytearray()
             self._start = self._at
         begin = self._at - self._start
         count = min(len(view), len(self._kept) - begin)
-        view[:count] = self._kept[begin : begin + count]
+        view[:count] = memoryview(self._kept)[begin : begin + count]
         self._at += count
         return count
 
@@ -294,99 +294,34 @@ class ObjectFile(io.RawIOBase):
         """The rest of the object, in one request."""
         found = self._read(self._at, max(self.size - self._at, 0))
         self._at += len(found)
-        return found
+        return bytes(found)
 
     def close(self) -> None:
         """Forget the object."""
         if not self.closed:
-            self._kept = b""
+            self._kept = bytearray()
             self._object.close()
         super().close()
 
-    def _read(self, position: int, size: int) -> bytes:
+    def _read(self, position: int, size: int) -> bytearray:
+        """Read a range completely.
+
+        After a response without a body, pyarrow returns memory that nothing was written to, as if it were the range.
+        So the last byte is another one than before: if it is not, the range is read again over another one.
+        """
         for attempt in range(1, ATTEMPTS + 1):
+            found = bytearray(bytes([attempt]) * size)
             try:
                 with _in_words(self._path):
-                    found: bytes = self._object.read_at(size, position)
+                    self._object.seek(position)
+                    count = self._object.readinto(found)
+                if not size or (count == size and found[-1] != attempt):
+                    return found
             except OSError as exc:
                 self._path.stat()  # what was deleted is named so
                 if attempt == ATTEMPTS or isinstance(exc, PermissionError):
                     raise
-                continue
-            return found
-        raise AssertionError
-
-
-def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
-    """The file or folder at a path of this machine, or at a URI of an object store.
-
-    Parameters
-    ----------
-    path
-        A path; or ``s3://bucket/key``, ``gs://bucket/key``, ``abfss://container@account.dfs.core.windows.net/key``.
-
-    Raises
-    ------
-    UsageError
-        For a URI with credentials or options, or without a bucket.
-
-    Examples
-    --------
-    >>> log_path("s3://backup/broker-1/") / "orders-0"
-    ObjectPath(store='s3://backup', key='broker-1/orders-0')
-    """
-    if isinstance(path, ObjectPath):
-        return path
-    text = os.fspath(path)
-    scheme = text.partition("://")[0]
-    if scheme not in FAMILY or text == scheme:
-        return Path(path)
-    found = URI.fullmatch(text)
-    if not found:
-        raise UsageError(f"A URI of {scheme} has a bucket and a key.", do="Write s3://bucket/key, gs://bucket/key or "
-                         "abfss://container@account.dfs.core.windows.net/key.")  # fmt: skip
-    user, host, key = found["user"], found["host"], (found["key"] or "").strip("/")
-    if FAMILY[scheme] == "abfss":
-        if not user or ":" in user or not AZURE_HOST.fullmatch(host):
-            raise UsageError(
-                f"A URI of {scheme} names a container and an account, and no key of the account.",
-                do=f"Write {scheme}://container@account.dfs.core.windows.net/key. {CREDENTIALS['abfss']}",
-            )
-    elif user not in (None, ANONYMOUS):
-        raise UsageError(
-            f"The URI of {host} has credentials, which tables and reports would repeat.",
-            do=f"Write {scheme}://{host}/key. {CREDENTIALS[FAMILY[scheme]]}",
-        )
-    if "?" in key:
-        raise UsageError(
-            f"The URI of {host} has options, which are not read.",
-            do="Use the environment of the store: AWS_ENDPOINT_URL, AWS_REGION, STORAGE_EMULATOR_HOST.",
-        )
-    return ObjectPath(f"{scheme}://{f'{user}@' if user else ''}{host}", key)
-
-
-def scandir(path: LogPath) -> Iterator[os.DirEntry[str] | ObjectEntry]:
-    """The entries of a folder, in any order.
-
-    Raises
-    ------
-    OSError
-        If it cannot be listed.
-    """
-    return path.scandir() if isinstance(path, ObjectPath) else iter(os.scandir(path))
-
-
-def other_kind(path: LogPath) -> str | None:
-    """What a path of this machine names, if that is no file; opening a pipe would wait for its writer."""
-    if isinstance(path, ObjectPath):
-        return None
-    mode = path.stat().st_mode
-    return None if stat.S_ISREG(mode) else "directory" if stat.S_ISDIR(mode) else "pipe or device"
-
-
-def real_path(path: LogPath) -> str:
-    """The path behind links, of which an object store has none."""
-    return str(path) if isinstance(path, ObjectPath) else os.path.realpath(path)
+        raise OSError(errno.EIO, f"{self._path.store} returns less than it announces")
 
 
 @functools.cache

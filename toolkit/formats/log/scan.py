@@ -26,7 +26,7 @@ from toolkit.formats.log.headers import (
     read_raw_headers,
 )
 from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult, check
-from toolkit.formats.object_store import LogPath, log_path, other_kind
+from toolkit.formats.log_paths import LogPath, log_path, other_kind
 
 SEGMENT, DUMP = "segment", "dump"
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger

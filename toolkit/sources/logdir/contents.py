@@ -10,7 +10,7 @@ from typing import NamedTuple
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.object_store import log_path
+from toolkit.formats.log_paths import log_path
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,

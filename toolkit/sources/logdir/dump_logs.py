@@ -10,7 +10,7 @@ from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
-from toolkit.formats.object_store import LogPath
+from toolkit.formats.log_paths import LogPath
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip

@@ -11,7 +11,7 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, O
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.object_store import LogPath, log_path
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log.scan import DUMP, SEGMENT, file_type
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows, parse_file_name, parse_folder_name
-from toolkit.formats.object_store import LogPath, ObjectEntry, ObjectPath, log_path, real_path, scandir
+from toolkit.formats.log_paths import LogPath, log_path, real_path, scandir
+from toolkit.formats.object_store import ObjectEntry, ObjectPath
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 

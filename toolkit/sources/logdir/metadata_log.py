@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
-from toolkit.formats.object_store import LogPath, scandir
+from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.sources.logdir.contents import METADATA_TOPIC

@@ -14,7 +14,7 @@ from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
 from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name
-from toolkit.formats.object_store import LogPath, log_path, scandir
+from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.formats.segment_files import read_offset_index, read_time_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.log_dir_layout import Replica, SkippedFile

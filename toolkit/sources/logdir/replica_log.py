@@ -15,7 +15,7 @@ import numpy.typing as npt
 from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
-from toolkit.formats.object_store import log_path
+from toolkit.formats.log_paths import log_path
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord

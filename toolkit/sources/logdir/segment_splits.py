@@ -15,7 +15,7 @@ from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_
 from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
 from toolkit.formats.log.resync import extend
 from toolkit.formats.log.scan import scan_file
-from toolkit.formats.object_store import LogPath
+from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.replica_files import LogFile, ReplicaFiles, followed, position_before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 
-from toolkit.formats.object_store import LogPath
+from toolkit.formats.log_paths import LogPath
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.log_dir import LogDir

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.object_store import log_path
+from toolkit.formats.log_paths import log_path
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope

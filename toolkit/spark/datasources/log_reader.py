@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
-from toolkit.formats.object_store import LogPath, log_path
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables

@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from toolkit.errors import UsageError
-from toolkit.formats.object_store import ObjectPath, log_path
+from toolkit.formats.log_paths import log_path
+from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import TABLES
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import EPOCH, TopicPartition
