@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import socketserver
 import subprocess
@@ -19,6 +20,7 @@ from pyarrow import fs
 
 from tests.process import PATIENCE_S, started
 from toolkit.formats import object_store
+from toolkit.lab import samples
 from toolkit.lab.queries import until
 
 BUCKET = "backup"
@@ -161,3 +163,11 @@ def _accepts(port: int) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def copy_sample(name: str, folder: Path) -> None:
+    """The log directory of a sample without its empty partitions: each file takes a few requests."""
+    shutil.copytree(samples.load(name).path / samples.LOG_DIR, folder)
+    for partition in folder.glob("*-*/"):
+        if not any(segment.stat().st_size for segment in partition.glob("*.log")):
+            shutil.rmtree(partition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 import sys
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from tests.process import run
-from tests.s3_server import BUCKET, CREDENTIALS, S3Server, s3_server
+from tests.s3_server import BUCKET, CREDENTIALS, S3Server, copy_sample, s3_server
 from tests.sources.log_files import (
     HIGH_WATERMARK,
     SEGMENT,
@@ -31,7 +30,6 @@ from toolkit.connections import connect
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import LARGEST_READ, ObjectFile, ObjectPath
-from toolkit.lab import samples
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES
 
@@ -50,10 +48,7 @@ def s3() -> Iterator[S3Server]:
 def copies(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The same log directory on this machine and in the store."""
     folder = tmp_path_factory.mktemp("sample") / "broker-1"
-    shutil.copytree(samples.load("several-open").path / samples.LOG_DIR, folder)
-    for partition in folder.glob("*-*/"):
-        if not any(segment.stat().st_size for segment in partition.glob("*.log")):
-            shutil.rmtree(partition)  # each file takes a few requests
+    copy_sample("several-open", folder)
     return folder, s3.upload(folder, "broker-1")
 
 
