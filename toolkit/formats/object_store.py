@@ -28,7 +28,7 @@ ANONYMOUS = "anonymous"
 AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:dfs|blob)\.(?P<domain>.+)")
 FIRST_READ, LARGEST_READ = 1 << 16, 1 << 23  # bytes asked for at least: of a first read, and of one that goes on
 ATTEMPTS = 3  # of each read, besides what pyarrow repeats
-GCS_SECONDS = 60  # how long pyarrow repeats a request to Google; 15 minutes by default
+GCS_SECONDS = 15  # how long pyarrow repeats a request to Google; 15 minutes by default
 
 CODE = re.compile(r"AWS Error ([A-Z_]+)|Status\(([A-Z_]+)|Error Code: (\w+)|HTTP status (?:code )?(\d+)")
 HTTP_STATUS = re.compile(r"HTTP status (?:code )?(\d+)|\b(401|403|404)\b")
@@ -73,6 +73,9 @@ class ObjectStat(NamedTuple):
     def st_mtime(self) -> float:
         """Seconds since 1970 at which it was uploaded."""
         return self.st_mtime_ns / 1e9
+
+
+FOLDER = ObjectStat(stat.S_IFDIR, 0, 0, 0)
 
 
 class ObjectEntry(NamedTuple):
@@ -175,9 +178,15 @@ class ObjectPath:
         """
         from pyarrow.fs import FileSelector
 
+        # pyarrow lists no folders of Google's that were not made as such: their objects show them.
+        selector = FileSelector(self._address, recursive=self.store.startswith("gs:"))
         with _in_words(self):
-            found = _file_system(self.store).get_file_info(FileSelector(self._address))
-        return iter([ObjectEntry(info.base_name, _status(info)) for info in found])
+            infos = _file_system(self.store).get_file_info(selector)
+        found: dict[str, ObjectStat] = {}
+        for info in infos:
+            name, _, below = info.path.removeprefix(f"{self._address}/").partition("/")
+            found[name] = FOLDER if below else _status(info)
+        return iter([ObjectEntry(name, status) for name, status in found.items()])
 
     def open(
         self,
@@ -377,11 +386,13 @@ def _missing() -> FileNotFoundError:
 @contextmanager
 def _in_words(path: ObjectPath) -> Iterator[None]:
     """Replace an error of pyarrow, whose text can repeat a request, by one with the code of the store."""
+    from pyarrow import ArrowException
+
     try:
         yield
     except FileNotFoundError:
         raise _missing() from None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, ArrowException) as exc:
         text = str(exc)
         codes = {code for found in CODE.findall(text) for code in found if code}
         codes |= {code for found in HTTP_STATUS.findall(text) for code in found if code}
@@ -389,7 +400,7 @@ def _in_words(path: ObjectPath) -> Iterator[None]:
         named = f" ({code})" if code else ""
         if codes & MISSING:
             raise _missing() from None
-        if codes & REFUSED or "credential" in text.lower():
+        if codes & REFUSED or "credential" in text.lower():  # that were not found
             raise PermissionError(errno.EACCES, f"{path.store} refuses access{named}") from None
         if codes & UNREACHABLE:
             raise OSError(errno.EIO, f"{path.store} cannot be reached{named}") from None
