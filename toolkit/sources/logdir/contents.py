@@ -11,6 +11,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import log_path
+from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,
@@ -26,6 +27,7 @@ from toolkit.sources.logdir.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
 LOGS_AT_ONCE = 2
+OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
@@ -69,7 +71,10 @@ class Contents:
 
     def __init__(self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = ()) -> None:
         self.layout = layout
-        self.logs: Sequence[ReplicaLog] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
+        is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
+        self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
+        with ThreadPoolExecutor(self._at_once if is_remote else 1) as pool:
+            self.logs: Sequence[ReplicaLog] = [*pool.map(FolderLog, layout.replicas), *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
@@ -185,7 +190,7 @@ class Contents:
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
-        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # small logs are read next to the last large one
+        with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, reach=reach), firsts))
         for tp in sorted(found):
             yield tp, list(map(self.read, found[tp]))
