@@ -50,6 +50,10 @@ class TextLog:
         return str(self.path)
 
     @property
+    def is_remote(self) -> bool:
+        return False
+
+    @property
     def error(self) -> str | None:
         return None
 

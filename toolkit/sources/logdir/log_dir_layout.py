@@ -24,6 +24,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 
+UNNAMED = None, None, None, False  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
 
 WHY_LEFT_OUT = {
@@ -71,6 +72,8 @@ class Replica:
         The folder.
     only
         Names of the files that were passed one by one; null for all of the folder.
+    is_remote
+        Whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does.
     """
 
     topic: str | None
@@ -78,6 +81,7 @@ class Replica:
     root: LogDirRoot
     path: LogPath
     only: frozenset[str] | None = None
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +205,11 @@ class _PathSearch:
     def _partition(self, path: LogPath, root: LogDirRoot) -> None:
         self.found += 1
         real = real_path(path)
-        topic, partition, suffix = parse_folder_name(path.name) or (None, None, None)
+        topic, partition, suffix, is_remote = parse_folder_name(path.name) or UNNAMED
         if suffix:
             self.left_out[real] = SkippedFile(path, WHY_LEFT_OUT[suffix])
             return
-        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path)
+        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path, is_remote=is_remote)
 
     def _file(self, path: LogPath) -> None:
         """Add a file that the caller passed; also one that is skipped when its folder is read."""
@@ -227,10 +231,15 @@ class _PathSearch:
         known = self.replicas.get(real)
         if known and known.only is None:
             return  # its complete folder is read
-        topic, partition, _ = parse_folder_name(folder.name) or (None, None, None)
+        topic, partition, _, is_remote = parse_folder_name(folder.name) or UNNAMED
         only = (known.only if known and known.only else frozenset()) | {path.name}
         self.replicas[real] = Replica(
-            topic=topic, partition=partition, root=self._root(folder.parent), path=folder, only=only
+            topic=topic,
+            partition=partition,
+            root=self._root(folder.parent),
+            path=folder,
+            only=only,
+            is_remote=is_remote,
         )
 
     def _text(self, path: LogPath) -> None:

@@ -45,6 +45,7 @@ class FolderLog:
         self.where = LogId(topic=replica.topic, partition=replica.partition, broker_id=replica.root.broker_id)
         self.name = str(replica.path)
         self.root = replica.root
+        self.is_remote = replica.is_remote
         self.error = self.listing.error
         self.left_out = self.listing.left_out
         self.base_offsets = [segment.offset for segment in self.listing.segments]

@@ -23,6 +23,7 @@ WHY_LEFT_OUT = {
     "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",
     "cleaned": "CLEANED: unfinished output of the cleaner, not yet part of the log.",
     "swap": "SWAP: replaced by a newer run of the cleaner.",
+    "remote": "REMOTE: another copy of a segment in remote storage, of which only the largest is read.",
     "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
@@ -97,12 +98,15 @@ def list_files(replica: Replica) -> ReplicaFiles:
         elif replica.only:
             by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
     segments, left_out = _finished_by_swaps(by_kind)
+    if replica.is_remote:
+        segments, left_out = _largest_copies(segments, stamps)
     for (_, suffix), files in by_kind.items():
         if suffix in {"deleted", "cleaned"}:
             left_out += [SkippedFile(file.path, WHY_LEFT_OUT[suffix]) for file in files]
     return ReplicaFiles(
         segments=segments,
-        snapshots=sorted(by_kind.get(("snapshot", None), ())),
+        # In remote storage a snapshot has the base offset of its segment in its name, and the state at its end.
+        snapshots=[] if replica.is_remote else sorted(by_kind.get(("snapshot", None), ())),
         txn_indexes=sorted(by_kind.get(("txnindex", None), ())),
         offset_indexes=dict(by_kind.get(("index", None), ())),
         time_indexes=dict(by_kind.get(("timeindex", None), ())),
@@ -171,6 +175,17 @@ def _finished_by_swaps(
     replaced = [file for file in segments if valid[0].offset <= file.offset < end]
     left_out += [SkippedFile(file.path, WHY_LEFT_OUT["swapped"]) for file in replaced]
     return sorted([*(file for file in segments if file not in replaced), *valid]), left_out
+
+
+def _largest_copies(
+    segments: Sequence[LogFile], stamps: Mapping[str, FileStamp]
+) -> tuple[list[LogFile], list[SkippedFile]]:
+    """One copy of each remote segment: a leader that failed to finish one, or to note it, made another."""
+    largest: dict[int, LogFile] = {}
+    for segment in sorted(segments, key=lambda each: stamps[each.path.name].size):
+        largest[segment.offset] = segment
+    left_out = [SkippedFile(each.path, WHY_LEFT_OUT["remote"]) for each in segments if each not in largest.values()]
+    return sorted(largest.values()), left_out
 
 
 def _next_offset(segment: LogFile) -> int:

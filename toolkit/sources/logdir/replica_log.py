@@ -212,6 +212,10 @@ class ReplicaLog(Protocol):
         """When the newest of its files was written."""
 
     @property
+    def is_remote(self) -> bool:
+        """Whether its segments are those in remote storage, which end before the log does."""
+
+    @property
     def size(self) -> int:
         """Bytes of its segments."""
 
