@@ -110,6 +110,7 @@ def read_state(
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
+    unreadable = (f"{each.reason.rstrip('.')} ({each.place})." for each in damage)
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     return ReplicaState(
         log=log,
@@ -129,9 +130,7 @@ def read_state(
             (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
         ),
         observed_at=observed_at,
-        error=REMOTE
-        if log.is_remote
-        else next((f"{each.reason.rstrip('.')} ({each.place})." for each in damage), None),
+        error=REMOTE if log.is_remote else next(unreadable, None),
     )
 
 
