@@ -170,7 +170,7 @@ class Contents:
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
-        roots = {log.root for log in logs if log.root is not None}
+        roots = {log.root for log in logs if log.root is not None and not log.is_remote}
         times = [*(log.modified for log in logs), *(self.checkpoints(root).modified for root in roots)]
         return FileScope(
             brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
