@@ -69,8 +69,8 @@ def poll(kafka: Kafka, topic: str, *, count: int | None, text: str = "") -> tupl
         message = consumer.poll(1)
         if message is not None and message.error():
             log.write(f"{message.error()}\n")
-        elif message is not None:
-            offsets.append(message.offset())
+        elif message is not None and (offset := message.offset()) is not None:
+            offsets.append(offset)
         is_enough = len(offsets) == count if count is not None else text in log.getvalue()
         return True if is_enough else None
 

@@ -73,8 +73,9 @@ class Contents:
         self.layout = layout
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
         self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
-        with ThreadPoolExecutor(self._at_once if is_remote else 1) as pool:
-            self.logs: Sequence[ReplicaLog] = [*pool.map(FolderLog, layout.replicas), *texts]
+        with ThreadPoolExecutor(self._at_once) as pool:
+            listed = (pool.map if is_remote else map)(FolderLog, layout.replicas)
+            self.logs: Sequence[ReplicaLog] = [*listed, *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
