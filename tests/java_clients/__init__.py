@@ -18,7 +18,7 @@ from toolkit.java.maven import Download, download, locked, repository_url
 from toolkit.lab import Kafka
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
 
-__all__ = ["JavaClient"]
+__all__ = ["JavaClient", "jars_of"]
 
 FOLDER = Path(__file__).parent
 
@@ -42,7 +42,7 @@ class JavaClient:
         self.kafka = kafka
         self.main_class = main_class
         self.properties = {"bootstrap.servers": kafka.bootstrap_servers, **properties}
-        self.jars = _jars(f"{framework}-{kafka.version}")
+        self.jars = jars_of(f"{framework}-{kafka.version}")
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-txn-java-"))
@@ -70,7 +70,7 @@ class JavaClient:
         assert self.process.poll() is None, (self.folder / "log").read_text()[-4000:]
 
 
-def _jars(name: str) -> Path:
+def jars_of(name: str) -> Path:
     """The folder with the jars of a list, fetched once."""
     home = user_cache_path("kafka-txn-toolkit") / "kafka-clients"
     folder = home / name

@@ -94,12 +94,12 @@ class SourceOptions:
         ),
     ] = 30
     log_dir: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--log-dir",
             metavar="PATH",
-            help="Read files instead of a cluster: log directories, partition folders, segments, dumps. "
-            "May be repeated.",
+            help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
+            "s3://, gs:// and abfss://. May be repeated.",
             rich_help_panel=FILES,
         ),
     ] = None
@@ -132,9 +132,10 @@ class SourceOptions:
         return bool(self.bootstrap_server or self.command_config)
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[str]:
         """The files to read, which nothing is written to; none of a cluster."""
-        return [*(self.log_dir or ()), *(self.broker_log or ()), *([self.recording] if self.recording else ())]
+        broker_logs = map(str, self.broker_log or ())
+        return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
 
     def check(self) -> None:
         """Check that the options name one source: a cluster, log directories or a recording.

@@ -13,6 +13,7 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
@@ -75,8 +76,8 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | None = None,
-        *more_paths: str | os.PathLike[str],
+        path: str | os.PathLike[str] | LogPath | None = None,
+        *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
         broker_logs: Sequence[str | os.PathLike[str]] = (),
@@ -86,7 +87,7 @@ class LogDir(LogDirTables, OffsetTables):
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [Path(each) for each in (path, *more_paths) if each is not None]
+        self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
             raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
         self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
@@ -294,7 +295,7 @@ class LogDir(LogDirTables, OffsetTables):
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)
 
-    def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
+    def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
         from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 
