@@ -53,6 +53,7 @@ from toolkit.sources.live.transaction_listing import (
     all_ids,
     filtered_transactions,
     named_transactions,
+    numbered_ids,
 )
 from toolkit.sources.offset_queries.group_lag import (
     CommittedOffset,
@@ -312,7 +313,8 @@ class Cluster(Source, OffsetTables):
         else:
             found = named_transactions(self.client, self.config, arguments.transactional_ids)
         groups, error = client_groups(self.client, (each.transactional_id for each in found))
-        return transaction_owners(found, groups=groups, groups_error=error)
+        every_id = numbered_ids(self.client, {each.transactional_id for each in found})
+        return transaction_owners(found, groups=groups, groups_error=error, all_ids=every_id)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -363,8 +365,9 @@ class Cluster(Source, OffsetTables):
     def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        groups, _ = client_groups(self.client, {each.transactional_id for each in found})
-        owners = owner_clauses(transactions.values(), groups=groups)
+        ids = {each.transactional_id for each in found}
+        groups, _ = client_groups(self.client, ids)
+        owners = owner_clauses(transactions.values(), groups=groups, all_ids=numbered_ids(self.client, ids))
         return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:

@@ -187,8 +187,11 @@ class LogDir(LogDirTables, OffsetTables):
 
     @implements(Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        return transaction_owners(map(Transaction.of, rows))
+        side = read_coordinator_side(self.contents(), count=self.txn_state_partitions)
+        return transaction_owners(map(Transaction.of, rows), all_ids=side.all_ids)
 
     @implements(
         Source.findings, without=["at", "broker_id", "recheck_after"], rows_of=RowsOf.PARTITION, needs_topic=True
@@ -209,7 +212,7 @@ class LogDir(LogDirTables, OffsetTables):
             found = explained_findings(observed, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        owners = owner_clauses(observed.observation.transactions)
+        owners = owner_clauses(observed.observation.transactions, all_ids=observed.side.all_ids)
         found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
             return found
