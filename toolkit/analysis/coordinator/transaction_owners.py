@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from toolkit.schema.live import IdOwner, Transaction
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;
 # observed on 4.3.1.
-STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{_UUID})-(?P<thread>\d+)", re.DOTALL)
+STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{UUID})-(?P<thread>\d+)", re.DOTALL)
 # Kafka Streams, exactly_once, removed in 4.0: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0.
 STREAMS_V1 = re.compile(r"(?P<application>.+)-(?P<task>\d+_\d+)", re.DOTALL)
 # Kafka Connect with exactly-once sources, its leader and the tasks of a connector (<group.id>-<connector>-<task>):
@@ -44,7 +44,7 @@ KSQL = "_confluent-ksql-"  # a Kafka Streams application for each query
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
 # Common suffixes of a group's name
-AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")
+AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{UUID}))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import Row
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
@@ -315,6 +315,23 @@ class Cluster(Source, OffsetTables):
         groups, error = client_groups(self.client, (each.transactional_id for each in found))
         every_id = numbered_ids(self.client, {each.transactional_id for each in found})
         return transaction_owners(found, groups=groups, groups_error=error, all_ids=every_id)
+
+    @implements(Source.transactional_id_prefixes)
+    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
+        from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
+        from toolkit.sources.live.exposure import newest_records
+
+        as_of = dt.datetime.now(dt.UTC)
+        try:
+            logged = logged_ids(newest_records(self.client))
+        except ToolkitError:  # READ on __transaction_state is rare: growth is unknown then, and the counts are not
+            logged = None
+        found = filtered_transactions(self.client, self.config, TransactionFilters())
+        groups, _ = client_groups(self.client, (each.transactional_id for each in found))
+        is_complete = all(each.transactional_id for each in found)
+        known = [each.transactional_id or "" for each in found] if is_complete else []
+        owners = transaction_owners(found, groups=groups, all_ids=known)
+        return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:

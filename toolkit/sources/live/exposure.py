@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 from toolkit.analysis.broker_software import Software, software_of
+from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
@@ -109,19 +110,33 @@ def _means(software: Software) -> str:
     return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
 
 
+def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    """Records of the newest 20,000 offsets of each partition of ``__transaction_state``; unreadable ones have `error`.
+
+    Raises
+    ------
+    BrokerError
+        If this principal may not describe the topic.
+    """
+    return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
+
+
 def _clients(client: BrokerClient) -> Iterator[Exposure]:
-    """Ids whose newest record was written by a client below transaction version 2."""
+    """Ids whose newest record was written by a client below transaction version 2; prefixes that get ever more ids."""
     newest: dict[str, TransactionLogRecord] = {}
+    records: list[TransactionLogRecord] = []
     try:
-        for record in transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
+        for record in newest_records(client):
             if record.error:
                 yield _unread_clients(record.error, record.broker_id)
             elif record.transactional_id is not None:
+                records.append(record)
                 newest[record.transactional_id] = record
     except ToolkitError as error:
         yield _unread_clients(_error(error), None)
         return
     now = dt.datetime.now(dt.UTC)
+    yield from growing_prefixes(records, now=now)
     for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
         version = record.client_transaction_version or 0
         if not record.tombstone and version < 2:
@@ -135,6 +150,23 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
                 "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
                 "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
                 broker_id=record.broker_id,
+                observed_at=now,
+            )
+
+
+def growing_prefixes(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
+    """Prefixes under which new ids are created all the time."""
+    for prefix, logged in sorted((logged_ids(records) or {}).items()):
+        if logged.is_growing(now):
+            yield Exposure(
+                subject="prefix",
+                name=prefix,
+                value=f"{len(logged.recent(now))} new ids in 24 h, {logged.per_hour(now):.0f} per hour",
+                exposed=True,
+                means="Its clients do not reuse their ids, so that no later instance fences an abandoned transaction: "
+                "it is aborted after its timeout. Coordinators keep each id for transactional.id.expiration.ms, "
+                "7 days by default. Give each instance an id of its own that stays; Flink has "
+                "TransactionNamingStrategy.POOLING.",
                 observed_at=now,
             )
 
