@@ -43,7 +43,7 @@ STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at", "flink_checkpoint")
 def diagnose(
     *,
     topic: Topics = None,
@@ -74,7 +74,7 @@ def diagnose(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at", "flink_checkpoint")
 def find_hanging(
     *,
     topic: Topics = None,

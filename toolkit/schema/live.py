@@ -162,9 +162,9 @@ class Finding(TableRow):
     reason: Annotated[str, "Reason for the verdict, as a sentence."]
     cause: Annotated[str | None, "Root cause, if the log shows it."] = None
     remedy: Annotated[str, "What is safe to do, as a sentence."]
-    action: Annotated[str | None, "Command that the remedy names: abort, complete or fence; null if none is safe."] = (
-        None
-    )
+    action: Annotated[
+        str | None, "Command that the remedy names: abort, complete, commit or fence; null if none is safe."
+    ] = None
     missing: Annotated[tuple[str, ...], "What is missing to reach a verdict; empty if nothing is."]
     evidence: Annotated[tuple[EvidenceEntry, ...], "Observed values, with source and time."]
     opened_at: Annotated[dt.datetime | None, "When the transaction opened, by the clock in opened_at_clock."] = None

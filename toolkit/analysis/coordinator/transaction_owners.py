@@ -2,14 +2,15 @@
 
 Some frameworks build ids of a distinct form; the members of a consumer group or of a Connect cluster can prove the
 owner. An id that only has the form is ``likely``, an id that fits several forms is ``unknown``. Flink's ids have no
-group, so they are never ``certain``: their form, a prefix with two numbers, counts together with the sink's timeout or
-prefix, or with the other ids of the prefix (`checkpoint_prefixes`). Spark's Kafka sink uses no transactions.
+group, so only a checkpoint of the job makes them ``certain``: else their form, a prefix with two numbers, counts
+together with the sink's timeout or prefix, or with the other ids of the prefix (`checkpoint_prefixes`). Spark's Kafka
+sink uses no transactions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,6 +101,8 @@ class _TransactionalId:
         Groups and clusters whose name the id may contain, longest first.
     grids
         Prefixes whose ids are numbered as Flink numbers them; see `checkpoint_prefixes`.
+    flink_prefixes
+        Prefixes that checkpoints of Flink name.
     """
 
     text: str
@@ -108,6 +111,7 @@ class _TransactionalId:
     clusters: Mapping[str, ClientGroup | None]
     possible: Sequence[str]
     grids: Mapping[str, int]
+    flink_prefixes: Collection[str]
 
 
 def transaction_owners(
@@ -116,6 +120,7 @@ def transaction_owners(
     groups: Iterable[ClientGroup] = (),
     groups_error: str | None = None,
     all_ids: Iterable[str] = (),
+    flink_prefixes: Collection[str] = (),
 ) -> list[IdOwner]:
     """Which client runs each transactional id.
 
@@ -129,6 +134,8 @@ def transaction_owners(
         Why groups are missing.
     all_ids
         Every transactional id, or every one of Flink's form; none unless they are known completely.
+    flink_prefixes
+        Prefixes that checkpoints of Flink name.
     """
     transactions, grids = list(transactions), checkpoint_prefixes(all_ids)
     by_id = {group.group_id: group for group in groups}
@@ -141,7 +148,13 @@ def transaction_owners(
         if (text := each.transactional_id) is not None:
             possible = sorted(possible_groups(text) & (by_id.keys() | clusters.keys()), key=len, reverse=True)
             txn_id = _TransactionalId(
-                text=text, timeout_ms=each.timeout_ms, groups=by_id, clusters=clusters, possible=possible, grids=grids
+                text=text,
+                timeout_ms=each.timeout_ms,
+                groups=by_id,
+                clusters=clusters,
+                possible=possible,
+                grids=grids,
+                flink_prefixes=flink_prefixes,
             )
             matches = ((rule, found) for form, rule in RULES if (found := form.fullmatch(text)))
             owner = next(result for rule, found in matches if (result := rule(txn_id, found)))
@@ -189,10 +202,14 @@ def owner_clause(owner: IdOwner) -> str | None:
 
 
 def owner_clauses(
-    transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = (), all_ids: Iterable[str] = ()
+    transactions: Iterable[Transaction],
+    *,
+    groups: Iterable[ClientGroup] = (),
+    all_ids: Iterable[str] = (),
+    flink_prefixes: Collection[str] = (),
 ) -> dict[str, str | None]:
     """Transactional id to `owner_clause`."""
-    owners = transaction_owners(transactions, groups=groups, all_ids=all_ids)
+    owners = transaction_owners(transactions, groups=groups, all_ids=all_ids, flink_prefixes=flink_prefixes)
     return {each.transactional_id: owner_clause(each) for each in owners if each.transactional_id is not None}
 
 
@@ -323,7 +340,10 @@ def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> _Owner:
 
 
 def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None:
-    if txn_id.timeout_ms == FLINK_TIMEOUT_MS:
+    confidence = "likely"
+    if found["prefix"] in txn_id.flink_prefixes:
+        confidence, reason = "certain", "A checkpoint of Flink names its prefix."
+    elif txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
         reason = "Its id has the form and the default prefix of Flink's KafkaSink."
@@ -332,7 +352,7 @@ def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None
     else:
         return None
     return _Owner(
-        "likely",
+        confidence,
         reason,
         framework="Apache Flink",
         application=found["prefix"],

@@ -19,6 +19,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.flink_checkpoint import read_checkpoint
 from toolkit.schema import Row
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
@@ -106,11 +107,16 @@ class Cluster(Source, OffsetTables):
         ``"host:port"``, a mapping of librdkafka or Java client keys, or a `ClientConfig`.
     timeout
         Seconds for connecting and for each round of requests.
+    flink_checkpoints
+        Paths of completed checkpoints of Flink jobs (`toolkit.formats.flink_checkpoint.read_checkpoint`): what they are
+        to commit is never proposed for an abort or fence.
 
     Raises
     ------
     ConnectionFailed, AuthenticationFailed
         If no broker can be reached, or it rejects the credentials.
+    NotFound, DecodeError, UsageError
+        If a checkpoint cannot be read.
 
     Examples
     --------
@@ -120,7 +126,14 @@ class Cluster(Source, OffsetTables):
 
     kind = CLUSTER
 
-    def __init__(self, config: str | Mapping[str, object] | ClientConfig, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        config: str | Mapping[str, object] | ClientConfig,
+        *,
+        timeout: float = 30.0,
+        flink_checkpoints: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        self.flink_checkpoints = [read_checkpoint(path) for path in flink_checkpoints]
         self.config = ClientConfig(config)
         self.timeout = timeout
         self.client = BrokerClient(self.config, timeout=timeout)
@@ -294,7 +307,7 @@ class Cluster(Source, OffsetTables):
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
         first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
-        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms)
+        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
             diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
@@ -314,24 +327,15 @@ class Cluster(Source, OffsetTables):
             found = named_transactions(self.client, self.config, arguments.transactional_ids)
         groups, error = client_groups(self.client, (each.transactional_id for each in found))
         every_id = numbered_ids(self.client, {each.transactional_id for each in found})
-        return transaction_owners(found, groups=groups, groups_error=error, all_ids=every_id)
+        return transaction_owners(
+            found, groups=groups, groups_error=error, all_ids=every_id, flink_prefixes=self._flink_prefixes
+        )
 
     @implements(Source.transactional_id_prefixes)
     def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
-        from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
-        from toolkit.sources.live.exposure import newest_records
+        from toolkit.sources.live.exposure import read_id_prefixes  # imports numpy
 
-        as_of = dt.datetime.now(dt.UTC)
-        try:
-            logged = logged_ids(newest_records(self.client))
-        except ToolkitError:  # READ on __transaction_state is rare: growth is unknown then, and the counts are not
-            logged = None
-        found = filtered_transactions(self.client, self.config, TransactionFilters())
-        groups, _ = client_groups(self.client, (each.transactional_id for each in found))
-        is_complete = all(each.transactional_id for each in found)
-        known = [each.transactional_id or "" for each in found] if is_complete else []
-        owners = transaction_owners(found, groups=groups, all_ids=known)
-        return transactional_id_prefixes(found, owners, logged, as_of=as_of)
+        return read_id_prefixes(self.client, self.config, flink_prefixes=self._flink_prefixes)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -379,12 +383,21 @@ class Cluster(Source, OffsetTables):
         records = offsets_log_records(self.client, topic, hashed if partitions is None else hashed & {*partitions})
         return [record for record in records if record.error or record.group_id in groups]
 
+    @property
+    def _flink_prefixes(self) -> frozenset[str]:
+        return frozenset().union(*(each.prefixes for each in self.flink_checkpoints))
+
     def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
         ids = {each.transactional_id for each in found}
         groups, _ = client_groups(self.client, ids)
-        owners = owner_clauses(transactions.values(), groups=groups, all_ids=numbered_ids(self.client, ids))
+        owners = owner_clauses(
+            transactions.values(),
+            groups=groups,
+            all_ids=numbered_ids(self.client, ids),
+            flink_prefixes=self._flink_prefixes,
+        )
         return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:

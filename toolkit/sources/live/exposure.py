@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.broker_software import Software, software_of
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids
+from toolkit.analysis.coordinator.transaction_owners import transaction_owners
+from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Exposure
+from toolkit.schema.live import Exposure, IdPrefix
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import MAX_TIMEOUT, broker_configs, broker_identities
+from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
+
+if TYPE_CHECKING:
+    from toolkit.config import ClientConfig
 
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION = "transaction.partition.verification.enable"
@@ -152,6 +158,24 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
                 broker_id=record.broker_id,
                 observed_at=now,
             )
+
+
+def read_id_prefixes(
+    client: BrokerClient, config: ClientConfig, *, flink_prefixes: Collection[str] = ()
+) -> Iterator[IdPrefix]:
+    """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
+    as_of = dt.datetime.now(dt.UTC)
+    try:
+        logged = logged_ids(newest_records(client))
+    except ToolkitError:  # few principals may read __transaction_state
+        logged = None
+    found = filtered_transactions(client, config, TransactionFilters())
+    ids = [each.transactional_id for each in found if each.transactional_id is not None]
+    groups, _ = client_groups(client, ids)
+    owners = transaction_owners(
+        found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
+    )
+    return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
 
 def growing_prefixes(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
