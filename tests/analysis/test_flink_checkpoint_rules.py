@@ -62,10 +62,10 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     """The same evidence without the checkpoint is proven to hang."""
     log = LogFacts(outcome=Outcome(name="undecided", reason="no commit or abort includes it"))
     facts = {TransactionKey("orders", 0, 7, 100): log}
-    looks = twice(observation())
-    hanging = only(diagnose(looks).findings(log=facts))
+    observations = twice(observation())
+    hanging = only(diagnose(observations).findings(log=facts))
     assert (hanging.verdict, hanging.action) == ("hanging", "abort")
-    row = only(diagnose(looks, checkpoints=[checkpoint(OWN)]).findings(log=facts))
+    row = only(diagnose(observations, checkpoints=[checkpoint(OWN)]).findings(log=facts))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
     assert row.missing == (
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",

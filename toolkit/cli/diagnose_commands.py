@@ -224,7 +224,9 @@ def report(
         )
     source = source_options.open()
     if audit_file is not None and not audit_file.exists():
-        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
+        raise UsageError(
+            f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete, commit and fence."
+        )
     actions = Audit(audit_file).rows() if audit_file is not None else None
     with source:
         rows = read_findings(
