@@ -53,7 +53,7 @@ def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: 
     assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
 
 
-def test_a_checkpoint_of_another_job_says_nothing() -> None:
+def test_a_checkpoint_of_another_job_proves_nothing() -> None:
     row = only(diagnose([observation(transaction())], checkpoints=[checkpoint()]).findings())
     assert (row.verdict, entries(row)) == ("ongoing", [])
 
