@@ -19,8 +19,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-SLOW = ("outages", "kills", "outcomes", "spark", "history")
-"""Groups of tests that take minutes: workers start with them."""
+SLOW = ("outages", "kills", "outcomes", "spark", "history", "06_spark_pipeline", "08_databricks", "04_abort")
+"""Groups of tests, and notebooks, that take minutes: workers start with them."""
 
 _FOLDER = pytest.StashKey[Path]()
 

@@ -286,8 +286,8 @@ SCRIPTS: Mapping[str, SampleScript] = {
 
 
 DATA = Path(samples.__file__).parent / "data"
-# Without the controller's log, and the lock of the stopped process.
-LEFT_OUT = ("__cluster_metadata-0", ".lock")
+# The lock of the stopped process.
+LEFT_OUT = (".lock",)
 EXPECTED_COLUMNS = (
     "verdict", "cause", "producer_id", "producer_epoch", "transactional_id", "start_offset", "last_stable_offset",
     "high_watermark", "records_held", "groups_held", "outcome", "action",

@@ -31,6 +31,7 @@ from toolkit.actions.abort import plan_abort
 from toolkit.errors import ActionRefused
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
+from toolkit.schema.metadata import FROM_METADATA
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import take_sample
@@ -142,10 +143,25 @@ def check_files(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
     """A copy of the logs proves what the cluster does, also if the coordinators' log is compacted."""
     with LogDir(staged.copy_logs(path), consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
         check_findings(files, disowned)
+        if staged.kafka.version != "2.8.2":  # ZooKeeper: no metadata log
+            check_causes(files, disowned)
     compact_state_topic(path / str(ALWAYS_UP))
     check_by_markers(
         rows_of(LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS), disowned), disowned
     )
+
+
+def check_causes(files: LogDir, staged: Sequence[StagedCase]) -> None:
+    """The metadata log shows who lost a marker: a replica that led without it, or a partition without a leader."""
+    names = {Origin.LOST: "(marker-lost)", Origin.SKIPPED: "(marker-skipped)"}
+    texts = {Origin.LOST: "by an unclean election", Origin.SKIPPED: "nobody leads now"}
+    for each, row in zip(staged, rows_of(files, staged), strict=True):
+        cause, origin = row["cause"] or "", each.case.origin
+        of_metadata = {entry["name"] for entry in row["evidence"] if entry["source"] == FROM_METADATA}
+        assert "broker_fenced" in of_metadata, str(each.case)
+        for other, text in texts.items():
+            assert (text in cause) == (other is origin and each.case.expected.outcome != "undecided"), cause
+        assert names.get(origin, "") in cause
 
 
 def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:

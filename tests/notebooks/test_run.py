@@ -9,7 +9,9 @@ from tests.notebooks.running import run
 
 
 @pytest.mark.lab
-@pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem, marks=pytest.mark.xdist_group(path.stem)) for path in BOOKS]
+)
 def test_a_notebook_runs_unchanged(path: Path, tmp_path: Path) -> None:
     outcome = run(path, tmp_path)
     assert outcome.failed == {}, outcome.output

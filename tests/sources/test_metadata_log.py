@@ -102,6 +102,21 @@ def test_rows_have_the_leader_the_features_and_the_producer_ids(stopped: Stopped
     assert len(LogDir(stopped.path).metadata_log()) == len(rows)
 
 
+def test_events_are_what_changed(stopped: Stopped) -> None:
+    """What a snapshot repeats is no event."""
+    files = LogDir(stopped.path)
+    events = files.cluster_events()
+    counts = dict(events["event"].value_counts())
+    assert counts["broker_registered"] == 1
+    assert counts["broker_unfenced"] == 1
+    created = set(events["topic"][events["event"] == "topic_created"])
+    assert {STATE_TOPIC, stopped.hanging.topic} <= created
+    assert events["error"].isna().all()
+    assert events["timestamp"].is_monotonic_increasing
+    about = files.cluster_events(topics=[STATE_TOPIC])["topic"].dropna()
+    assert set(about) == {STATE_TOPIC}
+
+
 def test_a_snapshot_has_what_was_before_the_first_segment(stopped: Stopped, copy: Path) -> None:
     whole = LogDir(copy).metadata_log_rows()
     folder = copy / f"{METADATA_TOPIC}-0"

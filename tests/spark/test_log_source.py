@@ -30,7 +30,8 @@ pytestmark = pytest.mark.lab
 
 SINGLE_TASK_TABLES = {
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
-    *("metadata_log", "transactional_id_prefixes"),  # the metadata log is of the only node
+    *("metadata_log", "cluster_events"),  # of the only node
+    "transactional_id_prefixes",
 }
 
 

@@ -29,7 +29,7 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     assert row["groups_held"] == ["billing"], "only the recorder has them"
     assert row["reason"].endswith("While it was open it was hanging.")
     assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
-        ("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions"), True
+        ("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions", "cluster_events"), True
     )
     audit = sample.audit()
     assert audit

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
+from toolkit.schema.table import TopicPartition
 
 
 @declares(
@@ -60,12 +61,14 @@ METADATA_LOG = MetadataLogRecord.table
 
 
 EVENTS: Mapping[str, str] = {
-    "leader_changed": "another broker leads the partition; in the metadata log an unclean election says so",
+    "leader_changed": "the partition has another leader, or the same one with a new leader epoch",
+    "unclean_election": "a replica leads that was not in sync, and may lack records and markers",
     "no_leader": "the partition has no leader any more",
     "isr_changed": "other replicas are in sync",
     "topic_created": "the topic was created",
     "topic_deleted": "the topic was deleted",
     "broker_registered": "a broker started and registered",
+    "broker_unregistered": "a broker was removed from the cluster",
     "broker_fenced": "a broker was fenced: it leads nothing",
     "broker_unfenced": "a broker was unfenced",
     "broker_stopping": "a broker began its controlled shutdown",
@@ -97,10 +100,18 @@ class ClusterEvent(TableRow):
     producer_id: Annotated[Int64 | None, "Producer that it is about."] = None
     producer_epoch: Annotated[Int16 | None, "Epoch of that producer."] = None
     text: Annotated[str | None, "The event as a sentence, or the broker's line without its time."] = None
+    source: Annotated[str | None, "metadata log, or broker log."] = None
     broker_id: Annotated[Int32 | None, "Node whose file it was read from; null if not known."] = None
     file: Annotated[str | None, "File it was read from."] = None
     position: Annotated[Int64 | None, "Byte in that file, of the batch or the line.", Unit("bytes")] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
 
+    @property
+    def tp(self) -> TopicPartition | None:
+        """The partition that it is about; null if it is about none."""
+        return None if self.topic is None or self.partition is None else TopicPartition(self.topic, self.partition)
+
 
 CLUSTER_EVENTS = ClusterEvent.table
+FROM_METADATA, FROM_BROKER_LOG = "metadata log", "broker log"
+"""Values of ``source``."""

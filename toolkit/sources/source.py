@@ -306,6 +306,13 @@ class Source:
         snapshot's among them where the segments before it are deleted.
         """
 
+    @source_table(schema.CLUSTER_EVENTS, of=[FILES])
+    def cluster_events(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+        """Events about the selected partitions, and those about none, such as a broker that was fenced.
+
+        From the replica of the metadata log (KRaft) that reaches furthest.
+        """
+
     @source_table(schema.STATISTICS, of=[FILES])
     def statistics(
         self,
@@ -362,6 +369,7 @@ class Source:
     offsets_log_rows = rows_of_table(offsets_log)
     aborted_rows = rows_of_table(aborted)
     metadata_log_rows = rows_of_table(metadata_log)
+    cluster_event_rows = rows_of_table(cluster_events)
     statistic_rows = rows_of_table(statistics)
     violation_rows = rows_of_table(violations)
     snapshot_rows = rows_of_table(snapshots)

@@ -11,6 +11,7 @@ from toolkit.schema import FINDINGS, LOG_TRANSACTIONS
 from toolkit.schema.coerce import records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.log import LogTransaction, PastTransaction
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.lso_curve import LsoCurve
 from toolkit.views.plots.plot_text import when
@@ -63,6 +64,20 @@ def test_an_open_transaction_without_a_finding_is_drawn() -> None:
     figure = plot_timeline(log_transactions, most=10)
     assert len(list(bars(traces(figure)["open ○"]))) == 5
     assert "HANGING ◆" not in traces(figure)
+
+
+def test_events_of_the_cluster_are_lines_with_a_hover() -> None:
+    """A leader of the partition, and a fenced broker; neither another partition's leader nor an earlier restart."""
+    log_transactions, findings = busy(200, hanging=1)
+    events = [
+        ClusterEvent(timestamp=NOW - HOUR, event="leader_changed", topic="orders", partition=0, text="broker 3 leads"),
+        ClusterEvent(timestamp=NOW - HOUR, event="leader_changed", topic="orders", partition=1, text="broker 1 leads"),
+        ClusterEvent(timestamp=NOW - HOUR, event="broker_fenced", affected_broker=2, text="broker 2 was fenced"),
+        ClusterEvent(timestamp=NOW - 100 * HOUR, event="broker_registered", affected_broker=2, text="it started"),
+    ]
+    drawn = traces(plot_timeline(log_transactions, findings=findings, cluster_events=events))
+    assert ["broker 3 leads" in text for text in drawn["leader changed"]["hovertext"]] == [True]
+    assert ["broker 2 was fenced" in text for text in drawn["cluster event"]["hovertext"]] == [True]
 
 
 def test_the_figure_is_readable_in_grey() -> None:

@@ -12,6 +12,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 _TIMES = {1: "seen once", 2: "seen twice"}
@@ -97,6 +98,18 @@ def record_entry(record: TransactionLogRecord, *, name: str = "record") -> Evide
         observed_at=record.last_update_time or record.timestamp,
         name=name,
         value=text,
+    )
+
+
+def event_entry(event: ClusterEvent) -> EvidenceEntry:
+    """An event of the cluster as evidence."""
+    name = "" if event.tp is None else f"{event.topic}-{event.partition}: "
+    return EvidenceEntry(
+        source=event.source,
+        broker_id=event.broker_id,
+        observed_at=event.timestamp,
+        name=event.event,
+        value=name + (event.text or ""),
     )
 
 

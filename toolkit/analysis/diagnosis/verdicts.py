@@ -66,6 +66,11 @@ class Outcome:
     transaction: PastTransaction | None = None
     evidence: tuple[EvidenceEntry, ...] = ()
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether a commit or an abort includes the records."""
+        return self.name in (COMMIT, ABORT)
+
 
 CAUSES: Mapping[str, str] = {
     "late-after-commit": "A batch, or a retry of it, arrived after the COMMIT marker.",

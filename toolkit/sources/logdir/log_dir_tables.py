@@ -20,15 +20,16 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord, Violation
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, METADATA_TOPIC, Contents
 from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
-from toolkit.sources.logdir.metadata_log import metadata_logs, metadata_records
+from toolkit.sources.logdir.metadata_log import cluster_events, metadata_logs, metadata_records
 from toolkit.sources.logdir.replica_log import ReplicaLog, between
 from toolkit.sources.logdir.replica_state import offset_of
+from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RowsOf, TableArguments, implements
@@ -157,6 +158,23 @@ class LogDirTables(Source, ABC):
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
         return (record for log in metadata_logs(self.contents().logs) for record in metadata_records(log))
+
+    @implements(Source.cluster_events, rows_of=RowsOf.ALL, topics=[METADATA_TOPIC])
+    def cluster_events(self, arguments: TableArguments) -> Iterator[ClusterEvent]:
+        events = cluster_events(self.contents())
+        if arguments.is_everything:
+            return events
+        if arguments.partitions is None:
+            return (event for event in events if event.topic is None or event.topic in (arguments.topics or ()))
+        selected = {*requested_partitions(arguments.topics, arguments.partitions)}
+        topics = {topic for topic, _ in selected}
+        return (
+            event
+            for event in events
+            if event.topic is None
+            or (event.topic in topics and event.partition is None)
+            or (event.topic, event.partition) in selected
+        )
 
     @implements(Source.aborted)
     def aborted(self, arguments: TableArguments) -> Iterator[Row]:

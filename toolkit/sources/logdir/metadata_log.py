@@ -5,18 +5,22 @@ Each node of KRaft has its replica of that log, so several log directories repea
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
+from toolkit.analysis.cluster_events import metadata_events
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
-from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
-from toolkit.sources.logdir.contents import METADATA_TOPIC
+from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import in_pieces
 from toolkit.sources.logdir.replica_log import ReplicaLog
+
+NEWEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
@@ -24,12 +28,27 @@ def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
     return [log for log in logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)]
 
 
+def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
+    """The events of the cluster, by the replica of the metadata log that reaches furthest.
+
+    Parameters
+    ----------
+    contents
+        The files.
+    since
+        Earlier events are not needed.
+    """
+    for _, (state, *_) in contents.by_partition(metadata_logs(contents.logs)):
+        if isinstance(state.log, FolderLog):
+            yield from metadata_events(metadata_records(state.log, since=since))
+
+
 def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
     """The first producer id that the cluster has not given out, by any of its metadata logs.
 
     Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
     """
-    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log, newest=True))
+    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log, since=NEWEST))
     return max((each for each in found if each is not None), default=None)
 
 
@@ -38,7 +57,7 @@ def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
     furthest: tuple[int, int] | None = None
     for log in metadata_logs(logs):
         state, end, is_whole = MetadataState(), -1, True
-        for record in metadata_records(log, state, newest=True):
+        for record in metadata_records(log, state, since=NEWEST):
             end = end if record.offset is None else record.offset
             is_whole &= record.error is None or record.error.startswith("TORN_TAIL")
         count = sum(1 for topic_id, _ in state.partitions if state.topics.get(topic_id) == topic)
@@ -48,7 +67,7 @@ def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
 
 
 def metadata_records(
-    log: FolderLog, state: MetadataState | None = None, *, newest: bool = False
+    log: FolderLog, state: MetadataState | None = None, *, since: dt.datetime | None = None
 ) -> Iterator[MetadataLogRecord]:
     """The records of a replica, in the order of the log, each with what holds after it.
 
@@ -60,8 +79,8 @@ def metadata_records(
         The replica.
     state
         Filled with what the records say.
-    newest
-        Begin with the newest snapshot: enough for the state at the end.
+    since
+        Begin with the newest snapshot that was written before this time, `NEWEST` for the state at the end.
     """
     if log.error:
         yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=log.error)
@@ -72,7 +91,9 @@ def metadata_records(
     if first != 0 and not snapshots:
         error = f"NO_SNAPSHOT: no snapshot has the records before offset {first}."
         yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=error)
-    needed = snapshots[-1:] if newest or first is None else snapshots[:1] if first else []
+    needed = snapshots[-1:] if first is None else snapshots[:1] if first else []
+    if since is not None and first is not None:
+        needed = next(([each] for each in reversed(snapshots) if _is_before(log, each[0], since)), needed)
     for snapshot, begin in needed:
         for record in _in_file(log, snapshot):
             yield state.add(replace(record, offset=begin - 1))
@@ -81,6 +102,11 @@ def metadata_records(
             for record in _in_file(log, segment.path):
                 if record.error or record.offset is None or record.offset >= begin:
                     yield state.add(record)
+
+
+def _is_before(log: FolderLog, snapshot: Path, time: dt.datetime) -> bool:
+    record = next(_in_file(log, snapshot), None)
+    return record is not None and record.timestamp is not None and record.timestamp < time
 
 
 def _snapshots(log: FolderLog) -> list[tuple[Path, int]]:

@@ -15,6 +15,7 @@ from toolkit.analysis.diagnosis.decision.decide import needs_outcome
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    BEFORE_OPENING,
     MAX_OFFSETS,
     DiagnosisContext,
     LogEvidence,
@@ -27,6 +28,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -35,6 +37,7 @@ from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as change
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
@@ -46,7 +49,7 @@ from toolkit.sources.logdir.contents import (
 )
 from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.metadata_log import first_free_producer_id
+from toolkit.sources.logdir.metadata_log import cluster_events, first_free_producer_id
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
@@ -225,6 +228,7 @@ def explained_findings(
         if each.tp in observed.replicas
     }
     log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.side, selection))
+    log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
     facts = {key: log_facts(context) for key, context in contexts.items()}
     if unproven := [each for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
@@ -236,6 +240,13 @@ def explained_findings(
             contexts[each.key] = DiagnosisContext(each.txn, log)
             facts[each.key] = log_facts(contexts[each.key])
     return explain(diagnosis.findings(requested=requested, log=facts), contexts)
+
+
+def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: LogEvidence) -> Sequence[ClusterEvent]:
+    """What happened to the cluster since shortly before the first of the open transactions."""
+    times = [DiagnosisContext(each.txn, log).written_at for each in to_read]
+    written = [time for time in times if time is not None]
+    return list(cluster_events(contents, since=min(written) - BEFORE_OPENING)) if written else ()
 
 
 def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) -> Excerpt:

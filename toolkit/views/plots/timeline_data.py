@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.plots.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.plot_text import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
@@ -213,6 +215,7 @@ def _aggregated(bars: Sequence[TransactionBar]) -> AggregatedBar:
 
 SECTIONS = 240  # of the visible time; a line has at most two points in each
 LANES = 5  # transactional ids in the lower lane
+MAX_EVENTS = 60  # of the cluster, the newest ones
 FEW = 6  # bars of a kind that may be thick
 
 
@@ -228,6 +231,7 @@ class TimelineData:
     ids: Sequence[str]  # those in the lower lane
     was_coordinator_read: bool
     now: dt.datetime
+    cluster_events: Sequence[ClusterEvent]  # in the initially visible time
     start: dt.datetime  # of the initially visible time
     first: dt.datetime  # of all times
 
@@ -235,6 +239,14 @@ class TimelineData:
     def open(self) -> list[TransactionBar]:
         """Open transactions, the one that holds the LSO first."""
         return [bar for bar in self.bars if bar.end_offset is None]
+
+    @property
+    def offset_range(self) -> tuple[int, int]:
+        """Lowest and highest offset of the initially visible time."""
+        start = self.start - max(self.now - self.start, dt.timedelta(seconds=1)) * 0.02
+        offsets = [point.offset for point in self.curve.points if point.time >= start]
+        offsets += [bar.first_offset for bar in self.bars if bar.end >= self.start]
+        return min(offsets, default=0), max(offsets, default=1)
 
     @property
     def edges(self) -> list[dt.datetime]:
@@ -257,6 +269,7 @@ def timeline_data(
     tp: tuple[str | None, int | None],
     transaction_history: Sequence[PastTransaction],
     events: Sequence[TransactionLogRecord],
+    cluster_events: Sequence[ClusterEvent],
     now: dt.datetime | None,
 ) -> TimelineData:
     """Collect the data of a partition's timeline.
@@ -269,6 +282,8 @@ def timeline_data(
         Its topic and number.
     transaction_history, events
         Past transactions, and records of coordinators.
+    cluster_events
+        Events of the cluster; those around the partition, its coordinators and brokers are kept.
     now
         End of open transactions; null for the time of observation.
     """
@@ -294,6 +309,10 @@ def timeline_data(
         now=until,
     )
     first = min([*times, *(bar.start for bar in bars)], default=until)
+    start = _visible_start(bars, first, until)
+    coordinators = {past.txn_state_partition for past in transaction_history}
+    coordinators |= {record.txn_state_partition for record in events}
+    around = events_around(cluster_events, tp, transactional_ids=ids, txn_state_partitions=coordinators)
     return TimelineData(
         name=place_name(*tp),
         curve=curve,
@@ -303,7 +322,8 @@ def timeline_data(
         ids=ids,
         was_coordinator_read=bool(transaction_history or events),
         now=until,
-        start=_visible_start(bars, first, until),
+        cluster_events=[each for each in around if each.timestamp and start <= each.timestamp <= until][-MAX_EVENTS:],
+        start=start,
         first=first,
     )
 

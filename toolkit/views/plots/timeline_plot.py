@@ -13,6 +13,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
 from toolkit.views.plots.state_lanes import add_lanes
@@ -21,6 +22,7 @@ from toolkit.views.plots.timeline_traces import (
     PastHold,
     add_aggregated_bars,
     add_bars,
+    add_cluster_events,
     add_held,
     add_labels,
     add_lines,
@@ -40,6 +42,7 @@ def plot_timeline(
     findings: Data = None,
     transaction_history: Data = None,
     transaction_log: Data = None,
+    cluster_events: Data = None,
     topic: str | None = None,
     partition: int | None = None,
     now: dt.datetime | None = None,
@@ -63,6 +66,8 @@ def plot_timeline(
         ``schema.FINDINGS``: they show what hangs. Without them an open transaction is drawn as open.
     transaction_history, transaction_log
         ``schema.TRANSACTION_HISTORY`` or ``TRANSACTION_LOG``; either will do, the events show every state.
+    cluster_events
+        ``schema.CLUSTER_EVENTS``: leaders of this partition and of its coordinators, and brokers that start or stop.
     topic, partition
         Which partition; the first one that is found if null.
     now
@@ -101,7 +106,8 @@ def plot_timeline(
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
     past = records_of(transaction_history, PastTransaction)
-    timeline = timeline_data(of_partition, tp, past, records_of(transaction_log, TransactionLogRecord), now)
+    records = records_of(transaction_log, TransactionLogRecord)
+    timeline = timeline_data(of_partition, tp, past, records, records_of(cluster_events, ClusterEvent), now)
     return _draw(timeline, colours, most=most)
 
 
@@ -140,6 +146,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     add_aggregated_bars(figure, aggregated_bars, theme)
     add_bars(figure, drawn, theme)
     add_lines(figure, curve, timeline.now, theme)
+    add_cluster_events(figure, timeline, theme)
     add_labels(figure, timeline, theme)
     add_lanes(figure, timeline.states, ids=timeline.ids if timeline.states else (), theme=theme, row=2,
               shown_from=timeline.start, now=timeline.now, nothing=no_states(timeline))  # fmt: skip
@@ -166,9 +173,7 @@ def _axes(figure: go.Figure, timeline: TimelineData) -> None:
         row=2,
         col=1,
     )
-    offsets = [point.offset for point in timeline.curve.points if point.time >= timeline.start - length * 0.02]
-    offsets += [bar.first_offset for bar in timeline.bars if bar.end >= timeline.start]
-    low, high = min(offsets, default=0), max(offsets, default=1)
+    low, high = timeline.offset_range
     room = max(high - low, 4)
     figure.update_yaxes(
         range=[low - room * 0.16, high + room * 0.14],

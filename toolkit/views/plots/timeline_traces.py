@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
+from toolkit.analysis.cluster_events import LEADER_EVENTS
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.plots.lso_curve import EARLIEST, CurvePoint, LsoCurve
 from toolkit.views.plots.plot_text import finding_facts, hover, id_text, number, plain, when
 from toolkit.views.plots.plot_theme import KINDS, Theme
@@ -276,6 +278,49 @@ def _bar_hover(bar: TransactionBar) -> str:
         known = {"producer", "epoch", "transactional id", "opened"}
         facts = [*facts, *(fact for fact in finding_facts(bar.finding) if fact[0] not in known)]
     return hover(facts)
+
+
+def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
+    """Draw a line for each event of the cluster, with a symbol at its top; leaders' are the strongest.
+
+    Parameters
+    ----------
+    figure
+        The figure, whose first row has the offsets over time.
+    timeline
+        The data.
+    theme
+        Its colours.
+    """
+    low, high = timeline.offset_range
+    top = high + max(high - low, 4) * 0.11
+    for is_of_leader, name in ((True, "leader changed"), (False, "cluster event")):
+        events = [each for each in timeline.cluster_events if (each.event in LEADER_EVENTS) is is_of_leader]
+        if not events:
+            continue
+        colour, symbol = (theme.warn, "triangle-down") if is_of_leader else (theme.muted, "triangle-down-open")
+        for event in events:
+            style = {"color": colour, "width": 1, "dash": "dash" if is_of_leader else "dot"}
+            figure.add_vline(x=when(event.timestamp), line=style, layer="below", row=1, col=1)
+        figure.add_trace(
+            go.Scatter(
+                x=[when(each.timestamp) for each in events],
+                y=[top] * len(events),
+                mode="markers",
+                marker={"symbol": symbol, "size": 11, "color": colour},
+                hovertext=[_event_hover(each) for each in events],
+                hoverinfo="text",
+                name=name,
+                legendrank=90,
+            ),
+            row=1,
+            col=1,
+        )
+
+
+def _event_hover(event: ClusterEvent) -> str:
+    facts = [("time", event.timestamp), ("what", event.text), ("topic", event.topic), ("partition", event.partition)]
+    return hover([*facts, ("file", event.file)])
 
 
 LABELS = 3  # transactions with a label of their own

@@ -17,7 +17,8 @@ from toolkit.analysis.history.closing import (
     without_stale,
 )
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import CLUSTER_EVENTS, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
@@ -41,6 +42,7 @@ class IncidentTables(TypedDict, total=False):
     lso_timeline: list[Row]
     transaction_history: list[Row]
     partitions: list[Row]
+    cluster_events: list[Row]
 
 
 class IncidentFindings(IncidentTables):
@@ -162,6 +164,10 @@ def tables_around(
             tables["lso_timeline"] += LSO_TIMELINE.rows(
                 source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
             )
+    if isinstance(source, LogDir) and start_offsets:
+        with _left_out("the metadata log", remark):
+            topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
+            tables["cluster_events"] = CLUSTER_EVENTS.rows(source.cluster_events(topics=topics))
     names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
     if names:
         with _left_out("the records of the coordinators", remark):
@@ -198,6 +204,7 @@ def timeline_of(tables: IncidentFindings) -> Figure | None:
         lso_timeline=tables.get("lso_timeline"),
         partitions=own,
         transaction_history=tables.get("transaction_history"),
+        cluster_events=tables.get("cluster_events"),
         findings=findings,
         topic=first.topic,
         partition=first.partition,

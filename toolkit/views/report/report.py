@@ -17,6 +17,7 @@ from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
@@ -100,6 +101,7 @@ def report(
     lso_timeline: Data = None,
     transaction_history: Data = None,
     partitions: Data = None,
+    cluster_events: Data = None,
     actions: Data = None,
     figure: Figure | None = None,
     title: str | None = None,
@@ -118,6 +120,8 @@ def report(
         ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``TRANSACTION_HISTORY`` of the same partitions and ids.
     partitions
         ``schema.PARTITIONS`` at several times, as a recording has them: the LSO where no log is at hand.
+    cluster_events
+        ``schema.CLUSTER_EVENTS``: of leaders and brokers; those near the incident are in its timeline.
     actions
         ``schema.ACTIONS``, the audit trail, of which only these partitions and ids are included.
     figure
@@ -144,6 +148,7 @@ def report(
         transaction_history=records_of(transaction_history, PastTransaction),
         partitions=samples,
         sampled_at=sampled_at,
+        cluster_events=records_of(cluster_events, ClusterEvent),
         actions=_about(records_of(actions, ActionStep), records),
         absent=[name for name, table in given.items() if table is None],
     )
@@ -268,6 +273,7 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         "log_transactions": [txn.error for txn in tables.log_transactions],
         "transaction_history": [past.error for past in tables.transaction_history],
         "partitions": [sample.error for sample in tables.partitions],
+        "cluster_events": [event.error for event in tables.cluster_events],
     }
     missing += [f"{name}: {error}" for name, texts in errors.items() for error in dict.fromkeys(texts) if error]
     yield f"Not read: {'; '.join(missing)}." if missing else "No evidence is missing."

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Finding, Partition
     from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+    from toolkit.schema.metadata import ClusterEvent
 
 UNKNOWN = "not known"
 
@@ -63,6 +64,7 @@ class ReportTables:
     transaction_history: Sequence[PastTransaction] = ()
     partitions: Sequence[Partition] = ()
     sampled_at: Collection[dt.datetime] = ()
+    cluster_events: Sequence[ClusterEvent] = ()
     actions: Sequence[ActionStep] = ()
     absent: Collection[str] = ()  # names of tables that were not given
 

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from toolkit.analysis.cluster_events import events_around
 from toolkit.views.report.finding_sections import RECORDING, held_from_source, hold_end
 from toolkit.views.report.report_parts import Grid, ReportTables, partition_name, text
 
@@ -147,6 +148,7 @@ def event_grid(finding: Finding, tables: ReportTables) -> Grid:
         *_of_finding(finding, tables),
         *_of_steps(finding, tables.lso_timeline),
         *_of_transaction_history(finding, tables.transaction_history),
+        *_of_cluster(finding, tables),
         *_of_actions(finding, tables.actions),
     ]
     events = sorted(dict.fromkeys(entries), key=lambda event: event.time)
@@ -201,12 +203,10 @@ def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineE
 def _of_transaction_history(
     finding: Finding, transaction_history: Iterable[PastTransaction]
 ) -> Iterator[_TimelineEntry]:
-    opened = finding.opened_at or finding.held_from or finding.observed_at
-    until = finding.held_to or finding.observed_at
     for past in transaction_history:
         for time, what in _moments(past) if _is_owner(past, finding) else ():
-            if time is not None and opened - AROUND <= time <= until + AROUND:
-                yield _TimelineEntry(time, f'"{text(past.transactional_id)}": {what}', "the coordinator's log")
+            if (near := _near(time, finding)) is not None:
+                yield _TimelineEntry(near, f'"{text(past.transactional_id)}": {what}', "the coordinator's log")
 
 
 def _moments(past: PastTransaction) -> Iterator[tuple[dt.datetime | None, str]]:
@@ -216,6 +216,26 @@ def _moments(past: PastTransaction) -> Iterator[tuple[dt.datetime | None, str]]:
     yield past.start_time, f"a transaction of epoch {text(past.producer_epoch)} began"
     yield past.decided_at, f"decided: {text(past.ended)}"
     yield past.end_time, f"its markers are written ({text(past.state)})"
+
+
+def _near(time: dt.datetime | None, finding: Finding) -> dt.datetime | None:
+    """A time near the incident, else null."""
+    opened = finding.opened_at or finding.held_from or finding.observed_at
+    until = finding.held_to or finding.observed_at
+    return time if time is not None and opened - AROUND <= time <= until + AROUND else None
+
+
+def _of_cluster(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
+    around = events_around(
+        tables.cluster_events,
+        (finding.topic, finding.partition),
+        transactional_ids={finding.transactional_id},
+        txn_state_partitions={p.txn_state_partition for p in tables.transaction_history if _is_owner(p, finding)},
+    )
+    for event in around:
+        if (time := _near(event.timestamp, finding)) is not None:
+            name = "" if event.partition is None else f"{text(event.topic)}-{event.partition}: "
+            yield _TimelineEntry(time, name + text(event.text), f"{text(event.source)} of node {text(event.broker_id)}")
 
 
 def _of_actions(finding: Finding, actions: Iterable[ActionStep]) -> Iterator[_TimelineEntry]:

@@ -10,22 +10,21 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
-from toolkit.analysis.diagnosis.evidence_text import record_entry
-from toolkit.analysis.diagnosis.verdicts import ABORT as ABORTED
-from toolkit.analysis.diagnosis.verdicts import COMMIT as COMMITTED
+from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import Error
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
-DECIDED = {COMMITTED, ABORTED}
 SKIPPED = "a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
 
 
@@ -132,14 +131,14 @@ def _no_owner(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.txn.owner_epoch <= context.epoch or context.outcome.name in DECIDED:
+    if context.txn.owner_epoch <= context.epoch or context.outcome.is_decided:
         return None
     name, epoch = context.txn.transactional_id, context.txn.owner_epoch
     return CauseIndicator(text=f'superseded epoch: "{name}" is at epoch {epoch}, this transaction at {context.epoch}')
 
 
 def _late(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.is_late or context.opening is None:
+    if not context.is_late or context.opening is None or context.outcome.is_decided:
         return None
     producer_batches = context.opening
     committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
@@ -174,6 +173,8 @@ def _torn(context: DiagnosisContext) -> CauseIndicator | None:
     producer_batches = context.opening
     if producer_batches is None or not context.is_late or not producer_batches.sequence_follows:
         return None
+    if context.outcome.is_decided:
+        return None
     if int(producer_batches.marker_before["marker"][0]) != COMMIT:
         return None
     last = context.events[-1] if context.events else None
@@ -184,6 +185,8 @@ def _torn(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
+    if context.outcome.is_decided:  # it was added to the transaction that was ended; a later one is open elsewhere
+        return None
     txn = context.txn
     topic, partition = txn.tp
     records = context.of_epoch
@@ -206,53 +209,73 @@ def _never_added(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
-    if context.outcome.name not in DECIDED:
+    if not context.outcome.is_decided:
         return None
     text = f"its marker is lost: {context.outcome.reason}"
     evidence = _first_batch(context)
-    for code, why in (_compacted(context), _led_by_another(context), _refused(context)):
+    for names, why in (_by_leaders(context), _compacted(context), _led_by_another(context), _refused(context)):
         if why:
-            # A partition without a leader has another leader epoch afterwards, too.
-            names = (code, "marker-skipped") if code == "marker-lost" else (code,)
             return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
     return CauseIndicator(text=f"{text}; {SKIPPED}", names=("marker-skipped",), evidence=evidence)
 
 
-def _compacted(context: DiagnosisContext) -> tuple[str, str]:
-    compacted = context.opening is not None and context.opening.excerpt.is_compacted
-    return "marker-compacted", "the topic is compacted, and the cleaner may have removed it" if compacted else ""
+Reason = tuple[tuple[str, ...], str]
+"""Cause names, and why; the text is empty if there is no such reason."""
 
 
-def _led_by_another(context: DiagnosisContext) -> tuple[str, str]:
-    """The cause name, and the reason if leadership changed since the transaction opened; else empty text."""
+def _by_leaders(context: DiagnosisContext) -> Reason:
+    """Where the metadata log says who led when: whether there was a leader to write the marker, or one that lost it."""
     if context.opening is None:
-        return "marker-lost", ""
+        return (), ""
+    opened_in = int(context.opening.first_batch["leader_epoch"][0])
+    changes = [each for each in context.leader_events if (each.leader_epoch or 0) > opened_in]
+    decided = context.outcome.transaction.decided_at if context.outcome.transaction else None
+    before = [each for each in changes if decided and each.timestamp and each.timestamp <= decided]
+    if before and before[-1].event == "no_leader":
+        return ("marker-skipped",), f"{_with_time(before[-1])}, and {SKIPPED}"
+    unclean = next((each for each in changes if each.event == UNCLEAN), None)
+    return (("marker-lost",), _with_time(unclean)) if unclean else ((), "")
+
+
+def _with_time(event: ClusterEvent) -> str:
+    return f"{event.text} ({at(event.timestamp)})" if event.timestamp else event.text or ""
+
+
+def _compacted(context: DiagnosisContext) -> Reason:
+    compacted = context.opening is not None and context.opening.excerpt.is_compacted
+    return ("marker-compacted",), "the topic is compacted, and the cleaner may have removed it" if compacted else ""
+
+
+def _led_by_another(context: DiagnosisContext) -> Reason:
+    """By the leader epochs alone; a partition that had no leader for a while has another one afterwards, too."""
+    if context.opening is None:
+        return (), ""
     opened_in = int(context.opening.first_batch["leader_epoch"][0])
     later = context.opening.excerpt.headers
     epochs = later["leader_epoch"][(later["base_offset"] > context.opening.start) & (later["leader_epoch"] > opened_in)]
     now = int(epochs[0]) if len(epochs) else context.txn.leader.leader_epoch or -1
     if now <= opened_in:
-        return "marker-lost", ""
+        return (), ""
     changed = f"(leader epoch {opened_in}, then {now})"
     if len(context.txn.leader.replicas or ()) == 1:  # there is no other that could lead
-        return "marker-skipped", f"its only replica was offline {changed}, and {SKIPPED}"
+        return ("marker-skipped",), f"its only replica was offline {changed}, and {SKIPPED}"
     return (
-        "marker-lost",
+        ("marker-lost", "marker-skipped"),
         f"another leader took over {changed}, perhaps without the last records, or the partition had no leader for a "
         f"while, and {SKIPPED}",
     )
 
 
-def _refused(context: DiagnosisContext) -> tuple[str, str]:
-    """The cause name, and the reason if the partition refuses the coordinator's epoch as too old; else empty text."""
+def _refused(context: DiagnosisContext) -> Reason:
+    """Whether the partition refuses the coordinator's epoch as too old."""
     known = context.txn.producer.coordinator_epoch
     coordinator_epoch = max(
         (record.leader_epoch for record in context.events if record.leader_epoch is not None), default=None
     )
     if known is None or coordinator_epoch is None or known <= coordinator_epoch:
-        return "marker-refused", ""
+        return (), ""
     return (
-        "marker-refused",
+        ("marker-refused",),
         f"the partition knows coordinator epoch {known} and refuses the coordinator, which is at {coordinator_epoch}",
     )
 

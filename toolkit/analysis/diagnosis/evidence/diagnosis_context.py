@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from toolkit.analysis.cluster_events import LEADER_EVENTS, events_around
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import (
     CLOCKS_DIFFER,
@@ -25,9 +26,13 @@ from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
+
+BEFORE_OPENING = dt.timedelta(minutes=1)  # what happened to the cluster then may be why it hangs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,12 +50,15 @@ class LogEvidence:
     ended
         Partition, producer id and start offset of transactions that their leader no longer shows open, once the
         coordinators' log was read.
+    cluster_events
+        What happened to the cluster, in order; none if no metadata log was read.
     """
 
     excerpts: Mapping[TopicPartition, Excerpt]
     coordinators: CoordinatorLog | None = None
     other_markers: Sequence[OtherMarker] = ()
     ended: Collection[tuple[TopicPartition, int, int]] = ()
+    cluster_events: Sequence[ClusterEvent] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,30 @@ class DiagnosisContext:
     def epoch(self) -> int:
         """Epoch that opened the transaction; its current epoch if the first batch was not read."""
         return int(self.opening.first_batch["producer_epoch"][0]) if self.opening else self.txn.epoch
+
+    @property
+    def written_at(self) -> dt.datetime | None:
+        """Time of its first batch, by the batch; null if it was not read."""
+        return utc(int(self.opening.first_batch["max_timestamp"][0])) if self.opening else None
+
+    @cached_property
+    def cluster_events(self) -> Sequence[ClusterEvent]:
+        """What happened to its partition, its coordinator and brokers since a minute before its first batch."""
+        written_at, owner = self.written_at, self.txn.owner
+        if self.log is None or written_at is None:
+            return ()
+        around = events_around(
+            self.log.cluster_events,
+            self.txn.tp,
+            transactional_ids={self.txn.transactional_id},
+            txn_state_partitions={owner.txn_state_partition} if owner else (),
+        )
+        return [each for each in around if each.timestamp and each.timestamp >= written_at - BEFORE_OPENING]
+
+    @cached_property
+    def leader_events(self) -> Sequence[ClusterEvent]:
+        """Those that changed the leader of its partition."""
+        return [each for each in self.cluster_events if each.tp == self.txn.tp and each.event in LEADER_EVENTS]
 
     @cached_property
     def histories(self) -> Sequence[IdHistory]:

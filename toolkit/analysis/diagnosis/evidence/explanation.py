@@ -17,6 +17,7 @@ from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
+from toolkit.analysis.diagnosis.evidence_text import event_entry
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactionField,
@@ -30,6 +31,8 @@ from toolkit.formats.log.headers import COMMIT, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
+
+MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 
 
 def log_facts(context: DiagnosisContext) -> LogFacts:
@@ -102,6 +105,8 @@ def _explained(
     if context is None or context.producer_batches is None:
         return finding
     finding = opening_time(finding, context.producer_batches)
+    around = tuple(map(event_entry, context.cluster_events[:MAX_EVENTS]))
+    finding = replace(finding, evidence=(*finding.evidence, *around))
     if finding.queue_position == 1:
         finding = held_since(finding, context.producer_batches)
     is_ended = context.txn.state.startswith("Prepare")

@@ -20,7 +20,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Finding, Partition
@@ -82,7 +82,7 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     if unproven := _unproven(contexts, to_read):
         log = replace(log, other_markers=read_other_markers(client, unproven))
         contexts = _with_log(to_read, log)
-    decided = [each for each in contexts.values() if each.outcome.name in {COMMIT, ABORT}]
+    decided = [each for each in contexts.values() if each.outcome.is_decided]
     # Read after the decision was seen: a marker that came before it is no missing one.
     return _with_log(to_read, replace(log, ended=_ended(client, decided))) if decided else contexts
 
