@@ -1,167 +1,186 @@
-"""What a checkpoint of a real Flink job is to commit: findings, fences and the commit, on a real broker.
+"""The commit of what a checkpoint of Flink is to commit, with producers of both transaction versions.
 
-The job is killed after its last checkpoint was complete and before it committed, with records of the next checkpoint
-written: those look the same to the broker, and must not be committed.
+`test_commit_flink` has real jobs of Flink.
 """
 
-from __future__ import annotations
-
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.java_clients import FlinkJob
+from tests.actions.test_abort import read_committed
+from tests.brokers import NEWEST, OLDER, on_cluster
+from tests.formats.flink_bytes import SAVEPOINT, write_checkpoint
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.commit import plan_commit
-from toolkit.actions.fence import FLINK, plan_fence
-from toolkit.cli.commands import app
+from toolkit.actions.fence import plan_fence
 from toolkit.errors import ActionRefused, NotFound
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import Committable
 from toolkit.lab import Kafka
-from toolkit.lab.queries import until
-from toolkit.schema import Row
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.full,
-    pytest.mark.xdist_group("flink"),
-    pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java needs a JDK"),
-]
-RECORDS = 400
+pytestmark = pytest.mark.lab
+
+VERSIONS = [on_cluster(version, EVERYDAY, id=version) for version in (OLDER, NEWEST)]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Kafka]:
-    with Kafka("4.3.1") as kafka:
-        yield kafka
+class Staged:
+    """Two transactions of one Flink-like prefix on two partitions each: of the checkpoint, and of the next one."""
+
+    def __init__(self, kafka: Kafka, folder: Path, name: str, *, transaction_version: int = 1) -> None:
+        self.kafka, self.topic, self.folder = kafka, name, folder
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result()
+        self.first, self.next = f"{name}-0-5", f"{name}-0-6"
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            self.producers = [
+                TxnProducer(cluster.client, each, transaction_version=transaction_version).init()
+                for each in (self.first, self.next)
+            ]
+            for producer in self.producers:
+                producer.add(name, 0, 1)
+                for partition in (0, 1):
+                    producer.send(name, partition, records=3)
+        own = self.producers[0]
+        self.committable = Committable(self.first, own.producer_id, own.producer_epoch, 5)
+        self.path = write_checkpoint(folder, 5, [self.committable], prefix=name)
+
+    def cluster(self) -> Cluster:
+        """The cluster with the checkpoint."""
+        return Cluster(self.kafka.bootstrap_servers, flink_checkpoints=[self.path])
+
+    def visible(self) -> list[int]:
+        """Records that a read_committed consumer receives, of each partition."""
+        return [read_committed(self.kafka, self.topic, partition) for partition in (0, 1)]
 
 
-def create(kafka: Kafka, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        created.result()
+def version_of(kafka: Kafka) -> int:
+    """Transaction version of a client that is as new as the brokers."""
+    return 2 if kafka.version.startswith("4") else 1
 
 
-def visible(kafka: Kafka, topic: str) -> list[int]:
-    """What a read_committed consumer receives of the job."""
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
-    )
-    found: list[int] = []
-    with consumer:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while (message := consumer.poll(30)) is not None and message.error() is None:
-            found.append(int(message.value() or b""))
-    return found
-
-
-def killed_before_its_commit(
-    kafka: Kafka, folder: Path, topic: str, *, naming: str = "INCREMENTING"
-) -> tuple[FlinkJob, FlinkCheckpoint]:
-    """A job that was killed after its last checkpoint was complete and before it committed."""
-    create(kafka, topic)
-    with FlinkJob(kafka, folder, topic=topic, prefix=topic, naming=naming, records=RECORDS) as job:
-
-        def complete(count: int) -> bool:
-            job.check()
-            return len(list(job.checkpoints.glob("*/chk-*/_metadata"))) >= count
-
-        until(lambda: complete(4), awaited="four checkpoints", timeout=120)
-        job.freeze()
-        until(lambda: job.is_frozen, awaited="a frozen job", timeout=60)
-        checkpoint = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed", timeout=60)
-        job.kill()
-    return job, checkpoint
-
-
-def _undecided(kafka: Kafka, job: FlinkJob) -> FlinkCheckpoint | None:
-    """The newest complete checkpoint, once it is one whose transactions are open."""
-    checkpoint = read_checkpoint(job.job_folder() or job.checkpoints)
-    with Cluster(kafka.bootstrap_servers) as cluster:
-        rows = cluster.transaction_rows(transactional_ids=[each.transactional_id for each in checkpoint.committables])
-    states = [
-        (row["state"], row["producer_id"], row["producer_epoch"]) == ("Ongoing", each.producer_id, each.producer_epoch)
-        for row, each in zip(rows, checkpoint.committables, strict=True)
-    ]
-    return checkpoint if len(states) == job.parallelism and all(states) else None
-
-
-def by_id(rows: Sequence[Row]) -> dict[str, Row]:
-    return {row["transactional_id"]: row for row in rows if row["transactional_id"]}
-
-
-@pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
-def test_a_checkpoint_decides_what_a_killed_job_left_open(
-    broker: Kafka, tmp_path: Path, audit: Audit, capsys: pytest.CaptureFixture[str], naming: str
+@pytest.mark.parametrize("lab", VERSIONS, indirect=True)
+def test_a_commit_makes_the_records_of_the_checkpoint_visible_and_no_others(
+    lab: Kafka, tmp_path: Path, audit: Audit
 ) -> None:
-    topic = f"flink-{naming.lower()}"
-    job, checkpoint = killed_before_its_commit(broker, tmp_path, topic, naming=naming)
-    assert not checkpoint.is_savepoint
-    assert checkpoint.prefixes == {topic}
-    to_commit = {each.transactional_id for each in checkpoint.committables}
-    older = min(job.checkpoints.glob("*/chk-*/_metadata"), key=lambda each: int(each.parent.name[4:]))
-    assert not {*read_checkpoint(older).committables} & {*checkpoint.committables}
-    assert read_checkpoint(older).newer() == checkpoint.path
-    with Cluster(broker.bootstrap_servers) as cluster:
-        without = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
-        assert all(plan_fence(cluster, each).flink_warning == FLINK for each in without)
-    with Cluster(broker.bootstrap_servers, flink_checkpoints=[checkpoint.path.parents[1]]) as cluster:
-        found = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
-        later = found.keys() - to_commit
-        assert len(to_commit) == len(later) == 2, "the look-alikes: open, and of the next checkpoint"
-        assert {row["verdict"] for row in without.values()} == {"ongoing"}
-        assert {found[each]["action"] for each in to_commit} == {"commit"}
-        assert {found[each]["action"] for each in later} == {None}
-        assert all(checkpoint.name in found[each]["reason"] for each in to_commit)
-        assert all(row["owner"].endswith("(certain)") and topic in row["owner"] for row in found.values())
-        if naming == "INCREMENTING":
-            assert all("Apache Flink" in row["owner"] and "likely" in row["owner"] for row in without.values())
-
-        before = visible(broker, topic)
-        assert before == sorted(set(before))
-        for each in sorted(to_commit):
-            refused(cluster, found[each])
-        for each in sorted(later):
-            with pytest.raises(NotFound, match="has no transaction of"):
-                plan_commit(cluster, each)
-        for each in sorted(to_commit):
-            commit = ["commit", "--bootstrap-server", broker.bootstrap_servers, "--transactional-id", each]
-            commit += ["--flink-checkpoint", str(checkpoint.path), "--recheck-after", "0"]
-            app(commit, standalone_mode=False)
-            assert "become visible" in capsys.readouterr().out
-            assert visible(broker, topic)[: len(before)] == before
-            app([*commit, "--confirm", each], standalone_mode=False)
-            assert "records of it" in capsys.readouterr().out.replace("\n", " ")
-        after = visible(broker, topic)
-        assert len(after) > len(before)
-        assert sorted(after) == sorted(set(after))
-        for each in sorted(to_commit):
-            with pytest.raises(ActionRefused, match=r"is CompleteCommit.* It is committed already"):
-                plan_commit(cluster, each)
-        steps = [(row["action"], row["step"]) for row in audit.rows() if row["transactional_id"] in to_commit]
-        assert steps.count(("commit", "intent")) == steps.count(("commit", "outcome")) == 2
-
-    job.thaw()
-    with FlinkJob(
-        broker, tmp_path, topic=topic, prefix=topic, naming=naming, records=RECORDS, restored=checkpoint.path.parent
-    ) as restored:
-        assert restored.process.wait(120) == 0, (restored.folder / "log").read_text()[-4000:]
-    assert sorted(visible(broker, topic)) == list(range(RECORDS)), "each record exactly once"
+    for transaction_version in range(1, version_of(lab) + 1):
+        staged = Staged(lab, tmp_path / f"{transaction_version}", f"commit-v{transaction_version}")
+        assert staged.visible() == [0, 0]
+        with staged.cluster() as cluster:
+            rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0)
+            assert {(row["transactional_id"], row["verdict"], row["action"]) for row in rows} == {
+                (staged.first, "prepared", "commit"),
+                (staged.next, "ongoing", None),
+            }
+            plan = plan_commit(cluster, staged.first, recheck_after=0)
+            assert [each.impact.records for each in plan.partitions] == [3, 3]
+            assert staged.visible() == [0, 0], "a plan changes nothing"
+            done = plan.execute(confirm=staged.first, recheck_after=0)
+            assert done.state == "CompleteCommit"
+            assert [(each.records_checked, each.records_delivered) for each in done.partitions] == [(3, 3), (3, 3)]
+            assert staged.visible() == [3, 3]
+            (owner,) = cluster.transaction_rows(transactional_ids=[staged.first])
+            assert owner["producer_epoch"] == staged.committable.producer_epoch, "what a restored job looks for"
+            again = TxnProducer(cluster.client, staged.first)
+            again.producer_id, again.producer_epoch = staged.committable[1:3]
+            again.decide(commit=True)  # as a job that is restored later
+            assert staged.visible() == [3, 3]
+            with pytest.raises(ActionRefused, match=r"is CompleteCommit.*It is committed already"):
+                plan_commit(cluster, staged.first, recheck_after=0)
+            with pytest.raises(NotFound, match="aborts it when it is restored"):
+                plan_commit(cluster, staged.next, recheck_after=0)
+            (state,) = cluster.transaction_rows(transactional_ids=[staged.next])
+            assert state["state"] == "Ongoing", "the look-alike is untouched"
+            TxnProducer(
+                cluster.client, staged.next
+            ).init()  # as a restored job aborts what its checkpoint does not have
+            assert staged.visible() == [3, 3]
+            intent, outcome = [row for row in audit.rows() if row["transactional_id"] == staged.first]
+            assert (intent["action"], intent["step"], intent["verdict"]) == ("commit", "intent", "prepared")
+            assert (outcome["step"], outcome["response"]) == ("outcome", "NONE")
 
 
-def refused(cluster: Cluster, row: Row) -> None:
-    """Neither an abort nor a fence is possible, whatever is overridden."""
-    for override in (None, "prepared", "checkpointed", "ongoing"):
-        plan = plan_fence(cluster, row["transactional_id"])
-        assert plan.verdict == "checkpointed"
-        with pytest.raises(ActionRefused, match=r"A completed checkpoint of its Flink job is to commit it"):
-            plan.execute(confirm=row["transactional_id"], override=override)
-    with pytest.raises(ActionRefused, match="prepared"):
-        plan_abort(cluster, row)
+REFUSALS: dict[str, tuple[Callable[[Staged, Cluster], object], str]] = {
+    "a new instance has aborted it": (
+        lambda staged, cluster: TxnProducer(cluster.client, staged.first).init(),
+        "belongs to producer .* now.*it was committed, or fenced and aborted",
+    ),
+    "the job has committed it": (
+        lambda staged, _: staged.producers[0].end(commit=True),
+        "is CompleteCommit.*It is committed already",
+    ),
+    "a client has aborted it": (
+        lambda staged, _: staged.producers[0].end(commit=False),
+        "is CompleteAbort.*It cannot be committed any more",
+    ),
+    "a newer checkpoint is complete": (
+        lambda staged, _: write_checkpoint(staged.folder, 6, [], prefix=staged.topic),
+        "chk-6 is complete and newer than checkpoint 5",
+    ),
+    "the checkpoint is a savepoint": (
+        lambda staged, _: _make_savepoint(staged.path / "_metadata"),
+        "commits .* only in a job that is restored from it",
+    ),
+    "the checkpoint was written again": (
+        lambda staged, _: _rewrite(staged, staged.committable._replace(producer_epoch=7)),
+        "the checkpoint has producer .* epoch 7",
+    ),
+}
+
+
+def _make_savepoint(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + SAVEPOINT)
+
+
+def _rewrite(staged: Staged, committable: Committable) -> None:
+    (staged.path / "_metadata").unlink()
+    staged.path.rmdir()
+    write_checkpoint(staged.folder, 5, [committable], prefix=staged.topic)
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_commit_is_refused_once_the_checkpoint_does_not_decide_any_more(
+    kafka: Kafka, tmp_path: Path, audit: Audit, case: str
+) -> None:
+    change, why = REFUSALS[case]
+    staged = Staged(kafka, tmp_path, f"refused-{list(REFUSALS).index(case)}")
+    with Cluster(kafka.bootstrap_servers) as client:
+        for producer in staged.producers:
+            producer.cluster = client.client
+        with staged.cluster() as cluster:
+            plan = plan_commit(cluster, staged.first, recheck_after=0)
+            change(staged, cluster)
+            before = staged.visible()
+            with pytest.raises(ActionRefused, match=why):
+                plan.execute(confirm=staged.first, recheck_after=0)
+            assert staged.visible() == before
+    (refusal,) = audit.rows()
+    assert (refusal["action"], refusal["step"]) == ("commit", "refused")
+
+
+def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(kafka: Kafka, tmp_path: Path) -> None:
+    staged = Staged(kafka, tmp_path, "protected")
+    with staged.cluster() as cluster:
+        plan = plan_fence(cluster, staged.first)
+        assert (plan.verdict, plan.needed_override) == ("checkpointed", None)
+        with pytest.raises(ActionRefused, match=r"\(checkpoint 5 \("):
+            plan.execute(confirm=staged.first, override="ongoing")
+        assert plan_fence(cluster, staged.next).verdict == "ongoing"
+        for row in cluster.finding_rows(topics=[staged.topic], recheck_after=0):
+            with pytest.raises(ActionRefused):
+                plan_abort(cluster, row)
+    assert staged.visible() == [0, 0]
+
+
+def test_a_commit_needs_its_own_name(kafka: Kafka, tmp_path: Path) -> None:
+    staged = Staged(kafka, tmp_path, "confirmed")
+    with staged.cluster() as cluster:
+        plan = plan_commit(cluster, staged.first, recheck_after=0)
+        with pytest.raises(ActionRefused, match="does not name"):
+            plan.execute(confirm=staged.next, recheck_after=0)
+    assert staged.visible() == [0, 0]

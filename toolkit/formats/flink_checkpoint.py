@@ -15,6 +15,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -108,7 +109,10 @@ def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:
         If none of its operators is a KafkaSink, or its states are compressed.
     """
     metadata = _find(Path(path).expanduser())
-    checkpoint_id, states, properties = read_metadata(metadata.read_bytes())
+    try:
+        checkpoint_id, states, properties = read_metadata(metadata.read_bytes())
+    except OSError as error:
+        raise NotFound(f"{metadata} cannot be read: {error.strerror}.") from None
     found: list[Committable | None] = []
     prefixes: set[str] = set()
     for state in states:
@@ -168,18 +172,25 @@ def _number(folder: Path) -> int:
 def _bytes_of(stream: StreamHandle, metadata: Path) -> bytes:
     if stream.data is not None:
         return stream.data
-    url = urllib.parse.urlsplit(stream.path)
-    beside = metadata.parent / Path(url.path).name  # where the checkpoint was copied
-    own = metadata.parent / stream.path if stream.is_relative else Path(urllib.parse.unquote(url.path))
-    for path in (own, beside) if stream.is_relative or url.scheme in {"", "file"} else (beside,):
-        if path.is_file():
+    for path in _places(stream, metadata):
+        with suppress(OSError, ValueError):  # the next one, or the error below
             whole = path.read_bytes()
             return whole[stream.start :] if stream.size is None else whole[stream.start : stream.start + stream.size]
     raise NotFound(
-        f"{stream.path}, a state of the checkpoint {metadata}, is not there.",
+        f"{stream.path}, a state of the checkpoint {metadata}, cannot be read.",
         means="Which transactions it is to commit is not known.",
         do=f"Copy that file beside {METADATA}.",
     )
+
+
+def _places(stream: StreamHandle, metadata: Path) -> Iterator[Path]:
+    """Where the file of a state may be: as the job named it, or beside the metadata, where it was copied."""
+    scheme, _, rest = stream.path.rpartition(":")
+    if stream.is_relative:
+        yield metadata.parent / stream.path
+    elif scheme in {"", "file"}:
+        yield Path(urllib.parse.unquote(rest))
+    yield metadata.parent / Path(rest).name
 
 
 def _item(data: bytes, offset: int) -> Reader:
