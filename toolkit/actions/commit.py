@@ -24,6 +24,7 @@ from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
     PASSING,
+    RIGHT_NEEDED,
     coordinator_of,
     describe_owner,
     owner_evidence,
@@ -53,6 +54,17 @@ FLINKS_VERSION = 4
 """Of EndTxn. From 5 on it raises the epoch, and Flink would find its own transaction fenced."""
 POLL_S = 0.1
 COMMITTED = {"PrepareCommit", "CompleteCommit"}
+REFUSED = {
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "INVALID_PRODUCER_EPOCH",
+    "INVALID_PRODUCER_ID_MAPPING",
+    "INVALID_TXN_STATE",
+    "NOT_COORDINATOR",
+    "PRODUCER_FENCED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+}
+"""Errors of EndTxn after which nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +192,9 @@ class CommitPlan:
             code = Error.of(response).code
             if code != "NONE":
                 raise BrokerError(
-                    f"The coordinator refused to commit {self.transactional_id!r}: {response}.", code=code
+                    f"The coordinator refused to commit {self.transactional_id!r}: {response}.",
+                    code=code,
+                    do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
                 )
             progress.effect = "written"
             return fresh.verify(check=progress.check_cancelled)
@@ -263,7 +277,7 @@ class CommitPlan:
                 progress.sending()
                 message = progress.wait(partial(self.cluster.client.send_one, request, broker_id=coordinator))
                 response = error_text(message.error_code) if message.error_code else "NONE"
-                may_have_committed |= Error.of(response).code in {"NONE", "CONCURRENT_TRANSACTIONS"}
+                may_have_committed |= Error.of(response).code not in REFUSED
             if Error.of(response).code not in PASSING or time.monotonic() > deadline:
                 break
             progress.check_cancelled()

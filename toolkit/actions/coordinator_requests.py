@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 NOTHING_SENT = "Nothing was sent."
+RIGHT_NEEDED = "The principal needs WRITE on the transactional id."
 PASSING = {
     "CONCURRENT_TRANSACTIONS",
     "COORDINATOR_LOAD_IN_PROGRESS",

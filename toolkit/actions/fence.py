@@ -21,6 +21,7 @@ from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
     PASSING,
+    RIGHT_NEEDED,
     coordinator_of,
     describe_owner,
     owner_evidence,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
 REFUSED = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "INVALID_REQUEST", "NOT_COORDINATOR"}
 """Errors after which nothing was fenced; CONCURRENT_TRANSACTIONS also comes while the coordinator does it."""
 SAFE = {"overdue", "idle"}
@@ -237,7 +237,7 @@ class FencePlan:
                 raise BrokerError(
                     f"The coordinator refused to fence {self.transactional_id!r}: {response}.",
                     code=code,
-                    do=RIGHT_TO_FENCE if code.endswith("AUTHORIZATION_FAILED") else "",
+                    do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
                 )
             progress.effect = "written"
             return self.verify(check=progress.check_cancelled)

@@ -19,7 +19,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.flink_checkpoint import read_checkpoint
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoint
 from toolkit.schema import Row
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
@@ -125,6 +125,8 @@ class Cluster(Source, OffsetTables):
     """
 
     kind = CLUSTER
+    flink_checkpoints: Sequence[FlinkCheckpoint] = ()
+    """What completed checkpoints of Flink jobs are to commit."""
 
     def __init__(
         self,
