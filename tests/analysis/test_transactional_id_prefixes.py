@@ -31,6 +31,10 @@ UUID = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"
         (UUID.upper(), ""),
         ("42", ""),
         ("facade", "facade"),
+        ("healthy-03d071", "healthy"),
+        ("orders-7d4b9c6f5-x2x9z-0", "orders"),
+        ("tx-20261125-3", "tx"),
+        ("tx-20261125-eu", "tx-20261125-eu"),
         ("", ""),
     ],
 )

@@ -303,8 +303,8 @@ class IdPrefix(TableRow):
 
     prefix: Annotated[
         str | None,
-        "Start of the ids, without the numbers at their end, and up to a UUID or a long hexadecimal part; null where "
-        "the ids of a broker or a partition could not be read.",
+        "Start of the ids, without the numbers at their end, and up to a random part (UUID, hash, pod); null where the "
+        "ids of a broker or a partition could not be read.",
     ] = None
     ids: Annotated[Int64 | None, "Ids that the coordinators keep.", Unit("ids")] = None
     open_ids: Annotated[Int64 | None, "Those with an open transaction.", Unit("ids")] = None

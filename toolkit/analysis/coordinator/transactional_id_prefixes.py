@@ -17,7 +17,9 @@ from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.schema.live import IdOwner, IdPrefix, Transaction
 from toolkit.schema.log import TransactionLogRecord
 
-VARIABLE = re.compile(rf"(?:^|[-._:])(?:{UUID}|[0-9a-f]{{16,}})(?![0-9a-zA-Z])", re.IGNORECASE)
+HEX = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}"  # of digits and letters: no word, and no number
+POD = r"[b-df-hj-np-tv-xz2-9]{8,10}-[b-df-hj-np-tv-xz2-9]{5}"  # Kubernetes: hash of a Deployment, and of its pod
+VARIABLE = re.compile(rf"(?:^|[-._:])(?:{UUID}|{HEX}|{POD})(?![0-9a-zA-Z])", re.IGNORECASE)
 NUMBERS = re.compile(r"(?:(?:^|[-._:])\d+)+$|\d+$")
 RECENT = dt.timedelta(days=1)
 HOUR = dt.timedelta(hours=1)
@@ -57,7 +59,7 @@ class LoggedIds:
 
 
 def prefix_of(transactional_id: str) -> str:
-    """The id without the numbers at its end, and without a UUID or a long hexadecimal part and all after it.
+    """The id without the numbers at its end, and without a random part (UUID, hash, pod) and all after it.
 
     >>> prefix_of("flink-tx-0-12"), prefix_of("worker-txn-1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11-0")
     ('flink-tx', 'worker-txn')
