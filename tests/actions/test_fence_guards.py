@@ -164,7 +164,7 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     assert plan.flink_warning == FLINK
     cluster.flink_checkpoints = [checkpoint()]
     plan = plan_fence(cluster, "tx-0-5")
-    assert plan.warnings == (NOT_CHECKPOINTED, LOST, FENCED)
+    assert plan.warnings == (f"Its checkpoint 5 (/checkpoints/chk-5) {NOT_CHECKPOINTED}", LOST, FENCED)
     assert plan.flink_warning is None
     cluster.flink_checkpoints = [checkpoint(prefix="other")]
     assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK

@@ -24,7 +24,7 @@ from tests.formats.flink_bytes import (
     writer_state,
 )
 from toolkit.errors import DecodeError, NotFound, ToolkitError, UsageError
-from toolkit.formats.flink_checkpoint import Committable, read_checkpoint
+from toolkit.formats.flink_checkpoint import Committable, read_checkpoint, read_checkpoints
 
 ONE, TWO = Committable("tx-0-6", 4001, 0, 5), Committable("tx-1-6", 4002, 3, 5)
 COMMITTER, WRITER = "streaming_committer_raw_states", "writer_raw_states"
@@ -127,6 +127,8 @@ def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
         found = read_checkpoint(path)
         assert (found.checkpoint_id, found.newer()) == (9, newer / "_metadata")
     assert read_checkpoint(newer).newer() is None
+    assert [each.checkpoint_id for each in read_checkpoints([older])] == [9, 10]
+    assert [each.checkpoint_id for each in read_checkpoints([newer])] == [10]
     assert list(read_checkpoint(newer).committables) == []
     assert read_checkpoint(newer).has_prefix_of("tx-3-4")
     assert not read_checkpoint(newer).has_prefix_of("tx-x-3-4")

@@ -323,7 +323,7 @@ def plan_commit(cluster: Cluster, transactional_id: str, *, recheck_after: float
 
 def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpoint, Committable]:
     """The checkpoint that is to commit the transaction, read again, and what it says."""
-    for known in cluster.flink_checkpoints:
+    for known in reversed(cluster.flink_checkpoints):  # the newest of a job first
         if known.committable(transactional_id) is None:
             continue
         checkpoint = read_checkpoint(known.path)

@@ -67,7 +67,10 @@ FLINK = (
     "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
     "what it is to commit loses data (FLIP-572). Name it by --flink-checkpoint PATH, and check the job first."
 )
-NOT_CHECKPOINTED = "The checkpoint of its Flink job does not commit it: a job that is restored from it aborts it, too."
+NOT_CHECKPOINTED = (
+    "is not to commit it. If that is the last completed checkpoint of its Flink job, a job that is restored from it "
+    "aborts it, too."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,6 +425,7 @@ def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[st
         return (MEANINGS[verdict], FENCED)
     if verdict == "idle":
         return (FENCED,)
-    if any(each.has_prefix_of(transactional_id) for each in cluster.flink_checkpoints):
-        return (NOT_CHECKPOINTED, LOST, FENCED)
+    own = [each.name for each in cluster.flink_checkpoints if each.has_prefix_of(transactional_id)]
+    if own:
+        return (f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, FENCED)
     return (FLINK, LOST, FENCED) if may_be_flinks(transactional_id) else (LOST, FENCED)

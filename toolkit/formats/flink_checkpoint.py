@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +89,22 @@ class FlinkCheckpoint:
             return None
         newest = _newest(folder.parent)
         return newest if newest and _number(newest.parent) > self.checkpoint_id else None
+
+
+def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheckpoint]:
+    """The checkpoints at some paths, and the newest completed one beside each, which decides what an older one left.
+
+    Raises
+    ------
+    NotFound, DecodeError, UsageError
+        As `read_checkpoint`.
+    """
+    found: list[FlinkCheckpoint] = []
+    for path in paths:
+        checkpoint = read_checkpoint(path)
+        newer = checkpoint.newer()
+        found += [checkpoint] if newer is None else [checkpoint, read_checkpoint(newer)]
+    return found
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:

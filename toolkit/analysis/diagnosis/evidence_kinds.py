@@ -94,7 +94,7 @@ class OpenEvidence:
     def checkpoint(self) -> FlinkCheckpoint | None:
         """The checkpoint that is to commit this very transaction; null if none is."""
         own = (self.txn.producer_id, self.txn.epoch)
-        for checkpoint in self.checkpoints:
+        for checkpoint in reversed(self.checkpoints):  # the newest of a job first
             if any((each.producer_id, each.producer_epoch) == own for each in checkpoint.committables):
                 return checkpoint
         return None

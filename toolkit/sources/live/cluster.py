@@ -19,7 +19,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema import Row
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
@@ -108,8 +108,8 @@ class Cluster(Source, OffsetTables):
     timeout
         Seconds for connecting and for each round of requests.
     flink_checkpoints
-        Paths of completed checkpoints of Flink jobs (`toolkit.formats.flink_checkpoint.read_checkpoint`): what they are
-        to commit is never proposed for an abort or fence.
+        Paths of completed checkpoints of Flink jobs, for `toolkit.formats.flink_checkpoint.read_checkpoints`: what they
+        are to commit is never proposed for an abort or fence.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class Cluster(Source, OffsetTables):
         timeout: float = 30.0,
         flink_checkpoints: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        self.flink_checkpoints = [read_checkpoint(path) for path in flink_checkpoints]
+        self.flink_checkpoints = read_checkpoints(flink_checkpoints)
         self.config = ClientConfig(config)
         self.timeout = timeout
         self.client = BrokerClient(self.config, timeout=timeout)
