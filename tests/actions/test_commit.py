@@ -143,7 +143,13 @@ def _rewrite(staged: Staged, committable: Committable) -> None:
     write_checkpoint(staged.folder, 5, [committable], prefix=staged.topic)
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+ON_PREPARED_ROWS = ("the job has committed it", "a client has aborted it", "the checkpoint was written again")
+"""Also in `test_commit_guards`."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, marks=[pytest.mark.full] if each in ON_PREPARED_ROWS else []) for each in REFUSALS]
+)
 def test_a_commit_is_refused_once_the_checkpoint_does_not_decide_any_more(
     kafka: Kafka, tmp_path: Path, audit: Audit, case: str
 ) -> None:

@@ -220,3 +220,16 @@ def test_damage_is_an_error_or_read(tmp_path_factory: pytest.TempPathFactory, da
     path = written(tmp_path_factory.mktemp("damage", numbered=True), bytes(whole))
     with suppress(DecodeError, NotFound, UsageError):
         read_checkpoint(path)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "flink-2.1.1" / "chk-5"
+"""Of a job of Flink 2.1.1 with flink-connector-kafka 4.0.1-2.0, two subtasks (tests/actions/test_commit_flink.py)."""
+
+
+def test_a_checkpoint_that_flink_wrote() -> None:
+    found = read_checkpoint(GOLDEN)
+    assert list(found.committables) == [
+        Committable("flink-incrementing-0-5", 8, 0, 5),
+        Committable("flink-incrementing-1-5", 9, 0, 5),
+    ]
+    assert (found.prefixes, found.is_savepoint, found.others) == (frozenset({"flink-incrementing"}), False, 0)

@@ -18,10 +18,11 @@ import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 
 /** Numbers to a topic, exactly once; it can be frozen between the end of a checkpoint and its commit. */
 public class FlinkJob {
-    /** Its task commits only when it is not in `map`, which waits as soon as a checkpoint has begun and a file exists. */
+    /** In the task of the sink, which commits between two records: some records after a checkpoint it stops for ever. */
     public static class Freeze implements MapFunction<String, String>, CheckpointedFunction {
         private final String file;
         private final int after;
@@ -35,7 +36,7 @@ public class FlinkJob {
         @Override
         public String map(String value) throws Exception {
             if (left == 0) {
-                Files.createFile(Path.of(file + "-frozen-" + Thread.currentThread().getId()));
+                Files.createFile(Path.of(file + FROZEN + Thread.currentThread().getId()));
                 Thread.sleep(Long.MAX_VALUE);
             }
             left = Math.max(left - 1, -1);
@@ -43,12 +44,52 @@ public class FlinkJob {
         }
 
         @Override
-        public void snapshotState(FunctionSnapshotContext context) {
-            left = Files.exists(Path.of(file)) ? after : -1;
+        public void snapshotState(FunctionSnapshotContext context) throws Exception {
+            left = isLast(file, context) ? after : -1;
         }
 
         @Override
         public void initializeState(FunctionInitializationContext context) {}
+    }
+
+    /** In a task of its own: the checkpoint is not complete before the tasks of the sink have stopped. */
+    public static class Hold implements MapFunction<String, String>, CheckpointedFunction {
+        private final String file;
+        private final int count;
+
+        Hold(String file, int count) {
+            this.file = file;
+            this.count = count;
+        }
+
+        @Override
+        public String map(String value) {
+            return value;
+        }
+
+        @Override
+        public void snapshotState(FunctionSnapshotContext context) throws Exception {
+            while (isLast(file, context) && frozen() < count) {
+                Thread.sleep(20);
+            }
+        }
+
+        private int frozen() {
+            String name = Path.of(file).getFileName() + FROZEN;
+            String[] found = Path.of(file).getParent().toFile().list((folder, each) -> each.startsWith(name));
+            return found == null ? 0 : found.length;
+        }
+
+        @Override
+        public void initializeState(FunctionInitializationContext context) {}
+    }
+
+    private static final String FROZEN = "-frozen-";
+
+    /** Whether a file names this checkpoint as the one to stop after. */
+    private static boolean isLast(String file, FunctionSnapshotContext context) throws Exception {
+        Path path = Path.of(file);
+        return Files.exists(path) && Files.readString(path).trim().equals(String.valueOf(context.getCheckpointId()));
     }
 
     public static void main(String[] args) throws Exception {
@@ -65,13 +106,7 @@ public class FlinkJob {
         int parallelism = Integer.parseInt(properties.getProperty("parallelism"));
         StreamExecutionEnvironment environment =
                 StreamExecutionEnvironment.createLocalEnvironment(parallelism, configuration);
-        GeneratorFunction<Long, String> text = String::valueOf;
-        DataGeneratorSource<String> source =
-                new DataGeneratorSource<>(
-                        text,
-                        Long.parseLong(properties.getProperty("records")),
-                        RateLimiterStrategy.perSecond(Double.parseDouble(properties.getProperty("rate"))),
-                        Types.STRING);
+        String freeze = properties.getProperty("freeze");
         KafkaSink<String> sink =
                 KafkaSink.<String>builder()
                         .setBootstrapServers(properties.getProperty("bootstrap.servers"))
@@ -87,12 +122,31 @@ public class FlinkJob {
                                         .build())
                         .build();
         environment
-                .fromSource(source, WatermarkStrategy.noWatermarks(), "numbers")
+                .fromSource(numbers(properties), WatermarkStrategy.noWatermarks(), "numbers")
                 .uid("numbers")
-                .map(new Freeze(properties.getProperty("freeze"), Integer.parseInt(properties.getProperty("after"))))
+                .map(new Freeze(freeze, Integer.parseInt(properties.getProperty("after"))))
                 .uid("freeze")
                 .sinkTo(sink)
                 .uid("sink");
+        environment
+                .fromSource(numbers(properties), WatermarkStrategy.noWatermarks(), "others")
+                .uid("others")
+                .setParallelism(1)
+                .map(new Hold(freeze, parallelism))
+                .uid("hold")
+                .setParallelism(1)
+                .sinkTo(new DiscardingSink<>())
+                .uid("nothing")
+                .setParallelism(1);
         environment.execute();
+    }
+
+    private static DataGeneratorSource<String> numbers(Properties properties) {
+        GeneratorFunction<Long, String> text = String::valueOf;
+        return new DataGeneratorSource<>(
+                text,
+                Long.parseLong(properties.getProperty("records")),
+                RateLimiterStrategy.perSecond(Double.parseDouble(properties.getProperty("rate"))),
+                Types.STRING);
     }
 }

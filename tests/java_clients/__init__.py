@@ -140,9 +140,17 @@ class FlinkJob(JavaClient):
             **({} if restored is None else {"execution.state-recovery.path": restored.as_uri()}),
         }
 
-    def freeze(self) -> None:
-        """Let each subtask stop some records after its next checkpoint: it commits nothing from then on."""
-        self.freezes.touch()
+    def freeze(self, checkpoint_id: int) -> None:
+        """Let each subtask stop some records after a checkpoint, which is complete then: it commits nothing any more.
+
+        Parameters
+        ----------
+        checkpoint_id
+            A checkpoint that has not begun yet.
+        """
+        new = self.freezes.with_suffix(".new")
+        new.write_text(f"{checkpoint_id}")
+        new.rename(self.freezes)
 
     @property
     def is_frozen(self) -> bool:

@@ -123,7 +123,8 @@ def commit_result(plan: CommitPlan, done: CommitResult) -> Iterator[str]:
     yield f"{plan.transactional_id} is {done.state}."
     for each in done.partitions:
         name = f"{each.topic}-{each.partition}"
-        yield f"{name}: the LSO moved from {each.last_stable_offset_before} to {each.last_stable_offset_after}."
+        before, after = each.last_stable_offset_before, each.last_stable_offset_after
+        yield f"{name}: the LSO {f'stays at {after}' if before == after else f'moved from {before} to {after}'}."
         if each.records_checked is None:
             yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
         else:
