@@ -69,7 +69,8 @@ def test_a_commit_makes_the_records_of_the_checkpoint_visible_and_no_others(
     lab: Kafka, tmp_path: Path, audit: Audit
 ) -> None:
     for transaction_version in range(1, version_of(lab) + 1):
-        staged = Staged(lab, tmp_path / f"{transaction_version}", f"commit-v{transaction_version}")
+        name = f"commit-v{transaction_version}"
+        staged = Staged(lab, tmp_path / name, name, transaction_version=transaction_version)
         assert staged.visible() == [0, 0]
         with staged.cluster() as cluster:
             rows = cluster.finding_rows(topics=[staged.topic], recheck_after=0)

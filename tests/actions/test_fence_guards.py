@@ -3,7 +3,7 @@
 import datetime as dt
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,6 +166,8 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.warnings == (f"Its checkpoint 5 (/checkpoints/chk-5) {NOT_CHECKPOINTED}", LOST, FENCED)
     assert plan.flink_warning is None
+    cluster.flink_checkpoints = [replace(checkpoint(), others=1)]
+    assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK, "it may have what was not read"
     cluster.flink_checkpoints = [checkpoint(prefix="other")]
     assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK
 

@@ -425,7 +425,8 @@ def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[st
         return (MEANINGS[verdict], FENCED)
     if verdict == "idle":
         return (FENCED,)
-    own = [each.name for each in cluster.flink_checkpoints if each.has_prefix_of(transactional_id)]
+    checkpoints = [each for each in cluster.flink_checkpoints if not each.others]
+    own = [each.name for each in checkpoints if each.has_prefix_of(transactional_id)]
     if own:
         return (f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, FENCED)
     return (FLINK, LOST, FENCED) if may_be_flinks(transactional_id) else (LOST, FENCED)

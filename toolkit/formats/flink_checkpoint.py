@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import DecodeError, NotFound, UsageError
-from toolkit.formats.flink_state_handles import StreamHandle, read_metadata, read_utf
+from toolkit.formats.flink_state_handles import IN_FLIGHT, StreamHandle, read_metadata, read_utf
 from toolkit.formats.primitives import Reader
 
 METADATA = "_metadata"
@@ -59,7 +59,8 @@ class FlinkCheckpoint:
     is_savepoint
         Whether it is a savepoint: only a job that is restored from it commits its transactions (FLIP-203).
     others
-        Committables that are not Kafka's, or not of a version that is known.
+        Committables that are not Kafka's, or not of a version that is known; and states of channels, which may have
+        some in an unaligned checkpoint of Flink 1.
     """
 
     path: Path
@@ -156,7 +157,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:
         committables=tuple(sorted(committables)),
         prefixes=frozenset(prefixes),
         is_savepoint=b"SavepointType" in properties or metadata.parent.name.startswith("savepoint-"),
-        others=found.count(None),
+        others=found.count(None) + states.count(IN_FLIGHT),
     )
 
 

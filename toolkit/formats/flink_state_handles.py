@@ -37,6 +37,10 @@ class OperatorState(NamedTuple):
     stream: StreamHandle | None
 
 
+IN_FLIGHT = OperatorState({}, None)
+"""Records between two operators, in an unaligned checkpoint: what they are is not read."""
+
+
 def read_metadata(data: bytes) -> tuple[int, list[OperatorState], bytes]:
     """The number of the checkpoint, the states of all subtasks, and the bytes after them (its properties)."""
     reader = Reader(data, WHAT)
@@ -84,6 +88,7 @@ def _subtask(reader: Reader, version: int) -> Iterator[OperatorState]:
         for _ in range(2):  # of input channels, of result partitions
             for _ in range(reader.int32()):
                 _channel(reader, version)
+                yield IN_FLIGHT
 
 
 def _operator_state(reader: Reader) -> OperatorState | None:

@@ -281,7 +281,7 @@ def _of_checkpoints(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
         is_own = checkpoint is evidence.checkpoint
         if not is_own and not checkpoint.has_prefix_of(evidence.txn.transactional_id or ""):
             continue
-        unread = f"; {checkpoint.others} committables of other sinks were not read" if checkpoint.others else ""
+        unread = f", as far as it was read ({checkpoint.others} states were not)" if checkpoint.others else ""
         yield EvidenceEntry(
             source="_metadata",
             observed_at=evidence.txn.observation.observed_at,
