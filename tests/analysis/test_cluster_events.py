@@ -54,7 +54,7 @@ def test_an_eligible_leader_replica_is_elected_cleanly() -> None:
     assert event.event == "leader_changed"
 
 
-def test_a_snapshot_says_what_held_and_is_no_event() -> None:
+def test_a_snapshot_has_no_events() -> None:
     of_snapshot = [{**record, "file": "00000000000000000009-0000000001.checkpoint"} for record in led_by(1)]
     (event,) = events(*of_snapshot, change(2, (2,)))
     assert event.event == "leader_changed"

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.brokers import by_tier
+from tests.spark.read_log import plan_read, read
 from toolkit import Cluster, LogDir
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
@@ -24,9 +25,12 @@ def test_a_transaction_with_an_id_of_another_cluster_never_hangs(version: str) -
         kafka.stop_broker(1)
         files = LogDir(kafka.log_dirs[1], consistent_copy=True)
         rows = {row["producer_id"]: row for row in files.finding_rows(topics=[own.topic]) if row["producer_id"]}
+        reader, tasks = plan_read(kafka.log_dirs[1], table="findings", subscribe=own.topic, consistentCopy=True)
+        of_spark = {row["producer_id"]: row["missing"] for row in read(reader, tasks).to_pylist()}
     assert rows[own.producer_id]["verdict"] == "hanging", rows[own.producer_id]["missing"]
     assert (rows[FOREIGN]["verdict"], rows[FOREIGN]["action"]) == ("unknown", None)
     (missing,) = rows[FOREIGN]["missing"]
+    assert of_spark[FOREIGN] == [missing], "tasks of Spark read the metadata log, too"
     assert missing.startswith(f"the cluster that gave out producer id {FOREIGN}: this one has not, by its metadata log")
 
 

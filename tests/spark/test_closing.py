@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE = "flight-recording"
-LATER = dt.datetime(2026, 11, 24, 21, 21, 20, tzinfo=dt.UTC)  # the marker was written at 21:21:16
+HELD_AT = cast(dt.datetime, load(SAMPLE).at)
+LATER = HELD_AT + dt.timedelta(seconds=7)  # the marker was written some seconds after
 HANGING_TRANSACTION: Row = {"topic": "orders", "partition": 0, "producer_id": 1, "start_offset": 15}
 
 
@@ -137,7 +138,7 @@ def test_a_hanging_transaction_that_ended_is_ended_in_every_table(table: str, so
     with pytest.raises(ActionRefused, match="orders-0 is ended"):
         plan_abort(cast(Cluster, None), row)
     if table != "LogDir.findings":  # the log alone does not have the recorder's verdict
-        assert "Last seen open at 2026-11-24 21:21:1" in row["reason"]
+        assert f"Last seen open at {HELD_AT:%Y-%m-%d %H:%M}" in row["reason"]
         assert "While it was open it was hanging" in row["reason"]
         (before,) = [entry["value"] for entry in row["evidence"] if entry["name"] == "verdict_before"]
         assert before == "hanging"

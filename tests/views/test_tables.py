@@ -14,7 +14,7 @@ from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views import show
 
-NOW = dt.datetime(2026, 11, 22, 3, 0, tzinfo=dt.UTC)
+NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 
 
 class Page(HTMLParser):

@@ -170,6 +170,8 @@ class SourceFunction:
         The logs that a row depends on, for tasks that share the work.
     topics
         The only topics whose logs it reads; empty for those selected.
+    also_reads
+        Topics whose logs it reads besides, whichever are selected.
     needs_topic
         Whether logs of unknown topic have no row.
     """
@@ -178,6 +180,7 @@ class SourceFunction:
     takes: frozenset[str]
     rows_of: RowsOf = RowsOf.LOG
     topics: Sequence[str] = ()
+    also_reads: Sequence[str] = ()
     needs_topic: bool = False
 
 
@@ -208,6 +211,7 @@ def implements(
     without: Collection[str] = (),
     rows_of: RowsOf = RowsOf.LOG,
     topics: Sequence[str] = (),
+    also_reads: Sequence[str] = (),
     needs_topic: bool = False,
 ) -> Callable[[Callable[[S, TableArguments], Rows]], Callable[Concatenate[S, P], pd.DataFrame]]:
     """Make a source's function for a table its method of that name, with the declared signature.
@@ -218,7 +222,7 @@ def implements(
         The method of `Source`.
     without
         Arguments that this source does not support; they raise `UsageError`.
-    rows_of, topics, needs_topic
+    rows_of, topics, also_reads, needs_topic
         As for `SourceFunction`.
     """
     name = _name(declared)
@@ -232,6 +236,7 @@ def implements(
             takes=takes.difference(without),
             rows_of=rows_of,
             topics=topics,
+            also_reads=also_reads,
             needs_topic=needs_topic,
         )
         implemented: Callable[Concatenate[S, P], pd.DataFrame] = method

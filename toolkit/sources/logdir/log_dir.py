@@ -18,7 +18,7 @@ from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partiti
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
@@ -166,7 +166,9 @@ class LogDir(LogDirTables, OffsetTables):
         logs = contents.named_logs(arguments.topics, arguments.partitions)
         return (producer for log in logs for producer in producers_of(contents.read(log)))
 
-    @implements(Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    @implements(
+        Source.transactions, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
+    )
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
         from toolkit.sources.logdir import coordinator_state
@@ -179,14 +181,22 @@ class LogDir(LogDirTables, OffsetTables):
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
         return [each for each in found if each.error or filters.match(each)]
 
-    @implements(Source.coordinators, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC, OFFSETS_TOPIC])
+    @implements(
+        Source.coordinators,
+        without=["at"],
+        rows_of=RowsOf.ALL,
+        topics=[STATE_TOPIC, OFFSETS_TOPIC],
+        also_reads=[METADATA_TOPIC],
+    )
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         from toolkit.sources.logdir.coordinator_state import read_coordinators
 
         ids, groups = arguments.transactional_ids, arguments.groups
         return read_coordinators(self.contents(), ids, groups, self.txn_state_partitions)
 
-    @implements(Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    @implements(
+        Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
+    )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side
 
@@ -209,7 +219,11 @@ class LogDir(LogDirTables, OffsetTables):
         return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
     @implements(
-        Source.findings, without=["at", "broker_id", "recheck_after"], rows_of=RowsOf.PARTITION, needs_topic=True
+        Source.findings,
+        without=["at", "broker_id", "recheck_after"],
+        rows_of=RowsOf.PARTITION,
+        also_reads=[STATE_TOPIC, METADATA_TOPIC],
+        needs_topic=True,
     )
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
@@ -235,7 +249,7 @@ class LogDir(LogDirTables, OffsetTables):
 
         return with_holds(observed, found, min_held_ms=min_held_ms)
 
-    @implements(Source.lso_holds, rows_of=RowsOf.ALL, needs_topic=True)
+    @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
         from toolkit.analysis.history.hold_findings import attributed_holds
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope
@@ -184,15 +183,16 @@ def _run(
 def _of_logs(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[WholeLogs]:
     """Bundles of logs, the largest first, so that the last task is short."""
     scope = contents.scope(logs) if options.table == "findings" else None
-    state_logs = contents.of_topic(STATE_TOPIC) if options.table == "findings" else []
-    max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in state_logs))
+    function = LogDir.functions.get(options.table)
+    besides = [log for topic in function.also_reads for log in contents.of_topic(topic)] if function else []
+    max_weight = max(options.max_partition_bytes, WORTH_IT * sum(log.size for log in besides))
     groups = _groups(logs, options)
     bundles = _bundled(groups, lambda group: sum(_weight(log, options) for log in group), max_weight)
     bundled_logs = [[log for group in bundle for log in group] for bundle in bundles]
     bundled_logs.sort(key=lambda group: sum(log.size for log in group), reverse=True)
     for number, group in enumerate(bundled_logs):
         yield WholeLogs(
-            layout=_layout(contents, [*group, *state_logs], options, is_first=number == 0),
+            layout=_layout(contents, [*group, *besides], options, is_first=number == 0),
             topic_partitions=frozenset((log.where.topic, log.where.partition) for log in group),
             scope=scope,
         )

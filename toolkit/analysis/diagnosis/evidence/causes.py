@@ -138,7 +138,9 @@ def _superseded(context: DiagnosisContext) -> CauseIndicator | None:
 
 
 def _late(context: DiagnosisContext) -> CauseIndicator | None:
-    if not context.is_late or context.opening is None or context.outcome.is_decided:
+    if context.outcome.is_decided:
+        return None
+    if not context.is_late or context.opening is None:
         return None
     producer_batches = context.opening
     committed = int(producer_batches.marker_before["marker"][0]) == COMMIT
