@@ -204,7 +204,7 @@ class LogDir(LogDirTables, OffsetTables):
         side = read_coordinator_side(self.contents(), count=self.txn_state_partitions)
         return transaction_owners(map(Transaction.of, rows), all_ids=side.all_ids)
 
-    @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC])
+    @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC])
     def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
         from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
         from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
