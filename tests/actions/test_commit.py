@@ -18,6 +18,7 @@ from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.commit import plan_commit
 from toolkit.actions.fence import plan_fence
+from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable
 from toolkit.lab import Kafka
@@ -170,7 +171,9 @@ def test_a_commit_is_refused_once_the_checkpoint_does_not_decide_any_more(
     assert (refusal["action"], refusal["step"]) == ("commit", "refused")
 
 
-def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(kafka: Kafka, tmp_path: Path) -> None:
+def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(
+    kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     staged = Staged(kafka, tmp_path, "protected")
     with staged.cluster() as cluster:
         plan = plan_fence(cluster, staged.first)
@@ -182,6 +185,11 @@ def test_what_the_checkpoint_is_to_commit_is_neither_aborted_nor_fenced(kafka: K
             with pytest.raises(ActionRefused):
                 plan_abort(cluster, row)
     assert staged.visible() == [0, 0]
+    fence = ["fence", "--bootstrap-server", kafka.bootstrap_servers, "--transactional-id", staged.next]
+    confirmed = [*fence, "--override", "ongoing", "--confirm", staged.next]
+    app(confirmed, standalone_mode=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.index("Warning: This id may be a Flink job's") < shown.index("is fenced"), "it is warned of first"
 
 
 def test_a_commit_needs_its_own_name(kafka: Kafka, tmp_path: Path) -> None:
