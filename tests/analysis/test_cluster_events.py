@@ -47,6 +47,25 @@ def test_each_change_of_a_partition_is_an_event() -> None:
     assert [event.leader_epoch for event in found[1:]] == [0, 1, 2, 3, 3, 4]
     assert {event.topic for event in found} == {"orders"}
     assert set(names) <= EVENTS.keys()
+    assert found[2].text == "broker 1 led, and nobody leads now; in sync: 1"
+    assert found[3].text == (
+        "broker 2 leads from leader epoch 2 on, nobody before, by an unclean election: in sync was 1, so records and "
+        "markers may be lost"
+    )
+
+
+def test_a_partition_without_a_replica_in_sync() -> None:
+    """As with eligible leader replicas (KIP-966); one that has no leader still has none."""
+    found = events(*led_by(1, isr=(1,)), change(None, ()), change(None), change(2, (2,)))
+    assert [event.event for event in found] == ["topic_created", "no_leader", "unclean_election"]
+    assert "in sync: nobody (before: 1)" in (found[1].text or "")
+    assert "no replica was in sync" in (found[2].text or "")
+
+
+def test_a_partition_whose_first_record_is_missing_has_no_events() -> None:
+    """What held before is not known, so nothing is called a change, least of all an unclean election."""
+    (event,) = events(TOPIC, change(2), change(1, (1,)), change(None, ()))
+    assert event.event == "topic_created"
 
 
 def test_an_eligible_leader_replica_is_elected_cleanly() -> None:
@@ -64,7 +83,7 @@ def test_a_snapshot_has_no_events() -> None:
 def test_an_aborted_metadata_transaction_has_no_events() -> None:
     """KIP-868; what follows is compared with what held before it."""
     begin, abort, end = ({"type": f"{name}Transaction"} for name in ("Begin", "Abort", "End"))
-    found = events(*led_by(1), begin, change(2), abort, begin, change(isr=(1,)), end)
+    found = events(abort, end, *led_by(1), begin, change(2), abort, begin, change(isr=(1,)), end)
     assert [event.event for event in found] == ["topic_created", "isr_changed"]
     assert found[-1].leader_epoch == 0
 
@@ -92,6 +111,7 @@ def test_brokers_features_and_settings() -> None:
         {"type": "UnregisterBroker", **broker},
         {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 1},
         {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 2},
+        {"type": "FeatureLevel", "feature": "transaction.version", "feature_level": 2},
         {**setting, "config_value": "1000"},
         {**setting, "config_value": None},
         {"type": "ProducerIds", **broker, "next_producer_id": 2000},
@@ -118,6 +138,7 @@ def test_events_around_a_partition() -> None:
         ClusterEvent(event="transaction_timed_out", transactional_id="other"),
         ClusterEvent(event="topic_created", topic="orders"),
         ClusterEvent(event="feature_finalized"),
+        ClusterEvent(event="leader_changed", topic="refunds", partition=0),
     ]
     around = events_around(found, ("orders", 0), transactional_ids={"pay"}, txn_state_partitions={3})
     assert [found.index(each) for each in around] == [0, 2, 4, 6, 8]

@@ -60,10 +60,7 @@ def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEve
 
 
 def _remember(record: MetadataLogRecord, cluster: _Cluster) -> None:
-    if record.type == "RemoveTopic":
-        for key in [key for key in cluster.partitions if key[0] == record.topic_id]:
-            del cluster.partitions[key]
-    elif record.partition is not None:
+    if record.partition is not None:
         cluster.partitions[record.topic_id, record.partition] = record
     elif record.feature is not None:
         cluster.features[record.feature] = record.feature_level
@@ -98,7 +95,7 @@ def _events(record: MetadataLogRecord, cluster: _Cluster) -> Iterator[ClusterEve
 def _of_partition(
     event: ClusterEvent, record: MetadataLogRecord, before: MetadataLogRecord | None
 ) -> Iterator[ClusterEvent]:
-    if before is None or record.type == "Partition":
+    if before is None or before.leader_epoch is None:  # new; or its first record is missing, which an error says
         return
     isr, isr_before = record.isr or (), before.isr or ()
     now_in_sync = f"in sync: {_brokers(isr)}"
@@ -130,7 +127,7 @@ def _of_cluster(event: ClusterEvent, record: MetadataLogRecord, cluster: _Cluste
         yield replace(event, event="broker_registered", text=text)
     elif record.type == "UnregisterBroker":
         yield replace(event, event="broker_unregistered", text=f"{broker} was removed from the cluster")
-    elif record.feature is not None and cluster.features.get(record.feature) != record.feature_level:
+    elif cluster.features.get(record.feature) != record.feature_level:
         text = f"{record.feature} is {record.feature_level}, {_value(cluster.features.get(record.feature))} before"
         yield replace(event, event="feature_finalized", text=text)
     elif record.config_name is not None:
