@@ -171,7 +171,7 @@ class Cluster(Source, OffsetTables):
 
         metadata = read_metadata(self.client, {topic for topic, _ in partitions})
         found = read_partitions(self.client, metadata.at(partitions))
-        return [LiveOffsetReader(self.client, self.config, each) for each in found]
+        return [LiveOffsetReader(self.client, each) for each in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
@@ -259,7 +259,7 @@ class Cluster(Source, OffsetTables):
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
-            return observe(self.client, self.config, metadata, whole_cluster=topics is None and partitions is None)
+            return observe(self.client, metadata, whole_cluster=topics is None and partitions is None)
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
@@ -279,14 +279,14 @@ class Cluster(Source, OffsetTables):
     @implements(Source.transactions, without=["at"])
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         if arguments.transactional_ids is None:
-            return filtered_transactions(self.client, self.config, TransactionFilters.of(arguments))
-        return named_transactions(self.client, self.config, arguments.transactional_ids)
+            return filtered_transactions(self.client, TransactionFilters.of(arguments))
+        return named_transactions(self.client, arguments.transactional_ids)
 
     @implements(Source.coordinators, without=["at"])
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
-            transactional_ids = all_ids(self.client, self.config)
+            transactional_ids = all_ids(self.client)
         if groups is None:
             groups = list(group_ids(self.client, sorted(self.client.brokers)))
         found = read_coordinators(self.client, transactional_ids, TRANSACTION)
@@ -308,7 +308,7 @@ class Cluster(Source, OffsetTables):
         recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
-        first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
+        first = observe(self.client, metadata, whole_cluster=whole_cluster, idle_producers=False)
         diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
@@ -324,9 +324,9 @@ class Cluster(Source, OffsetTables):
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
         if arguments.transactional_ids is None:
-            found = filtered_transactions(self.client, self.config, TransactionFilters())
+            found = filtered_transactions(self.client, TransactionFilters())
         else:
-            found = named_transactions(self.client, self.config, arguments.transactional_ids)
+            found = named_transactions(self.client, arguments.transactional_ids)
         groups, error = client_groups(self.client, (each.transactional_id for each in found))
         every_id = numbered_ids(self.client, {each.transactional_id for each in found})
         return transaction_owners(
@@ -337,7 +337,7 @@ class Cluster(Source, OffsetTables):
     def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
         from toolkit.sources.live.exposure import read_id_prefixes  # imports numpy
 
-        return read_id_prefixes(self.client, self.config, flink_prefixes=self._flink_prefixes)
+        return read_id_prefixes(self.client, flink_prefixes=self._flink_prefixes)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -415,7 +415,7 @@ class Cluster(Source, OffsetTables):
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
         leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, self.config, leaders, whole_cluster=False, idle_producers=False)
+        second = observe(self.client, leaders, whole_cluster=False, idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
