@@ -43,7 +43,7 @@ STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
 
-@takes_source(*FILE_OPTIONS, "recording", "at")
+@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def diagnose(
     *,
     topic: Topics = None,
@@ -74,7 +74,7 @@ def diagnose(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-@takes_source(*FILE_OPTIONS, "recording", "at")
+@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def find_hanging(
     *,
     topic: Topics = None,
@@ -224,7 +224,9 @@ def report(
         )
     source = source_options.open()
     if audit_file is not None and not audit_file.exists():
-        raise UsageError(f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete and fence.")
+        raise UsageError(
+            f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete, commit and fence."
+        )
     actions = Audit(audit_file).rows() if audit_file is not None else None
     with source:
         rows = read_findings(

@@ -35,19 +35,20 @@ if TYPE_CHECKING:
 TABLE_NAMES = tables_of(FILES)
 
 Paths = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh.",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
+        "gs:// and abfss://.",
         show_default=False,
     ),
 ]
 OptionalPaths = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Argument(
         metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; none beside "
-        "--broker-log.",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
+        "gs:// and abfss://. Optional with --broker-log.",
         show_default=False,
     ),
 ]
@@ -113,7 +114,7 @@ def scan(
     if file is not None:
         from toolkit.views.row_formats import write_file
 
-        check_output_path(file, [*(paths or ()), *(broker_log or ())])
+        check_output_path(file, [*(paths or ()), *map(str, broker_log or ())])
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(3 if written.errors else 0)
@@ -191,7 +192,7 @@ def abort_command(
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
 
-def _open(paths: Sequence[Path], **options: Any) -> LogDir:
+def _open(paths: Sequence[str], **options: Any) -> LogDir:
     from toolkit.sources.logdir import LogDir
 
     return LogDir(*paths, **options)

@@ -81,6 +81,18 @@ BrokerLogTimeZone = Annotated[
 ]
 
 
+FlinkCheckpoint = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--flink-checkpoint",
+        metavar="PATH",
+        help="Last completed checkpoint of a Flink job (chk-N, or the folder above it): what it is to commit is never "
+        "aborted or fenced. May be repeated.",
+        rich_help_panel=CONNECTION,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """The source that a command reads; each field is an option, in the order of the help."""
@@ -94,12 +106,12 @@ class SourceOptions:
         ),
     ] = 30
     log_dir: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--log-dir",
             metavar="PATH",
-            help="Read files instead of a cluster: log directories, partition folders, segments, dumps. "
-            "May be repeated.",
+            help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
+            "s3://, gs:// and abfss://. May be repeated.",
             rich_help_panel=FILES,
         ),
     ] = None
@@ -126,15 +138,18 @@ class SourceOptions:
         ),
     ] = None
 
+    flink_checkpoint: FlinkCheckpoint = None
+
     @property
     def names_cluster(self) -> bool:
         """Whether an option names a cluster."""
         return bool(self.bootstrap_server or self.command_config)
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[str]:
         """The files to read, which nothing is written to; none of a cluster."""
-        return [*(self.log_dir or ()), *(self.broker_log or ()), *([self.recording] if self.recording else ())]
+        broker_logs = map(str, self.broker_log or ())
+        return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
 
     def check(self) -> None:
         """Check that the options name one source: a cluster, log directories or a recording.
@@ -156,6 +171,8 @@ class SourceOptions:
             raise UsageError("--broker-log is read beside files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
             raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
+        if self.flink_checkpoint and not self.names_cluster:
+            raise UsageError("--flink-checkpoint applies to a cluster.", do="Add --bootstrap-server HOST:PORT.")
         if not (self.names_cluster or self.log_dir or self.recording):
             raise UsageError(
                 "No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files."
@@ -211,7 +228,7 @@ class SourceOptions:
 
         server, path = self.bootstrap_server, self.command_config
         config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-        return Cluster(config, timeout=self.timeout)
+        return Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
 
 
 def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
 from toolkit.analysis.broker_software import Software, software_of
+from toolkit.analysis.coordinator.transaction_owners import transaction_owners
+from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Exposure
+from toolkit.schema.live import Exposure, IdPrefix
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import MAX_TIMEOUT, broker_configs, broker_identities
+from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
 VERSION, METADATA = "transaction.version", "metadata.version"
@@ -155,19 +159,33 @@ def _means(software: Software) -> str:
     return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
 
 
+def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    """Records of the newest 20,000 offsets of each partition of ``__transaction_state``; unreadable ones have `error`.
+
+    Raises
+    ------
+    BrokerError
+        If this principal may not describe the topic.
+    """
+    return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
+
+
 def _clients(client: BrokerClient) -> Iterator[Exposure]:
-    """Ids whose newest record was written by a client below transaction version 2."""
+    """Ids whose newest record was written by a client below transaction version 2; prefixes that get ever more ids."""
     newest: dict[str, TransactionLogRecord] = {}
+    records: list[TransactionLogRecord] = []
     try:
-        for record in transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
+        for record in newest_records(client):
             if record.error:
                 yield _unread_clients(record.error, record.broker_id)
             elif record.transactional_id is not None:
+                records.append(record)
                 newest[record.transactional_id] = record
     except ToolkitError as error:
         yield _unread_clients(_error(error), None)
         return
     now = dt.datetime.now(dt.UTC)
+    yield from growing_prefixes(records, now=now)
     for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
         version = record.client_transaction_version or 0
         if not record.tombstone and version < 2:
@@ -181,6 +199,39 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
                 "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
                 "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
                 broker_id=record.broker_id,
+                observed_at=now,
+            )
+
+
+def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
+    """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
+    as_of = dt.datetime.now(dt.UTC)
+    try:
+        logged = logged_ids(newest_records(client))
+    except ToolkitError:  # few principals may read __transaction_state
+        logged = None
+    found = filtered_transactions(client, TransactionFilters())
+    ids = [each.transactional_id for each in found if each.transactional_id is not None]
+    groups, _ = client_groups(client, ids)
+    owners = transaction_owners(
+        found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
+    )
+    return transactional_id_prefixes(found, owners, logged, as_of=as_of)
+
+
+def growing_prefixes(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
+    """Prefixes under which new ids are created all the time."""
+    for prefix, logged in sorted((logged_ids(records) or {}).items()):
+        if logged.is_growing(now):
+            yield Exposure(
+                subject="prefix",
+                name=prefix,
+                value=f"{len(logged.recent(now))} new ids in 24 h, {logged.per_hour(now):.0f} per hour",
+                exposed=True,
+                means="Its clients do not reuse their ids, so that no later instance fences an abandoned transaction: "
+                "it is aborted after its timeout. Coordinators keep each id for transactional.id.expiration.ms, "
+                "7 days by default. Give each instance an id of its own that stays; Flink has "
+                "TransactionNamingStrategy.POOLING.",
                 observed_at=now,
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.errors import BrokerError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000
+MAX_PREFIXES = 100  # in one pattern of ListTransactions
 LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
 
 
@@ -363,6 +365,28 @@ def all_ids(client: BrokerClient) -> list[str]:
             of = "" if txn.broker_id is None else f" of broker {txn.broker_id} ({txn.source})"
             raise BrokerError(f"The transactional ids{of} cannot be listed: {txn.error}", code=Error.of(txn.error).code)
     return list(dict.fromkeys(txn.transactional_id for txn in found if txn.transactional_id is not None))
+
+
+def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[str]:
+    """Every id of the prefixes of some ids of Flink's form, by name only; none unless all brokers list their ids.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    among
+        The ids whose prefixes are listed; those of another form are left out.
+    """
+    prefixes = sorted({found["prefix"] for each in among if each and (found := FLINK_SINK.fullmatch(each))})
+    if not prefixes:
+        return []
+    names = "|".join(map(re.escape, prefixes[:MAX_PREFIXES]))
+    numbered = TransactionFilters(pattern=rf"(?:{names})-\d+-\d+")
+    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
+    listing = list_ids(client, sorted(client.brokers), coordinator_topic, numbered)
+    if listing.failures or any(_unled_partitions(coordinator_topic)):
+        return []
+    return [name for name, _ in listing.ids]
 
 
 def named_transactions(client: BrokerClient, ids: Sequence[str]) -> list[Transaction]:

@@ -13,9 +13,11 @@ from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import METADATA_TOPIC, BrokerLogs, Contents
@@ -75,8 +77,8 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | None = None,
-        *more_paths: str | os.PathLike[str],
+        path: str | os.PathLike[str] | LogPath | None = None,
+        *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
         broker_logs: Sequence[str | os.PathLike[str]] = (),
@@ -86,7 +88,7 @@ class LogDir(LogDirTables, OffsetTables):
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [Path(each) for each in (path, *more_paths) if each is not None]
+        self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
             raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
         self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
@@ -217,8 +219,25 @@ class LogDir(LogDirTables, OffsetTables):
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        return transaction_owners(map(Transaction.of, rows))
+        side = read_coordinator_side(self.contents(), count=self.txn_state_partitions)
+        return transaction_owners(map(Transaction.of, rows), all_ids=side.all_ids)
+
+    @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC])
+    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
+        from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
+
+        contents = self.contents()
+        side = read_coordinator_side(contents, count=self.txn_state_partitions)
+        records = map(TransactionLogRecord.of, self.transaction_log_rows())
+        logged = None if side.gaps else logged_ids(records)
+        found = transactions_of(side)
+        owners = transaction_owners(found, all_ids=side.all_ids)
+        as_of = max((each.as_of for each in side.partitions.values() if each.as_of), default=contents.taken_at)
+        return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
     @implements(
         Source.findings,
@@ -243,7 +262,7 @@ class LogDir(LogDirTables, OffsetTables):
             found = explained_findings(observed, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        owners = owner_clauses(observed.observation.transactions)
+        owners = owner_clauses(observed.observation.transactions, all_ids=observed.side.all_ids)
         found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
             return found
@@ -294,7 +313,7 @@ class LogDir(LogDirTables, OffsetTables):
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)
 
-    def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
+    def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
         from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 

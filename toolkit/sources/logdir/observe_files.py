@@ -95,6 +95,8 @@ def observe_files(
         How far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
+    with_end = {(log.where.topic, log.where.partition) for log in logs if not log.is_remote}
+    logs = [log for log in logs if not log.is_remote or (log.where.topic, log.where.partition) not in with_end]
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
     found = contents.by_partition([*logs, *others], reach=reach)
     replicas = {tp: states for tp, states in found if tp in requested}
