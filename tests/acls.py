@@ -9,7 +9,7 @@ from toolkit.lab.queries import until
 from toolkit.sources.live.client import messages
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
-ALL, READ, DESCRIBE, DESCRIBE_CONFIGS = 2, 3, 8, 10
+ALL, READ, WRITE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS = 2, 3, 4, 7, 8, 9, 10
 ANY, LITERAL, PREFIXED = 1, 3, 4
 DENY, ALLOW = 2, 3
 SECRETS = {"admin": "admin-secret-1", "watcher": "watcher-secret-2", "nobody": "nobody-secret-3"}
@@ -46,9 +46,14 @@ class Acls:
         before = self.count()
         created = self.admin.client.send_one(admin.CreateAclsRequest(creations=rules), broker_id=1)
         assert {each.error_code for each in created.results} <= {0}
-        until(lambda: True if self.count() == before + len(rights) else None, awaited="the ACLs")
+        self._await(before + len(rights))
 
-    def count(self) -> int:
+    def _await(self, count: int) -> None:
+        """Wait until every broker has so many."""
+        brokers = sorted(self.admin.client.brokers)
+        until(lambda: True if all(self.count(each) == count for each in brokers) else None, awaited="the ACLs")
+
+    def count(self, broker_id: int = 1) -> int:
         request = messages.DescribeAcls(
             resource_type_filter=1,
             resource_name_filter=None,
@@ -58,7 +63,7 @@ class Acls:
             operation=1,
             permission_type=1,
         )
-        return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=1).resources)
+        return sum(len(each.acls) for each in self.admin.client.send_one(request, broker_id=broker_id).resources)
 
     def clear(self) -> None:
         one = admin.DeleteAclsRequest.DeleteAclsFilter(
@@ -71,4 +76,4 @@ class Acls:
             permission_type=1,
         )
         self.admin.client.send_one(admin.DeleteAclsRequest(filters=[one]), broker_id=1)
-        until(lambda: True if self.count() == 0 else None, awaited="the end of the ACLs")
+        self._await(0)

@@ -19,7 +19,7 @@ from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard
 ROOT = Path(__file__).resolve().parent.parent
 
 SAFE: Mapping[str, set[str | None]] = {
-    "undecided": {"abort", "fence", None},
+    "undecided": {"abort", "commit", "fence", None},
     "abort": {"abort", "complete", None},
     "commit": {"complete", None},
     "unknown": {None},
@@ -104,6 +104,7 @@ def test_sentences_that_lost_committed_records_are_found(text: str) -> None:
 def test_each_rule_has_a_command_that_its_outcome_allows(rule: OpenRule) -> None:
     assert rule.outcome is None or rule.action in SAFE[rule.outcome]
     assert (rule.verdict == "hanging") == (rule.action == "abort")
+    assert (rule.name == "pre-committed by a checkpoint of Flink") == (rule.action == "commit")
 
 
 def test_the_table_has_each_outcome() -> None:

@@ -12,6 +12,7 @@ from tests.analysis import build
 from toolkit.actions.abort import AbortPlan
 from toolkit.actions.complete import CompletePlan
 from toolkit.errors import BrokerError, ToolkitError
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import Finding
 
@@ -62,6 +63,7 @@ class RowCluster:
     timeout: float = 0.2
     bootstrap_servers: str = "one:9092"
     config: None = None
+    flink_checkpoints: Sequence[FlinkCheckpoint] = ()
     calls: Counter[str] = field(default_factory=Counter)
     arguments: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)

@@ -3,7 +3,7 @@
 import datetime as dt
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,13 @@ import pytest
 
 from tests.actions.rows import NO_ANSWER, RowCluster, transaction
 from tests.analysis.build import NOW, ago
-from toolkit.actions import fence
+from toolkit.actions import coordinator_requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCED, FLINK, LOST, MEANINGS, FencePlan, plan_fence
+from toolkit.actions.fence import FENCED, FLINK, LOST, MEANINGS, NOT_CHECKPOINTED, FencePlan, plan_fence
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
+from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
 
 NONE, CONCURRENT, LOADING, NOT_COORDINATOR, UNAVAILABLE, DENIED, INVALID, TIMED_OUT = 0, 51, 14, 16, 15, 53, 42, 7
@@ -54,7 +55,7 @@ def _coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
         found = SimpleNamespace(error_code=client.coordinator_error, node_id=3)
         return [(SimpleNamespace(error_text=None), found)]
 
-    monkeypatch.setattr(fence, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(coordinator_requests, "find_coordinators", find_coordinators)
 
 
 def cluster_of(**owner: Any) -> FenceCluster:
@@ -138,7 +139,67 @@ def test_what_a_fence_warns_of() -> None:
     warnings = {name: plan_of(FenceCluster(transactions=[row])).warnings for name, (row, _) in VERDICTS.items()}
     assert warnings["idle"] == (FENCED,)
     assert warnings["decided"] == (MEANINGS["decided"], FENCED)
-    assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED, FLINK)
+    assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED)
+
+
+def flinks(transactional_id: str, **owner: Any) -> Row:
+    return {**transaction(**owner), "transactional_id": transactional_id}
+
+
+def checkpoint(*committables: Committable, prefix: str = "tx") -> FlinkCheckpoint:
+    return FlinkCheckpoint(
+        path=Path("/checkpoints/chk-5/_metadata"),
+        checkpoint_id=5,
+        committables=committables,
+        prefixes=frozenset({prefix}),
+        is_savepoint=False,
+    )
+
+
+@pytest.mark.parametrize("timeout_ms", [10_000, 900_000, 3_600_000])
+def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
+    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", timeout_ms=timeout_ms)])
+    plan = plan_fence(cluster, "tx-0-5")
+    assert plan.warnings == (FLINK, LOST, FENCED)
+    assert plan.flink_warning == FLINK
+    cluster.flink_checkpoints = [checkpoint()]
+    plan = plan_fence(cluster, "tx-0-5")
+    assert plan.warnings == (f"Its checkpoint 5 (/checkpoints/chk-5) {NOT_CHECKPOINTED}", LOST, FENCED)
+    assert plan.flink_warning is None
+    cluster.flink_checkpoints = [replace(checkpoint(), others=1)]
+    assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK, "it may have what was not read"
+    cluster.flink_checkpoints = [checkpoint(prefix="other")]
+    assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK
+
+
+@pytest.mark.parametrize("owner", [OVERDUE, {}])
+def test_what_a_checkpoint_is_to_commit_is_never_fenced(owner: dict[str, Any]) -> None:
+    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", **owner)])
+    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
+    plan = plan_fence(cluster, "tx-0-5")
+    assert (plan.verdict, plan.needed_override) == ("checkpointed", None)
+    assert plan.warnings == (MEANINGS["checkpointed"], FENCED)
+    for override in (None, "checkpointed", "ongoing", "overdue"):
+        with pytest.raises(
+            ActionRefused, match=r"checkpointed now.*\(checkpoint 5 \(/checkpoints/chk-5\)\)\. A completed"
+        ):
+            plan.execute(confirm="tx-0-5", override=override)
+    assert cluster.sent == []
+
+
+@pytest.mark.parametrize(
+    "committable", [Committable("tx-0-5", 7, 1, 5), Committable("tx-0-5", 8, 0, 5), Committable("tx-0-4", 7, 0, 5)]
+)
+def test_another_transaction_of_a_checkpoint_protects_nothing(committable: Committable) -> None:
+    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", **OVERDUE)])
+    cluster.flink_checkpoints = [checkpoint(committable)]
+    assert plan_fence(cluster, "tx-0-5").verdict == "overdue"
+
+
+def test_what_a_checkpoint_has_committed_already_is_idle() -> None:
+    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", state="CompleteCommit", on=())])
+    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
+    assert plan_fence(cluster, "tx-0-5").verdict == "idle"
 
 
 def test_the_equal_line_of_kafkas_own_tool() -> None:

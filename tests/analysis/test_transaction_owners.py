@@ -1,12 +1,15 @@
 """The owner of a transactional id: the naming scheme of each framework, its proof, and similar names."""
 
 import datetime as dt
+from collections.abc import Iterable
 
 import pytest
 
 from toolkit.analysis.coordinator.transaction_owners import (
     ClientGroup,
     GroupMember,
+    checkpoint_prefixes,
+    may_be_flinks,
     owner_clause,
     owner_clauses,
     possible_groups,
@@ -210,3 +213,63 @@ def test_a_broker_whose_ids_were_not_read_has_a_row_without_owner() -> None:
     assert (row.confidence, row.error) == ("unknown", "NETWORK_EXCEPTION: gone")
     assert row.reason == "The transactional ids of this broker were not read."
     assert owner_clauses([unread]) == {}
+
+
+def grid(prefix: str, subtasks: int, numbers: Iterable[int]) -> list[str]:
+    return [f"{prefix}-{subtask}-{number}" for number in numbers for subtask in range(subtasks)]
+
+
+FLINKS = {
+    "two subtasks, three checkpoints": (grid("tx", 2, range(11, 14)), 900_000),
+    "a timeout as short as a client's, and many checkpoints": (grid("tx", 2, range(1, 17)), 60_000),
+    "one subtask, many checkpoints": (grid("tx", 1, range(1, 17)), 60_000),
+    "a job that was scaled down": ([*grid("tx", 4, range(1, 5)), *grid("tx", 2, range(5, 9))], 30_000),
+}
+
+
+@pytest.mark.parametrize("case", FLINKS)
+def test_ids_of_subtasks_and_checkpoints_are_flinks(case: str) -> None:
+    ids, timeout_ms = FLINKS[case]
+    owners = owner_clauses([transaction(each, timeout_ms) for each in ids], all_ids=ids)
+    assert owners == {each: f"Apache Flink tx, subtask {each.split('-')[1]} (likely)" for each in ids}
+
+
+LOOK_ALIKES = {
+    "a single id": (grid("tx", 1, [12]), 900_000, []),
+    "pods of Spring Kafka, which number their producers from 0": (grid("tx", 3, range(20)), 900_000, []),
+    "a few numbered threads of numbered instances": (grid("tx", 3, range(1, 5)), 60_000, []),
+    "threads of one instance": (grid("tx", 1, range(1, 9)), 900_000, []),
+    "an instance is missing": ([each for each in grid("tx", 3, range(1, 9)) if "-1-" not in each], 900_000, []),
+    "a diagonal": ([f"tx-{each}-{each + 1}" for each in range(9)], 900_000, []),
+    "months": ([f"tx-2026-{month}" for month in range(1, 13)], 900_000, []),
+    "months of two digits": ([f"tx-0-{month:02}" for month in range(1, 13)], 900_000, []),
+    "a group explains them": (grid("tx", 2, range(1, 20)), 900_000, [group("tx")]),
+    "a timeout that is not known, and few checkpoints": (grid("tx", 2, range(1, 9)), None, []),
+}
+
+
+@pytest.mark.parametrize("case", LOOK_ALIKES)
+def test_ids_that_only_resemble_a_grid_are_not_flinks(case: str) -> None:
+    ids, timeout_ms, groups = LOOK_ALIKES[case]
+    owners = owner_clauses([transaction(each, timeout_ms) for each in ids], groups=groups, all_ids=ids)
+    assert not any("Flink" in (clause or "") for clause in owners.values())
+
+
+def test_connect_tasks_and_streams_threads_are_no_grid_of_flink() -> None:
+    tasks = [f"blue-files-{connector}-{task}" for connector in range(3) for task in range(1, 30)]
+    ids = [*tasks, *(f"app-{PROCESS[:-12]}123456789012-{each}" for each in range(1, 30))]
+    owners = owner_clauses([transaction(each, 900_000) for each in ids], groups=[BLUE], all_ids=ids)
+    assert not any("Flink" in (clause or "") for clause in owners.values())
+
+
+def test_a_grid_counts_only_if_all_ids_are_known() -> None:
+    ids = grid("tx", 2, range(1, 20))
+    assert set(owner_clauses([transaction(each) for each in ids]).values()) == {None}
+    assert checkpoint_prefixes([*ids, "tx-1-0"]) == {}
+    assert checkpoint_prefixes(ids) == {"tx": 19}
+
+
+def test_what_may_be_flinks() -> None:
+    flinks = ["tx-0-1", "tx-3-17", f"Sink: out-{'0a' * 16}-7"]
+    others = ["tx-0", "orders-0_3", f"app-{PROCESS[:-12]}123456789012-1", "tx-01-2", "payments"]
+    assert [each for each in [*flinks, *others] if may_be_flinks(each)] == flinks

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.net.manager import KafkaConnectionManager
 
 from tests.config.forms import DEFAULTS, SAME
-from toolkit.config import ClientConfig
+from toolkit.config import ClientConfig, KerberosLogin
 from toolkit.errors import UsageError
 
 
@@ -113,10 +113,17 @@ def test_kafka_python_knows_every_keyword(name: str) -> None:
     assert kwargs.keys() <= KafkaConnectionManager.DEFAULT_CONFIG.keys()
 
 
+def test_scram_escapes_a_user_name() -> None:
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "s3cr3t"}
+    config = ClientConfig({"bootstrap.servers": "b:9092", "sasl.username": "a=b,c", **login})
+    assert config.kafka_python()["sasl_plain_username"] == "a=3Db=2Cc"
+    assert config.librdkafka()["sasl.username"] == "a=b,c", "librdkafka escapes it itself"
+
+
 def test_kerberos_names_the_missing_python_package(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ClientConfig({"bootstrap.servers": "b:9092", **SAME["kerberos with a keytab"][0]})
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install gssapi"):
         config.kafka_python()
     monkeypatch.setattr(util, "find_spec", lambda name: object())
-    assert config.kafka_python()["sasl_kerberos_service_name"] == "kafka"
+    assert config.kafka_python()["sasl_kerberos_name"] == KerberosLogin("kafka", "/etc/a.keytab", "a@R")

@@ -44,6 +44,35 @@ def test_a_token_is_kept_until_shortly_before_it_expires(clock: Clock) -> None:
     assert provider.extensions() == {"logicalCluster": "lkc-1"}
 
 
+def test_a_token_is_renewed_before_a_connection_authenticates_again(clock: Clock) -> None:
+    """It does so after 85 to 95% of the token's lifetime; with the old one it would have to do it again at once."""
+    tokens = iter(["first", "second"])
+    provider = TokenProvider(lambda: (next(tokens), clock.now + 3600))
+    assert provider.token() == "first"
+    clock.now += 0.79 * 3600
+    assert provider.token() == "first"
+    clock.now += 0.02 * 3600
+    assert provider.token() == "second"
+
+
+def test_a_valid_token_outlives_a_failing_token_endpoint(clock: Clock) -> None:
+    down = False
+
+    def fetch() -> tuple[str, float]:
+        if down:
+            raise AuthenticationFailed("The token endpoint answered HTTP 503.")
+        return "token", clock.now + 300
+
+    provider = TokenProvider(fetch)
+    assert provider.token() == "token"
+    down = True
+    clock.now += 299
+    assert provider.token() == "token"
+    clock.now += 2
+    with pytest.raises(AuthenticationFailed, match="503"):
+        provider.token()
+
+
 def provider_of(**keys: object) -> Any:
     properties: dict[str, object] = {"bootstrap.servers": "b:9092", **TOKEN, "security.protocol": "SASL_PLAINTEXT"}
     properties |= {key if key == "oauth_cb" else key.replace("_", "."): value for key, value in keys.items()}

@@ -30,14 +30,9 @@ from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.actions.complete import CompletePlan
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.batch_records import read_records
-from toolkit.formats.log.scan import scan
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.live.logs import partition_log, transaction_log
-from toolkit.sources.live.logs.fetch import FetchPosition, fetch
+from toolkit.sources.live.logs import partition_log
 
 NOT_COORDINATOR = 16
 
@@ -245,8 +240,6 @@ def controlled() -> Iterator[None]:
                     put(module, name, shim)
     put(partition_log, "ThreadPoolExecutor", _Executor)
     put(CompletePlan, "_delivery", lambda *_: None)  # after the marker, a real consumer reads: no broker is here
-    if hasattr(transaction_log, "_consume"):
-        put(transaction_log, "_consume", _consume)
     try:
         yield
     finally:
@@ -262,24 +255,3 @@ def running(client: ModelClient) -> Iterator[None]:
         yield
     finally:
         _Now.client = None
-
-
-def _consume(
-    config: Any, ranges: Mapping[int, tuple[int, int]], errors: dict[int, str], deadline: float
-) -> dict[bytes, tuple[int, bytes | None]]:
-    """`transaction_log._consume` by Fetch through the same client."""
-    client: Any = _Now.client
-    newest: dict[bytes, tuple[int, bytes | None]] = {}
-    for number, (start, end) in ranges.items():
-        leader = client.state.coordinators[number].leader
-        (fetched,) = fetch(
-            client, [FetchPosition(TopicPartition(STATE_TOPIC, number), start, leader)], max_bytes=1 << 20
-        )
-        if fetched.error:
-            errors[number] = fetched.error
-            continue
-        for header in scan(fetched.records, last=False).headers:
-            for record in read_records(fetched.records, int(header["position"])):
-                if record.offset < end:
-                    newest[record.key or b""] = (number, record.value)
-    return newest

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
 from tests.formats.written import CONSUMER_OFFSETS, TRANSACTION_STATE, Segment
 from tests.tiers import fuzzed
-from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
+from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
 from toolkit.formats.coordinator.offsets_log_records import KINDS
 from toolkit.formats.coordinator.transaction_log_records import STATES
 from toolkit.formats.log.batch_records import Record
+from toolkit.formats.log.scan import scan
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
@@ -44,6 +45,31 @@ def group_rows(buf: bytes, position: int = 0) -> list[Row]:
 
 def filled(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*CODECS]),
+            st.integers(0, 0x30),
+            st.lists(
+                st.tuples(st.sampled_from([ID_KEY, b"k", b"", None]), st.sampled_from([ONGOING, b"v", b"", None])),
+                min_size=1,
+                max_size=3,
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
+    buf, offset, expected = b"", 0, []
+    for codec, attributes, records in batches:
+        if attributes & CONTROL == 0:
+            expected += records
+        made = [Record(offset + number, TIME, key, value) for number, (key, value) in enumerate(records)]
+        buf += pack_batch(made, codec=codec, attributes=attributes & (CONTROL | TRANSACTIONAL))
+        offset += len(records)
+    assert [*keys_and_values(buf, scan(buf).headers)] == expected
 
 
 def test_a_row_of_a_transactional_id() -> None:

@@ -5,6 +5,8 @@ What they need beyond the jars of Kafka itself is written down beside this file:
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -18,7 +20,7 @@ from toolkit.java.maven import Download, download, locked, repository_url
 from toolkit.lab import Kafka
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
 
-__all__ = ["JavaClient", "jars_of"]
+__all__ = ["FlinkJob", "JavaClient", "jars_of"]
 
 FOLDER = Path(__file__).parent
 
@@ -38,11 +40,14 @@ class JavaClient:
         Settings, beside ``bootstrap.servers``.
     """
 
+    options: tuple[str, ...] = ()
+    """More options of Java."""
+
     def __init__(self, kafka: Kafka, framework: str, main_class: str, properties: dict[str, str]) -> None:
         self.kafka = kafka
         self.main_class = main_class
         self.properties = {"bootstrap.servers": kafka.bootstrap_servers, **properties}
-        self.jars = jars_of(f"{framework}-{kafka.version}")
+        self.classpath = f"{kafka.classpath}:{jars_of(f'{framework}-{kafka.version}')}/*"
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-txn-java-"))
@@ -53,9 +58,9 @@ class JavaClient:
             find_java(),
             self.main_class,
             str(settings),
-            classpath=f"{self.kafka.classpath}:{self.jars}/*",
+            classpath=self.classpath,
             log_level="warn",
-            options=[*UNVERIFIED, f"-Djava.io.tmpdir={self.folder}"],
+            options=[*UNVERIFIED, f"-Djava.io.tmpdir={self.folder}", *self.options],
         )
         self.process: subprocess.Popen[bytes] = self.supervisor.start(command, log=self.folder / "log")
         return self
@@ -68,6 +73,127 @@ class JavaClient:
     def check(self) -> None:
         """Fail with its log if it has ended."""
         assert self.process.poll() is None, (self.folder / "log").read_text()[-4000:]
+
+
+class FlinkJob(JavaClient):
+    """Numbers from 0 on, each a record, to a topic by Flink's KafkaSink with exactly-once delivery (``FlinkJob.java``).
+
+    It can be frozen after a checkpoint is complete and before the job has committed its transactions.
+
+    Parameters
+    ----------
+    kafka
+        The cluster it writes to.
+    folder
+        For the checkpoints, one of each job; and for what freezes it.
+    topic, prefix
+        Where the records go, and the prefix of its transactional ids.
+    naming
+        ``INCREMENTING`` or ``POOLING``.
+    restored
+        Path of the checkpoint that it is restored from; null for none.
+    records, rate
+        How many records it writes before it ends, and how many per second.
+    parallelism, timeout_ms
+        Number of its subtasks, and the timeout of their transactions.
+    """
+
+    options = ("--add-opens=java.base/java.util=ALL-UNNAMED",)
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        folder: Path,
+        *,
+        topic: str,
+        prefix: str,
+        naming: str = "INCREMENTING",
+        restored: Path | None = None,
+        records: int = 600,
+        rate: float = 100,
+        parallelism: int = 2,
+        timeout_ms: int = 600_000,
+        after: int = 5,
+    ) -> None:
+        self.kafka, self.main_class = kafka, "FlinkJob"
+        self.classpath = f"{_flink_classes()}:{jars_of(FLINK)}/*"
+        self.checkpoints = folder / "checkpoints"
+        self.freezes = folder / "freeze"
+        self.parallelism = parallelism
+        self.properties = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "topic": topic,
+            "prefix": prefix,
+            "naming": naming,
+            "records": str(records),
+            "rate": str(rate),
+            "parallelism": str(parallelism),
+            "timeout": str(timeout_ms),
+            "freeze": str(self.freezes),
+            "after": str(after),
+            "execution.checkpointing.interval": "400 ms",
+            "execution.checkpointing.mode": "EXACTLY_ONCE",
+            "execution.checkpointing.storage": "filesystem",
+            "execution.checkpointing.dir": self.checkpoints.as_uri(),
+            "execution.checkpointing.num-retained": "20",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            **({} if restored is None else {"execution.state-recovery.path": restored.as_uri()}),
+        }
+
+    def freeze(self, checkpoint_id: int) -> None:
+        """Let each subtask stop some records after a checkpoint, which is complete then: it commits nothing any more.
+
+        Parameters
+        ----------
+        checkpoint_id
+            A checkpoint that has not begun yet.
+        """
+        new = self.freezes.with_suffix(".new")
+        new.write_text(f"{checkpoint_id}")
+        new.rename(self.freezes)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether all subtasks have stopped."""
+        return len(list(self.freezes.parent.glob(f"{self.freezes.name}-frozen-*"))) == self.parallelism
+
+    def thaw(self) -> None:
+        """Let the next job of the folder run freely."""
+        for each in self.freezes.parent.glob(f"{self.freezes.name}*"):
+            each.unlink()
+
+    def job_folder(self) -> Path | None:
+        """The folder of its checkpoints; null before the first one has begun."""
+        return max(self.checkpoints.glob("*"), key=lambda each: each.stat().st_mtime, default=None)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is closed, committed or aborted."""
+        self.process.kill()
+        self.process.wait(60)
+
+
+FLINK = "flink-2.1.1"
+
+
+def _flink_classes() -> Path:
+    """The folder of the compiled ``FlinkJob.java``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the Java of this machine cannot compile.
+    """
+    compiler = shutil.which("javac", path=str(find_java().resolve().parent)) or shutil.which("javac")
+    if compiler is None:
+        raise FileNotFoundError("FlinkJob.java needs a JDK, and this machine has only a Java runtime.")
+    source, jars = FOLDER / "FlinkJob.java", jars_of(FLINK)
+    folder = jars.parent / f"{FLINK}-classes-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    with locked(jars.parent / f"{FLINK}-classes.lock"):
+        if not folder.exists():
+            new = Path(tempfile.mkdtemp(dir=jars.parent))
+            subprocess.run([compiler, "-d", str(new), "-cp", f"{jars}/*", str(source)], check=True, timeout=120)
+            new.rename(folder)
+    return folder
 
 
 def jars_of(name: str) -> Path:

@@ -1,5 +1,6 @@
 """What a principal may not see is a gap, and each of the three roads to a proof is taken."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.acls import (
     LITERAL,
     PREFIXED,
     READ,
+    SECRETS,
     TOPIC,
     TRANSACTIONAL_ID,
     Acls,
@@ -200,6 +202,15 @@ def test_a_denied_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: A
     assert codes() == {hidden}
     acls.allow(STATE_LOG)
     assert codes() == set()
+
+
+def test_a_login_is_in_no_log_record(guarded: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG kafka-python logs every message that it sends, as text and as bytes."""
+    with caplog.at_level(logging.DEBUG), Cluster(guarded.client_config("watcher"), timeout=10) as cluster:
+        cluster.client.versions(1)
+    texts = [record.getMessage() for record in caplog.records if record.name.startswith("kafka.")]
+    assert any("ApiVersionsRequest" in text for text in texts)
+    assert [text for text in texts if SECRETS["watcher"] in text] == []
 
 
 def test_a_wrong_password_is_sent_once_and_never_shown(guarded: Kafka) -> None:

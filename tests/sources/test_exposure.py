@@ -7,6 +7,7 @@ import pytest
 
 from tests.brokers import by_tier
 from tests.process import on
+from tests.rolling_upgrade import Rolling, stage
 from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -74,6 +75,30 @@ def test_the_exposure_of_each_kafka_version(version: str) -> None:
     assert by_name["transaction.version"] == (transaction_version != "2")
     clients = [row for row in rows if row["subject"] == "transactional_id"]
     assert (staged.transactional_id, True) in [(row["transactional_id"], row["exposed"]) for row in clients]
+
+
+@pytest.mark.full
+def test_a_half_upgraded_cluster_is_exposed_until_every_coordinator_verifies() -> None:
+    """`python -m tests.rolling_upgrade` goes on from here, with load and through all versions."""
+    with Kafka("3.5.2", brokers=2, properties={"transaction.state.log.replication.factor": 1}) as kafka:
+        rolling = Rolling(kafka)
+        rolling.upgrade(2, "3.9.2")
+        with Cluster(kafka.bootstrap_servers, timeout=20) as cluster:
+            rows = cluster.exposure_rows()
+            assert values(rows)["mixed versions"] == "3.5 (broker 1), 3.9 (broker 2)"
+            verification = [row for row in rows if row["name"] == "transaction.partition.verification.enable"]
+            assert [(row["value"], row["exposed"]) for row in verification] == [(None, True), ("true", True)]
+            staged = stage(kafka, "half-upgraded", [2], 1)
+            assert staged, "the newer leader accepted what the older coordinator could not verify"
+            (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
+            assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
+            rolling.upgrade(1, "3.9.2")
+            rows = cluster.exposure_rows()
+            assert "mixed versions" not in values(rows)
+            assert {row["exposed"] for row in rows if row["name"].endswith("verification.enable")} == {False}
+            assert stage(kafka, "upgraded", [2], 1) is None
+            (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0.1)
+            assert row["verdict"] == "hanging", "an upgrade frees nothing"
 
 
 @pytest.fixture

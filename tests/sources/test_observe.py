@@ -33,7 +33,7 @@ def wire_to(cluster: FakeCluster) -> BrokerClient:
 def observation(cluster: FakeCluster) -> Observation:
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
     cluster.sent_requests.clear()
-    return observe(wire_to(cluster), CONFIG, leaders, whole_cluster=False)
+    return observe(wire_to(cluster), leaders, whole_cluster=False)
 
 
 def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
@@ -113,7 +113,7 @@ def test_a_loading_or_unresponsive_coordinator_proves_no_permission() -> None:
 
     cluster = FakeCluster(ListTransactions=lambda broker, request: loading, DescribeAcls=silent)
     leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
-    coverage = observe(wire_to(cluster), CONFIG, leaders, whole_cluster=True).coverage
+    coverage = observe(wire_to(cluster), leaders, whole_cluster=True).coverage
     assert [gap.partition(":")[0] for gap in coverage.gaps] == [
         f"broker {n} did not answer ListTransactions" for n in (1, 2)
     ]
@@ -206,7 +206,7 @@ def test_an_id_without_a_coordinator_in_the_response_is_described_by_any_broker(
     cluster = FakeCluster(
         FindCoordinator=lambda broker, request: SimpleNamespace(coordinators=[]), DescribeTransactions=describe
     )
-    (txn,) = named_transactions(wire_to(cluster), CONFIG, ["payments"])
+    (txn,) = named_transactions(wire_to(cluster), ["payments"])
     assert brokers == [None]
     assert (txn.transactional_id, txn.producer_id) == ("payments", None)
     assert (txn.error or "").startswith("NOT_COORDINATOR: ")
@@ -297,13 +297,13 @@ def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypat
 
 def test_an_incomplete_listing_of_ids_is_a_gap() -> None:
     cluster = FakeCluster()
-    assert all_ids(wire_to(cluster), CONFIG) == ["payments", "other"]
+    assert all_ids(wire_to(cluster)) == ["payments", "other"]
     loading = SimpleNamespace(error_code=14, API_VERSION=2, transaction_states=[])
     cluster.replaced["ListTransactions"] = lambda broker, request: loading
     with pytest.raises(
         BrokerError, match=r"^The transactional ids of broker 1 \(ListTransactions\) cannot be listed: "
     ) as no:
-        all_ids(wire_to(cluster), CONFIG)
+        all_ids(wire_to(cluster))
     assert no.value.code == "COORDINATOR_LOAD_IN_PROGRESS"
 
 

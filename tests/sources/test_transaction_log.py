@@ -30,7 +30,7 @@ def old() -> Iterator[Cluster]:
 
 def read(cluster: Cluster, *, timeout: float = 20, only: set[int] | None = None) -> TransactionLog:
     topic_partitions = CoordinatorTopic.read(cluster.client, STATE_TOPIC)
-    return read_state_log(cluster.client, cluster.config, topic_partitions, only=only, timeout=timeout)
+    return read_state_log(cluster.client, topic_partitions, only=only, timeout=timeout)
 
 
 def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None:

@@ -149,8 +149,8 @@ def use_source_in_sql(spark: SparkSession, search: Search, options: Mapping[str,
     return [text[:20] for text in texts if not search.run(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
 
 
-def pages(root: str) -> Iterator[tuple[str, str]]:
-    """All pages of the UI, and all responses of its REST API."""
+def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
+    """All pages of the UI, or those of its menu only, and all responses of its REST API."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
     endpoints = (
         "sql?details=true&planDescription=true&length=1000",
@@ -172,7 +172,7 @@ def pages(root: str) -> Iterator[tuple[str, str]]:
             body = get(root + path)
             yield path, body
             links = (link.replace("&amp;", "&") for link in re.findall(r'href="(/[^"#]+)"', body))
-            pending += [link for link in links if not re.search(r"kill|/static/|log", link)]
+            pending += [link for link in links if follow and not re.search(r"kill|/static/|log", link)]
 
 
 def get(url: str) -> str:

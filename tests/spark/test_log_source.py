@@ -31,6 +31,7 @@ pytestmark = pytest.mark.lab
 SINGLE_TASK_TABLES = {
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
     *("metadata_log", "cluster_events"),  # of the only node
+    "transactional_id_prefixes",
 }
 
 

@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.confirmation import check_confirmation
+from toolkit.actions.coordinator_requests import (
+    ENDED,
+    NOTHING_SENT,
+    PASSING,
+    RIGHT_NEEDED,
+    coordinator_of,
+    describe_owner,
+    owner_evidence,
+)
 from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
+from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
@@ -28,23 +38,14 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
-from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:
+    from toolkit.formats.flink_checkpoint import FlinkCheckpoint
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-NOTHING_SENT = "Nothing was sent."
-RIGHT_TO_FENCE = "The principal needs WRITE on the transactional id."
-PASSING = {
-    "CONCURRENT_TRANSACTIONS",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NOT_COORDINATOR",
-}
 REFUSED = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "INVALID_REQUEST", "NOT_COORDINATOR"}
 """Errors after which nothing was fenced; CONCURRENT_TRANSACTIONS also comes while the coordinator does it."""
-ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 SAFE = {"overdue", "idle"}
 OVERRIDABLE = {"ongoing", "long", "prepared"}  # live within its own timeout, or not ours to decide
 MEANINGS: Mapping[str, str] = {
@@ -54,6 +55,8 @@ MEANINGS: Mapping[str, str] = {
     "prepared": "It is part of a two-phase commit: only its external coordinator may decide.",
     "decided": "Its outcome is decided, and fencing does not change it: what is committed is completed.",
     "idle": "Nothing is open under it; the next epoch only fences its present producer.",
+    "checkpointed": "A completed checkpoint of its Flink job is to commit it, and a fence discards its records: "
+    "restore the job, or run kafka-txn commit.",
     "committed": "Committed records of an earlier transaction of it are open under it: a fence discards them. Have its "
     "client commit.",
 }
@@ -61,8 +64,12 @@ MEANINGS: Mapping[str, str] = {
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
 LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
 FLINK = (
-    "If it is a Flink job's, its checkpoint decides between commit and abort: once that is complete, an abort loses "
-    "its data (FLIP-572). Check the job first; do not fence an id that it will come back to commit."
+    "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
+    "what it is to commit loses data (FLIP-572). Name it by --flink-checkpoint PATH, and check the job first."
+)
+NOT_CHECKPOINTED = (
+    "is not to commit it. If that is the last completed checkpoint of its Flink job, a job that is restored from it "
+    "aborts it, too."
 )
 
 
@@ -93,9 +100,11 @@ class FencePlan:
         Its coordinator's state of it.
     verdict
         ``overdue`` or ``idle``, which are fenced; ``ongoing``, ``long`` or ``prepared``, which are refused unless
-        overridden by that name; ``decided`` and ``committed``, which are refused.
+        overridden by that name; ``decided``, ``committed`` and ``checkpointed``, which are refused.
     warnings
         What a fence does, and what may be lost by it, a sentence each.
+    checkpoint
+        The checkpoint of Flink that is to commit its transaction; null if none is known.
     max_transaction_timeout_ms
         What is live and open for longer is ``long`` and not ``ongoing``; it changes the word only.
     """
@@ -105,6 +114,7 @@ class FencePlan:
     owner: Transaction = field(repr=False)
     verdict: str
     warnings: Sequence[str] = field(repr=False)
+    checkpoint: FlinkCheckpoint | None = field(default=None, repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
     @property
@@ -129,6 +139,11 @@ class FencePlan:
         return None if self.verdict in SAFE else f"it is {self.verdict}. {MEANINGS[self.verdict]}"
 
     @property
+    def flink_warning(self) -> str | None:
+        """What has to be checked first if the id may be a Flink job's; null if it may not, or a checkpoint is known."""
+        return FLINK if FLINK in self.warnings else None
+
+    @property
     def needed_override(self) -> str | None:
         """The verdict that has to be overridden by name; null where none has to be, or none can be."""
         return self.verdict if self.verdict in OVERRIDABLE else None
@@ -151,20 +166,21 @@ class FencePlan:
     def _preflight(self, override: str | None) -> Transaction:
         has_committed = _has_committed(self.cluster, self.owner)
         fresh = self._unchanged_owner()
-        verdict = "committed" if has_committed else _age_verdict(fresh, self.max_transaction_timeout_ms)
+        verdict = "committed" if has_committed else _open_verdict(self.cluster, fresh, self.max_transaction_timeout_ms)
         by_choice = override == verdict and verdict in OVERRIDABLE
         if by_choice or (override is None and verdict in SAFE):
             return fresh
         why = f", not {override}" if override not in {None, verdict} else ""
+        of = f" ({self.checkpoint.name})" if self.checkpoint and verdict == "checkpointed" else ""
         raise ActionRefused(
-            f"{self.transactional_id!r} is {verdict} now{why}. {MEANINGS[verdict]}",
+            f"{self.transactional_id!r} is {verdict} now{why}{of}. {MEANINGS[verdict]}",
             means=NOTHING_SENT,
             do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
         )
 
     def _unchanged_owner(self) -> Transaction:
         """The owner, read once more; refuse one that is not as it was when this was planned."""
-        fresh = _owner(self.cluster, self.transactional_id)
+        fresh = describe_owner(self.cluster, self.transactional_id)
         for name in ("producer_id", "producer_epoch", "state", "start_time"):
             now, before = getattr(fresh, name), getattr(self.owner, name)
             if now != before:
@@ -214,7 +230,7 @@ class FencePlan:
             fresh = progress.wait(partial(self._preflight, override))
             progress.check_cancelled()
         verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
-        source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": _evidence(fresh)}
+        source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": owner_evidence(fresh)}
         request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
         with trail.recording(**about, **source, request=request) as outcome, progress.stated():
             self._unchanged_owner()  # the check and the audit line have taken a while
@@ -224,7 +240,7 @@ class FencePlan:
                 raise BrokerError(
                     f"The coordinator refused to fence {self.transactional_id!r}: {response}.",
                     code=code,
-                    do=RIGHT_TO_FENCE if code.endswith("AUTHORIZATION_FAILED") else "",
+                    do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
                 )
             progress.effect = "written"
             return self.verify(check=progress.check_cancelled)
@@ -244,7 +260,7 @@ class FencePlan:
         """
         deadline = time.monotonic() + self.cluster.timeout
         while True:
-            now = _owner(self.cluster, self.transactional_id)
+            now = describe_owner(self.cluster, self.transactional_id)
             if (now.producer_id, now.producer_epoch) == (self.owner.producer_id, self.owner.producer_epoch):
                 raise BrokerError(
                     f"{self.transactional_id!r} is still owned by producer {now.producer_id} epoch "
@@ -303,7 +319,7 @@ class FencePlan:
         )
         may_have_fenced = False
         while True:
-            coordinator = progress.wait(self._coordinator)
+            coordinator = progress.wait(partial(coordinator_of, self.cluster, self.transactional_id))
             if isinstance(coordinator, int):
                 progress.sending()
                 response = progress.wait(partial(self._ask, request, coordinator))
@@ -318,13 +334,6 @@ class FencePlan:
         if not may_have_fenced:
             progress.effect = "nothing"
         return response
-
-    def _coordinator(self) -> int | str:
-        """Broker id of the coordinator, or the error."""
-        ((answer, found),) = find_coordinators(self.cluster.client, [self.transactional_id], TRANSACTION)
-        if found is None or found.error_code:
-            return str(answer.error_text or error_text(found.error_code))
-        return int(found.node_id)
 
     def _ask(self, request: Any, coordinator: int) -> str:
         message = self.cluster.client.send_one(request, broker_id=coordinator)
@@ -354,31 +363,37 @@ def plan_fence(
     BrokerError
         If its coordinator does not describe it.
     """
-    owner = _owner(cluster, transactional_id)
+    owner = describe_owner(cluster, transactional_id)
     verdict = _verdict(cluster, owner, max_transaction_timeout_ms)
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
         owner=owner,
         verdict=verdict,
-        warnings=_warnings(verdict),
+        checkpoint=_checkpoint(cluster, owner),
+        warnings=_warnings(cluster, transactional_id, verdict),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
     )
 
 
-def _owner(cluster: Cluster, transactional_id: str) -> Transaction:
-    (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
-    owner = Transaction.of(row)
-    if owner.error:
-        code = Error.of(owner.error).code
-        if code == "TRANSACTIONAL_ID_NOT_FOUND":
-            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
-        raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
-    return owner
-
-
 def _verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    return "committed" if _has_committed(cluster, owner) else _age_verdict(owner, max_transaction_timeout_ms)
+    if _has_committed(cluster, owner):
+        return "committed"
+    return _open_verdict(cluster, owner, max_transaction_timeout_ms)
+
+
+def _open_verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
+    is_checkpointed = owner.state == "Ongoing" and _checkpoint(cluster, owner) is not None
+    return "checkpointed" if is_checkpointed else _age_verdict(owner, max_transaction_timeout_ms)
+
+
+def _checkpoint(cluster: Cluster, owner: Transaction) -> FlinkCheckpoint | None:
+    """The checkpoint that is to commit the transaction of an id; null if none is."""
+    for checkpoint in cluster.flink_checkpoints:
+        found = checkpoint.committable(owner.transactional_id or "")
+        if found and (found.producer_id, found.producer_epoch) == (owner.producer_id, owner.producer_epoch):
+            return checkpoint
+    return None
 
 
 def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
@@ -405,21 +420,13 @@ def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:
     return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
 
 
-def _warnings(verdict: str) -> tuple[str, ...]:
-    if verdict in {"decided", "committed"}:
+def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[str, ...]:
+    if verdict in {"decided", "committed", "checkpointed"}:
         return (MEANINGS[verdict], FENCED)
-    return (FENCED,) if verdict == "idle" else (LOST, FENCED, FLINK)
-
-
-def _evidence(owner: Transaction) -> list[dict[str, Any]]:
-    """What the fresh check found, as the evidence column has it."""
-    values = {
-        "state": owner.state,
-        "producer_id": owner.producer_id,
-        "producer_epoch": owner.producer_epoch,
-        "timeout_ms": owner.timeout_ms,
-        "start_time": owner.start_time,
-        "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
-    }
-    source = {"source": owner.source, "broker_id": owner.broker_id, "observed_at": owner.observed_at}
-    return [{**source, "name": name, "value": str(value)} for name, value in values.items() if value is not None]
+    if verdict == "idle":
+        return (FENCED,)
+    checkpoints = [each for each in cluster.flink_checkpoints if not each.others]
+    own = [each.name for each in checkpoints if each.has_prefix_of(transactional_id)]
+    if own:
+        return (f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, FENCED)
+    return (FLINK, LOST, FENCED) if may_be_flinks(transactional_id) else (LOST, FENCED)

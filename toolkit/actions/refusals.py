@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.broker_software import is_of_another_system
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 
@@ -122,6 +123,8 @@ def _never(fresh: Finding) -> str:
     if other := next(filter(is_of_another_system, fresh.missing), None):
         return f"its brokers end transactions by other rules, with a remedy of their own: {other}"
     values = {(entry.name, entry.value or "") for entry in fresh.evidence}
+    if to_commit := next((text for name, text in values if name == CHECKPOINT_ENTRY and TO_COMMIT in text), None):
+        return f"{to_commit}: its Flink job considers the records written."
     if any(name == "state" and value.startswith("Prepare") for name, value in values):
         return "its coordinator has decided a transaction of this producer."
     if ("timeout_ms", str(TWO_PHASE_COMMIT)) in values:

@@ -15,7 +15,7 @@ from toolkit.cli import action_texts as texts
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
 from toolkit.cli.output import progress, show, size_text, width
 from toolkit.cli.source_options import SourceOptions, takes_source
-from toolkit.errors import ActionRefused, NotFound
+from toolkit.errors import ActionRefused, NotFound, UsageError
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan
@@ -56,7 +56,7 @@ Override = Annotated[
 ]
 
 
-@takes_source()
+@takes_source("flink_checkpoint")
 def abort(
     *,
     topic: Topic,
@@ -156,7 +156,50 @@ def complete(
         print_notice([*texts.complete_result(plan, done), f"Audit trail: {audit.path}."])
 
 
-@takes_source()
+@takes_source("flink_checkpoint")
+def commit(
+    *,
+    transactional_id: Annotated[
+        str, typer.Option("--transactional-id", metavar="ID", help="Transactional id that the checkpoint names.")
+    ],
+    confirm: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm",
+            metavar="ID",
+            help="Do it: repeat the id. Default: ask at a terminal, else a dry run.",
+        ),
+    ] = None,
+    audit_file: AuditFile = None,
+    recheck_after: RecheckAfter = 5,
+    source_options: SourceOptions,
+) -> None:
+    """Commit a transaction that the last completed checkpoint of a Flink job is to commit. Dry run unless confirmed.
+
+    For a job that died before its commit and cannot be restored in time. Needs --flink-checkpoint. Refused unless the
+    coordinator has exactly the checkpoint's producer id and epoch open; nothing can be overridden. A read_committed
+    consumer then shows that the records are delivered.
+    """
+    from toolkit.actions.audit import Audit
+    from toolkit.actions.commit import plan_commit
+
+    if not source_options.flink_checkpoint:
+        raise UsageError("commit needs the checkpoint that decides.", do="Add --flink-checkpoint PATH.")
+    with source_options.connect() as cluster:
+        progress("Checking what the checkpoint and the coordinator say ...")
+        plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
+        if confirm is None:
+            print_notice(texts.commit_preview(plan))
+        confirmed = confirmation(plan.target, confirm)
+        if confirmed is None:
+            return
+        audit = Audit(audit_file)
+        progress("Checking it again ...")
+        done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
+        print_notice([*texts.commit_result(plan, done), f"Audit trail: {audit.path}."])
+
+
+@takes_source("flink_checkpoint")
 def fence(
     *,
     transactional_id: Annotated[
@@ -189,6 +232,8 @@ def fence(
         print_notice(texts.fence_owner(plan))
         if confirm is None:
             print_notice(texts.fence_preview(plan))
+        elif plan.flink_warning:
+            print_notice([f"Warning: {plan.flink_warning}"])
         confirmed = confirmation(plan.target, confirm)
         if confirmed is None:
             return

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan, AbortResult
     from toolkit.actions.abort_impact import AbortImpact
     from toolkit.actions.audit import Audit
+    from toolkit.actions.commit import CommitPlan, CommitResult
     from toolkit.actions.complete import CompletePlan, CompleteResult
     from toolkit.actions.complete_impact import CompleteImpact
     from toolkit.actions.fence import FencePlan, FenceResult
@@ -94,6 +95,41 @@ def complete_result(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
         yield f"Group {commit.group_id} is at offset {commit.offset} of {commit.topic}-{commit.partition}."
     if done.unread_groups:
         yield f"The offsets of these groups could not be read: {', '.join(done.unread_groups)}."
+
+
+def commit_preview(plan: CommitPlan) -> Iterator[str]:
+    """What the checkpoint says, and what a commit would do."""
+    found = plan.committable
+    yield (
+        f"Dry run: nothing was changed. {plan.checkpoint.name} is to commit {found.transactional_id}: producer "
+        f"{found.producer_id} epoch {found.producer_epoch}, which its coordinator has open. A commit would do this:"
+    )
+    for each in plan.partitions:
+        impact = each.impact
+        records = "an unknown number of" if impact.records is None else impact.records
+        yield (
+            f"- {each.topic}-{each.partition}: {records} records become visible to read_committed consumers, and the "
+            f"LSO goes from {impact.last_stable_offset} to {impact.next_stable_offset}"
+        )
+    yield (
+        "Restore the job from this checkpoint or a later one: one that is restored from an earlier one writes these "
+        "records again."
+    )
+    yield f"To do it, add: --confirm {plan.target}"
+
+
+def commit_result(plan: CommitPlan, done: CommitResult) -> Iterator[str]:
+    """The coordinator's state, and what consumers have received."""
+    yield f"{plan.transactional_id} is {done.state}."
+    for each in done.partitions:
+        name = f"{each.topic}-{each.partition}"
+        before, after = each.last_stable_offset_before, each.last_stable_offset_after
+        yield f"{name}: the LSO {f'stays at {after}' if before == after else f'moved from {before} to {after}'}."
+        if each.records_checked is None:
+            yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
+        else:
+            received = f"{each.records_delivered} of {each.records_checked} records"
+            yield f"A read_committed consumer received {received} of it."
 
 
 def fence_owner(plan: FencePlan) -> Iterator[str]:

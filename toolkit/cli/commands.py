@@ -92,6 +92,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
     "Remediate": {
         "abort": action_commands.abort,
         "complete": action_commands.complete,
+        "commit": action_commands.commit,
         "fence": action_commands.fence,
     },
     "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
@@ -123,7 +124,7 @@ def kafka_txn(
 
     Diagnose a cluster:  kafka-txn diagnose --bootstrap-server broker:9092
 
-    Flags are those of kafka-transactions.sh. Only abort, complete and fence change a cluster, and only
+    Flags are those of kafka-transactions.sh. Only abort, complete, commit and fence change a cluster, and only
     when confirmed by name.
     """
     ctx.obj = SourceOptions(bootstrap_server=bootstrap_server, command_config=command_config)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from toolkit.config.keys import FILE_KEYS, HIDDEN, KNOWN, NUMBERS, RENAMED, SECRET_KEY, Properties
 from toolkit.config.properties import need_package, read_properties
-from toolkit.config.sasl import TokenProvider, sasl
+from toolkit.config.sasl import KerberosLogin, TokenProvider, sasl, scram_name
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
 
@@ -20,7 +20,6 @@ KAFKA_PYTHON = {
     "receive.message.max.bytes": "receive_message_max_bytes",
     "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
     "reconnect.backoff.ms": "reconnect_backoff_ms",
-    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.password": "sasl_plain_password",
     "sasl.username": "sasl_plain_username",
@@ -111,8 +110,8 @@ class ClientConfig:
     def kafka_python(self) -> dict[str, Any]:
         """Keyword arguments for kafka-python's connection manager; a new dict, with the secrets in it.
 
-        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a :class:`TokenProvider`, to be registered
-        with kafka-python's abstract class by the module that imports kafka-python.
+        ``ssl_context`` is built here. ``sasl_oauth_token_provider`` is a :class:`TokenProvider`, and
+        ``sasl_kerberos_name`` a :class:`KerberosLogin`: the module that imports kafka-python makes it take these.
 
         Raises
         ------
@@ -130,10 +129,14 @@ class ClientConfig:
                 kwargs[name] = int(user_properties[key]) if key in NUMBERS else user_properties[key]
         if user_properties["security.protocol"].endswith("SSL"):
             kwargs["ssl_context"] = ssl_context(user_properties)
-        if user_properties.get("sasl.mechanisms") == "OAUTHBEARER":
+        mechanism = user_properties.get("sasl.mechanisms", "")
+        if mechanism == "OAUTHBEARER":
             kwargs["sasl_oauth_token_provider"] = TokenProvider.of(user_properties)
-        if user_properties.get("sasl.mechanisms") == "GSSAPI":
+        elif mechanism == "GSSAPI":
             need_package("gssapi", "Kerberos (GSSAPI) needs the Python package gssapi.")
+            kwargs["sasl_kerberos_name"] = KerberosLogin.of(user_properties)
+        elif mechanism.startswith("SCRAM"):
+            kwargs["sasl_plain_username"] = scram_name(user_properties["sasl.username"])
         return kwargs
 
     def masked(self) -> dict[str, str]:

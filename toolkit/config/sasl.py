@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from toolkit.config.keys import KERBEROS_KEYS, OAUTH_KEYS, PASSWORD_KEYS, Properties
@@ -52,6 +53,37 @@ def _kerberos(properties: Properties) -> Properties:
     if not kerberos.keys() & {"sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd"}:
         kerberos["sasl.kerberos.min.time.before.relogin"] = "0"  # the ticket cache: no kinit by librdkafka
     return kerberos
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosLogin:
+    """Where kafka-python takes its ticket from, as Java's ``Krb5LoginModule`` does.
+
+    Parameters
+    ----------
+    service
+        Kerberos service name of the brokers.
+    keytab
+        File with the client's key; null for the ticket cache.
+    principal
+        The client's principal; null for the first one of the keytab, or the one of the cache.
+    """
+
+    service: str
+    keytab: str | None = None
+    principal: str | None = None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> KerberosLogin:
+        """From canonical keys."""
+        keytab, principal = (properties.get(f"sasl.kerberos.{each}") for each in ("keytab", "principal"))
+        service = properties.get("sasl.kerberos.service.name", "kafka")
+        return cls(service, keytab, principal if keytab else None)
+
+
+def scram_name(user: str) -> str:
+    """A user name as SCRAM sends it (RFC 5802, section 5.1)."""
+    return user.replace("=", "=3D").replace(",", "=2C")
 
 
 _LOGIN = {"username": "sasl.username", "password": "sasl.password"}
@@ -205,12 +237,13 @@ class TokenProvider:
         SASL extensions (KIP-342).
     """
 
-    EARLY = 30.0  # seconds before its expiry at which a new token is fetched
+    EARLY = 30.0  # seconds before its expiry at which a new token is fetched,
+    WINDOW = 0.8  # or this part of its lifetime: before a connection authenticates again (Java's refresh window)
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str] | None = None) -> None:
         self._fetch = fetch
         self._extensions = dict(extensions or {})
-        self._token, self._expires = "", 0.0
+        self._token, self._expires, self._renew_at = "", 0.0, 0.0
         self._lock = threading.Lock()
 
     @classmethod
@@ -229,7 +262,7 @@ class TokenProvider:
         return cls(lambda: _client_credentials(properties), extensions)
 
     def token(self) -> str:
-        """A valid token.
+        """A valid token; the last one if it is still valid and the token endpoint returned no other.
 
         Raises
         ------
@@ -237,8 +270,16 @@ class TokenProvider:
             If the token endpoint returned none.
         """
         with self._lock:
-            if time.time() > self._expires - self.EARLY:
-                self._token, self._expires = self._fetch()
+            now = time.time()
+            if now >= self._renew_at:
+                try:
+                    self._token, self._expires = self._fetch()
+                except AuthenticationFailed:
+                    if now >= self._expires:
+                        raise
+                    return self._token
+                lifetime = self._expires - now
+                self._renew_at = now + min(self.WINDOW * lifetime, lifetime - self.EARLY)
             return self._token
 
     def extensions(self) -> dict[str, str]:

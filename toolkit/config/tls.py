@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+import io
 import os
 import re
 import shlex
+import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 
 
 CHECK = "ssl.endpoint.identification.algorithm"
+JKS, JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"  # the first bytes of the stores
+DIGEST_BYTES = 20  # of SHA-1
+OF_TRUSTSTORE, OF_KEYSTORE = "ssl.truststore.password", "ssl.keystore.password"
 
 
 def tls(properties: Properties) -> Properties:
@@ -48,7 +55,7 @@ def _trust(properties: Properties) -> Properties:
         return {}
     if os.path.isdir(path) or is_pem(path):
         return {"ssl.ca.location": path}
-    _, certificates = read_pkcs12(path, properties, "ssl.truststore.password")
+    _, certificates = read_store(path, properties, OF_TRUSTSTORE)
     return {"ssl.ca.pem": certificates}
 
 
@@ -58,24 +65,28 @@ def _key_pair(properties: Properties) -> Properties:
         return {}
     if is_pem(path):
         return {"ssl.certificate.location": path, "ssl.key.location": path}
-    key, certificates = read_pkcs12(path, properties, "ssl.keystore.password")
+    key, certificates = read_store(path, properties, OF_KEYSTORE)
     if not key:
         raise UsageError(f"{path} holds no private key.", do="Point ssl.keystore.location to the client's key store.")
     return {"ssl.certificate.pem": certificates, "ssl.key.pem": key}
 
 
 def is_pem(path: str) -> bool:
-    """PEM or PKCS#12, by its bytes: Java's default type "JKS" also opens PKCS#12 files."""
-    start = read_bytes(path)
-    if start[:4] in {b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"}:
+    """PEM or a store, by its bytes: Java's default type "JKS" also opens PKCS#12 files."""
+    start = read_bytes(path)[:4]
+    if start == JCEKS:
         new = re.sub(r"\.\w+$", "", path) + ".p12"
-        kind = "JKS" if start[0] == 0xFE else "JCEKS"
         raise UsageError(
-            f"{path} is a {kind} store, which only Java reads.",
-            do=f"Convert it once: keytool -importkeystore -srckeystore {shlex.quote(path)} -srcstoretype {kind} "
+            f"{path} is a JCEKS store, which only Java reads.",
+            do=f"Convert it once: keytool -importkeystore -srckeystore {shlex.quote(path)} -srcstoretype JCEKS "
             f"-destkeystore {shlex.quote(new)} -deststoretype PKCS12",
         )
-    return start[:1] != b"\x30"
+    return start != JKS and start[:1] != b"\x30"
+
+
+def read_store(path: str, properties: Properties, password_key: str) -> tuple[str, str]:
+    """Private key (empty if there is none) and certificates of a JKS or PKCS#12 store, as PEM."""
+    return (read_jks if read_bytes(path)[:4] == JKS else read_pkcs12)(path, properties, password_key)
 
 
 def read_pkcs12(path: str, properties: Properties, password_key: str) -> tuple[str, str]:
@@ -94,6 +105,93 @@ def read_pkcs12(path: str, properties: Properties, password_key: str) -> tuple[s
     entries = [entry for entry in (store.cert, *store.additional_certs) if entry]
     certificates = b"".join(entry.certificate.public_bytes(Encoding.PEM) for entry in entries)
     return key.decode(), certificates.decode()
+
+
+def read_jks(path: str, properties: Properties, password_key: str) -> tuple[str, str]:
+    """Private key (empty if there is none) and certificates of a JKS store, as PEM (``JavaKeyStore``)."""
+    data = read_bytes(path)
+    password = properties.get(password_key)
+    sealed = password is not None and _sha1(_utf16(password) + b"Mighty Aphrodite" + data[:-DIGEST_BYTES])
+    if sealed not in (False, data[-DIGEST_BYTES:]):
+        raise UsageError(f"{path} does not open as JKS.", do=f"Check {password_key}, and that the file is complete.")
+    try:
+        entries = list(_jks_entries(io.BytesIO(data)))
+    except (EOFError, struct.error):
+        raise UsageError(f"{path} is no complete JKS store.", do="Copy it again.") from None
+    own = next(((key, chain) for key, chain in entries if key), None)
+    if password_key == OF_TRUSTSTORE or own is None:
+        return "", "".join(_pem("CERTIFICATE", chain[0]) for _, chain in entries if chain)
+    key = _recovered(own[0], properties.get("ssl.key.password") or password or "")
+    if key is None:
+        raise UsageError(
+            f"The private key in {path} does not open.",
+            do=f"Check ssl.key.password, or {password_key} if the key has the same password.",
+        )
+    return _pem("PRIVATE KEY", key), "".join(_pem("CERTIFICATE", each) for each in own[1])
+
+
+def _jks_entries(store: io.BytesIO) -> Iterator[tuple[bytes, list[bytes]]]:
+    """The protected private key, empty for a trusted certificate, and the certificates of each entry."""
+    _, version, count = struct.unpack(">4sII", store.read(12))
+    for _ in range(count):
+        (tag,) = struct.unpack(">I", store.read(4))
+        _block(store, ">H")  # the alias
+        store.read(8)  # the time of its creation
+        key = _block(store, ">I") if tag == 1 else b""
+        (certificates,) = struct.unpack(">I", store.read(4)) if tag == 1 else (1,)
+        chain = []
+        for _ in range(certificates):
+            if version > 1:
+                _block(store, ">H")  # X.509
+            chain.append(_block(store, ">I"))
+        yield key, chain
+
+
+def _block(store: io.BytesIO, size: str) -> bytes:
+    (length,) = struct.unpack(size, store.read(struct.calcsize(size)))
+    data = store.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
+
+
+def _recovered(protected: bytes, password: str) -> bytes | None:
+    """The PKCS#8 key of an ``EncryptedPrivateKeyInfo`` (``sun.security.provider.KeyProtector``), or null."""
+    try:
+        info, _ = _content(protected, 0)
+        _, algorithm_end = _content(protected, info)
+        start, end = _content(protected, algorithm_end)
+    except IndexError:
+        return None
+    content = protected[start:end]
+    salt, hidden, check = content[:DIGEST_BYTES], content[DIGEST_BYTES:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    secret, stream, block = _utf16(password), b"", salt
+    while len(stream) < len(hidden):
+        block = _sha1(secret + block)
+        stream += block
+    key = bytes(left ^ right for left, right in zip(hidden, stream, strict=False))
+    return key if _sha1(secret + key) == check else None
+
+
+def _content(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the DER element at a position starts and ends."""
+    start, length = at + 2, der[at + 1]
+    if length >= 0x80:  # the number of bytes that have the length
+        start += length - 0x80
+        length = int.from_bytes(der[at + 2 : start])
+    return start, start + length
+
+
+def _pem(label: str, der: bytes) -> str:
+    return pem_lines(label, f"-----BEGIN {label}-----{base64.b64encode(der).decode()}-----END {label}-----")
+
+
+def _utf16(password: str) -> bytes:
+    return password.encode("utf-16-be")
+
+
+def _sha1(data: bytes) -> bytes:
+    return hashlib.sha1(data, usedforsecurity=False).digest()
 
 
 def pem_lines(name: str, text: str) -> str:

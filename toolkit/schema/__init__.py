@@ -15,6 +15,7 @@ from toolkit.schema.live import (
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_OWNERS,
+    TRANSACTIONAL_ID_PREFIXES,
     TRANSACTIONS,
 )
 from toolkit.schema.log import (
@@ -65,6 +66,7 @@ __all__ = [
     "SNAPSHOTS",
     "STATISTICS",
     "TABLES",
+    "TRANSACTIONAL_ID_PREFIXES",
     "TRANSACTIONS",
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
@@ -107,6 +109,7 @@ TABLES: Mapping[str, Table] = {
         SAVED_RECORDS,
         EXPOSURE,
         TRANSACTION_OWNERS,
+        TRANSACTIONAL_ID_PREFIXES,
         RECONCILIATION,
         LSO_HOLDS,
         OBSERVATION_TIMES,

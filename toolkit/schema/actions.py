@@ -21,7 +21,7 @@ class ActionStep(TableRow):
 
     at: Annotated[dt.datetime, "When the line was written, by the clock of the machine that acts."]
     action_id: Annotated[str, "Id of the action; the same for both its steps."]
-    action: Annotated[str, "abort, complete or fence."]
+    action: Annotated[str, "abort, complete, commit or fence."]
     step: Annotated[
         str,
         "intent: the request is sent next. outcome: the response or error. refused: nothing was sent. After an "
@@ -30,9 +30,11 @@ class ActionStep(TableRow):
     who: Annotated[str, "User and host that took the action."]
     bootstrap_servers: Annotated[str, "Bootstrap servers of the cluster, as configured."]
     target: Annotated[str, "Target that the user confirmed: orders-0@913095344, or a transactional id."]
-    topic: Annotated[str | None, "Topic of the marker; null for a fence."] = None
-    partition: Annotated[Int32 | None, "Partition of the marker; null for a fence."] = None
-    start_offset: Annotated[Int64 | None, "First offset of the transaction on the partition; null for a fence."] = None
+    topic: Annotated[str | None, "Topic of the marker; null for a commit or fence."] = None
+    partition: Annotated[Int32 | None, "Partition of the marker; null for a commit or fence."] = None
+    start_offset: Annotated[
+        Int64 | None, "First offset of the transaction on the partition; null for a commit or fence."
+    ] = None
     producer_id: Annotated[Int64 | None, "Id of the producer whose transaction is ended."] = None
     producer_epoch: Annotated[Int16 | None, "Epoch of that producer."] = None
     transactional_id: Annotated[str | None, "Transactional id that owns the producer id, if known."] = None

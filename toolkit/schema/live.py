@@ -169,9 +169,9 @@ class Finding(TableRow):
     reason: Annotated[str, "Reason for the verdict, as a sentence."]
     cause: Annotated[str | None, "Root cause, if the log shows it."] = None
     remedy: Annotated[str, "What is safe to do, as a sentence."]
-    action: Annotated[str | None, "Command that the remedy names: abort, complete or fence; null if none is safe."] = (
-        None
-    )
+    action: Annotated[
+        str | None, "Command that the remedy names: abort, complete, commit or fence; null if none is safe."
+    ] = None
     missing: Annotated[tuple[str, ...], "What is missing to reach a verdict; empty if nothing is."]
     evidence: Annotated[tuple[EvidenceEntry, ...], "Observed values, with source and time."]
     opened_at: Annotated[dt.datetime | None, "When the transaction opened, by the clock in opened_at_clock."] = None
@@ -255,8 +255,8 @@ class Coordinator(TableRow):
 class Exposure(TableRow):
     """One setting that decides whether transactions can hang, or one client that can leave a transaction hanging."""
 
-    subject: Annotated[str, "cluster, broker, known bug or transactional_id."]
-    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug."]
+    subject: Annotated[str, "cluster, broker, known bug, transactional_id or prefix."]
+    name: Annotated[str, "Kafka's name of the feature or setting; Jira issue of a known bug; prefix of new ids."]
     transactional_id: Annotated[str | None, "Transactional id of the client; null for the cluster and brokers."] = None
     value: Annotated[str | None, "Its value; null if it does not exist there or could not be read."] = None
     exposed: Annotated[bool | None, "Whether it lets transactions hang or hold an LSO for long; null if unknown."] = (
@@ -298,4 +298,41 @@ class IdOwner(TableRow):
     )
 
 
+@declares(
+    "transactional_id_prefixes",
+    row="the transactional ids of one prefix: how many, in which states, and how fast new ones are created",
+    key=("prefix",),
+    sort=("prefix", "broker_id"),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdPrefix(TableRow):
+    """The transactional ids of one prefix."""
+
+    prefix: Annotated[
+        str | None,
+        "Start of the ids, without the numbers at their end, and up to a random part (UUID, hash, pod); null where the "
+        "ids of a broker or a partition could not be read.",
+    ] = None
+    ids: Annotated[Int64 | None, "Ids that the coordinators keep.", Unit("ids")] = None
+    open_ids: Annotated[Int64 | None, "Those with an open transaction.", Unit("ids")] = None
+    states: Annotated[tuple[str, ...] | None, "States and how many ids are in each, most first."] = None
+    owner: Annotated[str | None, "Application that uses all of them (transaction_owners); null if unknown."] = None
+    oldest_update: Annotated[
+        dt.datetime | None, "Oldest of the newest records of its ids in __transaction_state; null if it was not read."
+    ] = None
+    newest_update: Annotated[dt.datetime | None, "Newest record of its ids there."] = None
+    new_ids: Annotated[
+        Int64 | None,
+        "Ids created in the last 24 hours, as far as compaction has left their first records; null if not read.",
+        Unit("ids"),
+    ] = None
+    new_ids_per_hour: Annotated[float | None, "The same per hour, since the first of them.", Unit("ids")] = None
+    broker_id: Annotated[Int32 | None, "Broker that did not return its ids."] = None
+    observed_at: Annotated[dt.datetime, "When the last response arrived, by this machine's clock."]
+    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
+        None
+    )
+
+
 COORDINATORS, EXPOSURE, TRANSACTION_OWNERS = Coordinator.table, Exposure.table, IdOwner.table
+TRANSACTIONAL_ID_PREFIXES = IdPrefix.table

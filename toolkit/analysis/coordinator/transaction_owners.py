@@ -2,22 +2,24 @@
 
 Some frameworks build ids of a distinct form; the members of a consumer group or of a Connect cluster can prove the
 owner. An id that only has the form is ``likely``, an id that fits several forms is ``unknown``. Flink's ids have no
-group, so they are never ``certain``. Spark's Kafka sink uses no transactions.
+group, so only a checkpoint of the job makes them ``certain``: else their form, a prefix with two numbers, counts
+together with the sink's timeout or prefix, or with the other ids of the prefix (`checkpoint_prefixes`). Spark's Kafka
+sink uses no transactions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from toolkit.schema.live import IdOwner, Transaction
 
-_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;
 # observed on 4.3.1.
-STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{_UUID})-(?P<thread>\d+)", re.DOTALL)
+STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{UUID})-(?P<thread>\d+)", re.DOTALL)
 # Kafka Streams, exactly_once, removed in 4.0: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0.
 STREAMS_V1 = re.compile(r"(?P<application>.+)-(?P<task>\d+_\d+)", re.DOTALL)
 # Kafka Connect with exactly-once sources, its leader and the tasks of a connector (<group.id>-<connector>-<task>):
@@ -28,7 +30,7 @@ CONNECT_TASK = re.compile(r"(?P<connector>.+)-(?P<task>\d+)", re.DOTALL)
 FLINK_PRODUCER = re.compile(r"(?P<name>.+)-(?P<operator>[0-9a-f]{32})-\d+", re.DOTALL)
 # Flink's KafkaSink; the number is that of a checkpoint (INCREMENTING) or of a pool (POOLING): TransactionalIdFactory of
 # connector 3.0.0, 3.4.0, 4.0.1 and 5.0.0.
-FLINK_SINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>\d+)-(?P<number>\d+)", re.DOTALL)
+FLINK_SINK = re.compile(r"(?P<prefix>.+)-(?P<subtask>0|[1-9]\d*)-(?P<number>0|[1-9]\d*)", re.DOTALL)
 # Spring Kafka, EOSMode.V1, removed in 3.0, after <prefix><group.id>: KafkaMessageListenerContainer of 2.8.11.
 SPRING_V1 = re.compile(r"\.(?P<topic>.+)\.(?P<partition>\d+)", re.DOTALL)
 ANY = re.compile(".*", re.DOTALL)
@@ -36,11 +38,14 @@ ANY = re.compile(".*", re.DOTALL)
 NUMBERED = re.compile(r".*\d", re.DOTALL)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSinkBuilder: DEFAULT_KAFKA_TRANSACTION_TIMEOUT
 FLINK_DEFAULT_PREFIX = "kafka-sink"  # KafkaSinkBuilder of connector 3
+CLIENT_TIMEOUT_MS = 60_000  # ProducerConfig: transaction.timeout.ms; the sink always sets another one
+MIN_CHECKPOINTS, MANY_CHECKPOINTS = 3, 16
+"""Fewest checkpoints of a grid, and as many as no application numbers its threads."""
 KSQL = "_confluent-ksql-"  # a Kafka Streams application for each query
 SEPARATOR = re.compile(r"[-._:]")
 MAX_NAME, MAX_PARTS = 1_000, 30  # of an id that is searched for groups: clients choose it freely
 # Common suffixes of a group's name
-AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{_UUID}))*")
+AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{UUID}))*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +99,10 @@ class _TransactionalId:
         Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id.
     possible
         Groups and clusters whose name the id may contain, longest first.
+    grids
+        Prefixes whose ids are numbered as Flink numbers them; see `checkpoint_prefixes`.
+    flink_prefixes
+        Prefixes that checkpoints of Flink name.
     """
 
     text: str
@@ -101,10 +110,17 @@ class _TransactionalId:
     groups: Mapping[str, ClientGroup]
     clusters: Mapping[str, ClientGroup | None]
     possible: Sequence[str]
+    grids: Mapping[str, int]
+    flink_prefixes: Collection[str]
 
 
 def transaction_owners(
-    transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = (), groups_error: str | None = None
+    transactions: Iterable[Transaction],
+    *,
+    groups: Iterable[ClientGroup] = (),
+    groups_error: str | None = None,
+    all_ids: Iterable[str] = (),
+    flink_prefixes: Collection[str] = (),
 ) -> list[IdOwner]:
     """Which client runs each transactional id.
 
@@ -116,8 +132,12 @@ def transaction_owners(
         Groups of the cluster; empty if unknown, as in files.
     groups_error
         Why groups are missing.
+    all_ids
+        Every transactional id, or every one of Flink's form; none unless they are known completely.
+    flink_prefixes
+        Prefixes that checkpoints of Flink name.
     """
-    transactions = list(transactions)
+    transactions, grids = list(transactions), checkpoint_prefixes(all_ids)
     by_id = {group.group_id: group for group in groups}
     leaders = (CONNECT_LEADER.fullmatch(each.transactional_id or "") for each in transactions)
     clusters: dict[str, ClientGroup | None] = dict.fromkeys(found["group"] for found in leaders if found)
@@ -128,7 +148,13 @@ def transaction_owners(
         if (text := each.transactional_id) is not None:
             possible = sorted(possible_groups(text) & (by_id.keys() | clusters.keys()), key=len, reverse=True)
             txn_id = _TransactionalId(
-                text=text, timeout_ms=each.timeout_ms, groups=by_id, clusters=clusters, possible=possible
+                text=text,
+                timeout_ms=each.timeout_ms,
+                groups=by_id,
+                clusters=clusters,
+                possible=possible,
+                grids=grids,
+                flink_prefixes=flink_prefixes,
             )
             matches = ((rule, found) for form, rule in RULES if (found := form.fullmatch(text)))
             owner = next(result for rule, found in matches if (result := rule(txn_id, found)))
@@ -175,10 +201,52 @@ def owner_clause(owner: IdOwner) -> str | None:
     return f"{text} ({owner.confidence})"
 
 
-def owner_clauses(transactions: Iterable[Transaction], *, groups: Iterable[ClientGroup] = ()) -> dict[str, str | None]:
+def owner_clauses(
+    transactions: Iterable[Transaction],
+    *,
+    groups: Iterable[ClientGroup] = (),
+    all_ids: Iterable[str] = (),
+    flink_prefixes: Collection[str] = (),
+) -> dict[str, str | None]:
     """Transactional id to `owner_clause`."""
-    owners = transaction_owners(transactions, groups=groups)
+    owners = transaction_owners(transactions, groups=groups, all_ids=all_ids, flink_prefixes=flink_prefixes)
     return {each.transactional_id: owner_clause(each) for each in owners if each.transactional_id is not None}
+
+
+def may_be_flinks(transactional_id: str) -> bool:
+    """Whether an id has a form that Flink gives its ids, and no form that only another framework gives."""
+    if STREAMS_V2.fullmatch(transactional_id):
+        return False
+    return any(form.fullmatch(transactional_id) for form in (FLINK_SINK, FLINK_PRODUCER))
+
+
+def checkpoint_prefixes(ids: Iterable[str]) -> dict[str, int]:
+    """Prefixes whose ids form a grid of subtasks and checkpoints, each with the number of its checkpoints.
+
+    ``KafkaSink`` (INCREMENTING) numbers subtasks from 0 and checkpoints from 1, and each checkpoint has an id in each
+    subtask. Instances of Spring Kafka, tasks of Connect and a pool of Flink (POOLING) count from 0 on instead, so a
+    prefix with a number 0 proves nothing.
+
+    Parameters
+    ----------
+    ids
+        All ids: one that is missing could be the 0.
+    """
+    numbers: dict[str, dict[int, set[int]]] = {}
+    for text in ids:
+        found = FLINK_SINK.fullmatch(text)
+        if found and may_be_flinks(text):
+            numbers.setdefault(found["prefix"], {}).setdefault(int(found["subtask"]), set()).add(int(found["number"]))
+    grids = {}
+    for prefix, subtasks in numbers.items():
+        checkpoints = set().union(*subtasks.values())
+        cells = sum(map(len, subtasks.values()))
+        is_dense = 2 * cells >= len(subtasks) * len(checkpoints)  # after a job was scaled down, some are missing
+        enough = len(checkpoints) >= (MIN_CHECKPOINTS if len(subtasks) > 1 else MANY_CHECKPOINTS)
+        is_numbered = subtasks.keys() == {*range(len(subtasks))} and 0 not in checkpoints
+        if is_numbered and enough and is_dense:
+            grids[prefix] = len(checkpoints)
+    return grids
 
 
 class _Owner(NamedTuple):
@@ -272,19 +340,31 @@ def _flink_producer(_: _TransactionalId, found: re.Match[str]) -> _Owner:
 
 
 def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None:
-    if txn_id.timeout_ms == FLINK_TIMEOUT_MS:
+    confidence = "likely"
+    if found["prefix"] in txn_id.flink_prefixes:
+        confidence, reason = "certain", "A checkpoint of Flink names its prefix."
+    elif txn_id.timeout_ms == FLINK_TIMEOUT_MS:
         reason = "Its id has the form of Flink's KafkaSink, and its timeout of 1 h is the sink's default."
     elif found["prefix"] == FLINK_DEFAULT_PREFIX:
         reason = "Its id has the form and the default prefix of Flink's KafkaSink."
+    elif _is_in_grid(txn_id, found["prefix"]) and _begins_with_group(txn_id, found) is None:
+        reason = "Each subtask and checkpoint has an id of its prefix, as Flink's KafkaSink numbers them."
     else:
         return None
     return _Owner(
-        "likely",
+        confidence,
         reason,
         framework="Apache Flink",
         application=found["prefix"],
         task=f"subtask {found['subtask']}",
     )
+
+
+def _is_in_grid(txn_id: _TransactionalId, prefix: str) -> bool:
+    """Whether the ids of its prefix are numbered as Flink's, and are not a few threads with the client's timeout."""
+    checkpoints = txn_id.grids.get(prefix, 0)
+    has_own_timeout = txn_id.timeout_ms not in {None, CLIENT_TIMEOUT_MS}
+    return checkpoints >= (MIN_CHECKPOINTS if has_own_timeout else MANY_CHECKPOINTS)
 
 
 def _spring_v1(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner | None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import (
+    CHECKPOINT_ENTRY,
     OUTCOME_ENTRY,
+    TO_COMMIT,
     Evidence,
     GapEvidence,
     LogFacts,
@@ -25,6 +27,7 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
 )
 from toolkit.analysis.diagnosis.verdicts import OWNED
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
 
@@ -85,12 +88,15 @@ class Diagnosis:
         The evidence of the open transactions of each partition, as far as it does not need the logs.
     max_transaction_timeout_ms, is_single_sample
         As for `findings`.
+    checkpoints
+        Completed checkpoints of Flink jobs.
     """
 
     indexed: Sequence[IndexedObservation]
     opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
     max_transaction_timeout_ms: int
     is_single_sample: bool
+    checkpoints: Sequence[FlinkCheckpoint] = ()
 
     @property
     def observations(self) -> list[Observation]:
@@ -103,6 +109,7 @@ class Diagnosis:
             [*self.indexed, IndexedObservation(observation)],
             max_transaction_timeout_ms=self.max_transaction_timeout_ms,
             is_single_sample=self.is_single_sample,
+            checkpoints=self.checkpoints,
         )
 
     def to_recheck(self) -> list[TopicPartition]:
@@ -166,17 +173,23 @@ def diagnose(
     *,
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     is_single_sample: bool = False,
+    checkpoints: Sequence[FlinkCheckpoint] = (),
 ) -> Diagnosis:
     """Index observations, so that it is known what else has to be read; see `findings`."""
     return _diagnose(
         [IndexedObservation(observation) for observation in observations],
         max_transaction_timeout_ms=max_transaction_timeout_ms,
         is_single_sample=is_single_sample,
+        checkpoints=checkpoints,
     )
 
 
 def _diagnose(
-    indexed: Sequence[IndexedObservation], *, max_transaction_timeout_ms: int, is_single_sample: bool
+    indexed: Sequence[IndexedObservation],
+    *,
+    max_transaction_timeout_ms: int,
+    is_single_sample: bool,
+    checkpoints: Sequence[FlinkCheckpoint],
 ) -> Diagnosis:
     opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
     for tp in set().union(*(one.cases for one in indexed)):
@@ -188,6 +201,7 @@ def _diagnose(
                 observations=[one.observation for one in covering],
                 is_single_sample=is_single_sample,
                 long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms),
+                checkpoints=checkpoints,
             )
             for txn in covering[-1].cases.get(tp, ())
             for history in [[one.same(txn) for one in covering]]
@@ -197,6 +211,7 @@ def _diagnose(
         opened=opened,
         max_transaction_timeout_ms=max_transaction_timeout_ms,
         is_single_sample=is_single_sample,
+        checkpoints=checkpoints,
     )
 
 
@@ -232,7 +247,11 @@ def _transaction(evidence: OpenEvidence) -> Finding:
         transactional_id=txn.transactional_id,
         start_offset=txn.start,
         cause=decision.cause,
-        evidence=(*transaction_evidence(txn, evidence.observations), *_of_logs(evidence)),
+        evidence=(
+            *transaction_evidence(txn, evidence.observations),
+            *_of_logs(evidence),
+            *_of_checkpoints(evidence),
+        ),
         opened_at=opened_at,
         opened_at_clock=clock,
         expires_at=txn.expires_at if decision.verdict in {"ongoing", "long", "overdue"} else None,
@@ -254,6 +273,21 @@ def _of_logs(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
     yield from outcome.evidence
     if evidence.log.marker_entry is not None:
         yield evidence.log.marker_entry
+
+
+def _of_checkpoints(evidence: OpenEvidence) -> Iterator[EvidenceEntry]:
+    """Whether a checkpoint is to commit it, of each checkpoint with the prefix of its id."""
+    for checkpoint in evidence.checkpoints:
+        is_own = checkpoint is evidence.checkpoint
+        if not is_own and not checkpoint.has_prefix_of(evidence.txn.transactional_id or ""):
+            continue
+        unread = f", as far as it was read ({checkpoint.others} states were not)" if checkpoint.others else ""
+        yield EvidenceEntry(
+            source="_metadata",
+            observed_at=evidence.txn.observation.observed_at,
+            name=CHECKPOINT_ENTRY,
+            value=f"{checkpoint.name} {TO_COMMIT if is_own else f'does not commit it{unread}'}",
+        )
 
 
 def _opened(txn: OpenTransaction, *, owned: bool) -> tuple[dt.datetime | None, str | None]:

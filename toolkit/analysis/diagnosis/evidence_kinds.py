@@ -8,11 +8,16 @@ from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation, OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TransactionKey
 
 OUTCOME_ENTRY = "outcome"
 """Name of the entry of a finding's evidence that has its outcome, as ``abort: the transaction of ... was aborted``."""
+
+CHECKPOINT_ENTRY = "flink_checkpoint"
+"""Name of the entry of a finding's evidence that says whether a checkpoint of Flink is to commit the transaction."""
+TO_COMMIT = "is to commit it"
 
 GET_MISSING = "Do not abort. Get what is missing, and diagnose again."
 
@@ -72,6 +77,8 @@ class OpenEvidence:
         Whether the observation is a sample without one before it, so that a second one is still to come.
     long_after
         A live transaction older than this is `long`.
+    checkpoints
+        Completed checkpoints of Flink jobs.
     """
 
     txn: OpenTransaction
@@ -81,6 +88,16 @@ class OpenEvidence:
     recorded: Finding | None = None
     is_single_sample: bool = False
     long_after: dt.timedelta = dt.timedelta(milliseconds=MAX_TRANSACTION_TIMEOUT_MS)
+    checkpoints: Sequence[FlinkCheckpoint] = ()
+
+    @property
+    def checkpoint(self) -> FlinkCheckpoint | None:
+        """The checkpoint that is to commit this very transaction; null if none is."""
+        own = (self.txn.producer_id, self.txn.epoch)
+        for checkpoint in reversed(self.checkpoints):  # the newest of a job first
+            if any((each.producer_id, each.producer_epoch) == own for each in checkpoint.committables):
+                return checkpoint
+        return None
 
     @property
     def key(self) -> TransactionKey:

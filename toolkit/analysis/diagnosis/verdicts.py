@@ -14,7 +14,7 @@ VERDICTS: Mapping[str, str] = {
     "overdue": "Ongoing past its own timeout: its coordinator should have aborted it.",
     "ending": "The coordinator is writing its markers.",
     "stuck_ending": "The coordinator decided long ago, and its marker is not written here.",
-    "prepared": "Prepared by two-phase commit: only the external coordinator may decide.",
+    "prepared": "Prepared by two-phase commit, or by a checkpoint of Flink: only that external coordinator may decide.",
     "hanging": "No coordinator owns this transaction, so none will end it.",
     "unreplicated": "Nothing is open; the LSO waits for replication.",
     "ended": "It was open and has ended; it holds nothing any more.",

@@ -25,12 +25,15 @@ from toolkit.formats.coordinator.offsets_log_records import (
 )
 from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
 from toolkit.formats.log.batch_positions import batch_loops, compiled
-from toolkit.formats.log.batch_records import Record, decode_batch
-from toolkit.formats.log.batches import HEADER_SIZE, BatchHeader
+from toolkit.formats.log.batch_records import Record, decode_batch, read_records
+from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_varint
+from toolkit.formats.log.headers import Headers
 from toolkit.formats.primitives import Buffer
 from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import LAST_TIME
+
+CODEC = 0x07  # bits of attributes
 
 
 class _Source(NamedTuple):
@@ -111,6 +114,35 @@ def offsets_log(
     at = file_position if file_position is not None or file is None else position
     source = _Source(group_partition, broker_id, file, at)
     return decode_batch(buf, position, source, _offsets_log_record, _unread_of_offsets)
+
+
+def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Key and value of each record of some batches, in log order; control batches have none.
+
+    Parameters
+    ----------
+    buf
+        Bytes with the batches.
+    headers
+        Their headers; all are complete.
+
+    Raises
+    ------
+    DecodeError
+        During iteration, for a damaged batch or record.
+    """
+    headers = headers[headers["attributes"] & CONTROL == 0]
+    positions, ends = headers["position"], headers["position"] + headers["size"]
+    plain = (headers["record_count"] == 1) & (headers["attributes"] & CODEC == 0) & (headers["magic"] == 2)
+    found = np.zeros((len(headers), FIELDS), np.int64)
+    found[plain] = locate(buf, positions[plain], ends[plain])
+    located = found[:, :2].tolist()
+    for position, (start, end) in zip(positions.tolist(), located, strict=True):
+        if not start:
+            yield from ((record.key, record.value) for record in read_records(buf, position))
+            continue
+        size, at = read_varint(buf, end)
+        yield buf[start:end], None if size < 0 else buf[at : at + size]
 
 
 def _unread_of_transactions(source: _Source, offset: int | None, error: str) -> TransactionLogRecord:

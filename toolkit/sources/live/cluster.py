@@ -19,8 +19,9 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema import Row
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
@@ -53,6 +54,7 @@ from toolkit.sources.live.transaction_listing import (
     all_ids,
     filtered_transactions,
     named_transactions,
+    numbered_ids,
 )
 from toolkit.sources.offset_queries.group_lag import (
     CommittedOffset,
@@ -105,11 +107,16 @@ class Cluster(Source, OffsetTables):
         ``"host:port"``, a mapping of librdkafka or Java client keys, or a `ClientConfig`.
     timeout
         Seconds for connecting and for each round of requests.
+    flink_checkpoints
+        Paths of completed checkpoints of Flink jobs, for `toolkit.formats.flink_checkpoint.read_checkpoints`: what they
+        are to commit is never proposed for an abort or fence.
 
     Raises
     ------
     ConnectionFailed, AuthenticationFailed
         If no broker can be reached, or it rejects the credentials.
+    NotFound, DecodeError, UsageError
+        If a checkpoint cannot be read.
 
     Examples
     --------
@@ -118,8 +125,17 @@ class Cluster(Source, OffsetTables):
     """
 
     kind = CLUSTER
+    flink_checkpoints: Sequence[FlinkCheckpoint] = ()
+    """What completed checkpoints of Flink jobs are to commit."""
 
-    def __init__(self, config: str | Mapping[str, object] | ClientConfig, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        config: str | Mapping[str, object] | ClientConfig,
+        *,
+        timeout: float = 30.0,
+        flink_checkpoints: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        self.flink_checkpoints = read_checkpoints(flink_checkpoints)
         self.config = ClientConfig(config)
         self.timeout = timeout
         self.client = BrokerClient(self.config, timeout=timeout)
@@ -155,7 +171,7 @@ class Cluster(Source, OffsetTables):
 
         metadata = read_metadata(self.client, {topic for topic, _ in partitions})
         found = read_partitions(self.client, metadata.at(partitions))
-        return [LiveOffsetReader(self.client, self.config, each) for each in found]
+        return [LiveOffsetReader(self.client, each) for each in found]
 
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
@@ -243,7 +259,7 @@ class Cluster(Source, OffsetTables):
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
-            return observe(self.client, self.config, metadata, whole_cluster=topics is None and partitions is None)
+            return observe(self.client, metadata, whole_cluster=topics is None and partitions is None)
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
@@ -263,14 +279,14 @@ class Cluster(Source, OffsetTables):
     @implements(Source.transactions, without=["at"])
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         if arguments.transactional_ids is None:
-            return filtered_transactions(self.client, self.config, TransactionFilters.of(arguments))
-        return named_transactions(self.client, self.config, arguments.transactional_ids)
+            return filtered_transactions(self.client, TransactionFilters.of(arguments))
+        return named_transactions(self.client, arguments.transactional_ids)
 
     @implements(Source.coordinators, without=["at"])
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
-            transactional_ids = all_ids(self.client, self.config)
+            transactional_ids = all_ids(self.client)
         if groups is None:
             groups = list(group_ids(self.client, sorted(self.client.brokers)))
         found = read_coordinators(self.client, transactional_ids, TRANSACTION)
@@ -292,8 +308,8 @@ class Cluster(Source, OffsetTables):
         recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
-        first = observe(self.client, self.config, metadata, whole_cluster=whole_cluster, idle_producers=False)
-        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms)
+        first = observe(self.client, metadata, whole_cluster=whole_cluster, idle_producers=False)
+        diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
             diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
@@ -308,11 +324,20 @@ class Cluster(Source, OffsetTables):
     @implements(Source.transaction_owners, without=["at"])
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
         if arguments.transactional_ids is None:
-            found = filtered_transactions(self.client, self.config, TransactionFilters())
+            found = filtered_transactions(self.client, TransactionFilters())
         else:
-            found = named_transactions(self.client, self.config, arguments.transactional_ids)
+            found = named_transactions(self.client, arguments.transactional_ids)
         groups, error = client_groups(self.client, (each.transactional_id for each in found))
-        return transaction_owners(found, groups=groups, groups_error=error)
+        every_id = numbered_ids(self.client, {each.transactional_id for each in found})
+        return transaction_owners(
+            found, groups=groups, groups_error=error, all_ids=every_id, flink_prefixes=self._flink_prefixes
+        )
+
+    @implements(Source.transactional_id_prefixes)
+    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
+        from toolkit.sources.live.exposure import read_id_prefixes  # imports numpy
+
+        return read_id_prefixes(self.client, flink_prefixes=self._flink_prefixes)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
@@ -360,11 +385,21 @@ class Cluster(Source, OffsetTables):
         records = offsets_log_records(self.client, topic, hashed if partitions is None else hashed & {*partitions})
         return [record for record in records if record.error or record.group_id in groups]
 
+    @property
+    def _flink_prefixes(self) -> frozenset[str]:
+        return frozenset().union(*(each.prefixes for each in self.flink_checkpoints))
+
     def _with_owners(self, found: Sequence[Finding], observations: Sequence[Observation]) -> list[Finding]:
         """Findings with the owners of their transactional ids."""
         transactions = {txn.transactional_id: txn for each in observations for txn in each.transactions}
-        groups, _ = client_groups(self.client, {each.transactional_id for each in found})
-        owners = owner_clauses(transactions.values(), groups=groups)
+        ids = {each.transactional_id for each in found}
+        groups, _ = client_groups(self.client, ids)
+        owners = owner_clauses(
+            transactions.values(),
+            groups=groups,
+            all_ids=numbered_ids(self.client, ids),
+            flink_prefixes=self._flink_prefixes,
+        )
         return [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
 
     def _ranges(self, arguments: TableArguments) -> Iterator[FetchedRange]:
@@ -380,7 +415,7 @@ class Cluster(Source, OffsetTables):
         """A second observation of some partitions, with the topic gaps of the first."""
         topic_partitions = list(topic_partitions)
         leaders = read_metadata(self.client, {topic for topic, _ in topic_partitions}).at(topic_partitions)
-        second = observe(self.client, self.config, leaders, whole_cluster=False, idle_producers=False)
+        second = observe(self.client, leaders, whole_cluster=False, idle_producers=False)
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(

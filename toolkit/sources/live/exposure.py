@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
 from toolkit.analysis.broker_software import Software, software_of
+from toolkit.analysis.coordinator.transaction_owners import transaction_owners
+from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_of, release_text
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Exposure
+from toolkit.schema.live import Exposure, IdPrefix
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import MAX_TIMEOUT, broker_configs, broker_identities
+from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
 VERSION, METADATA = "transaction.version", "metadata.version"
 VERIFICATION = "transaction.partition.verification.enable"
-SOFTWARE = "broker software"
+SOFTWARE, MIXED = "broker software", "mixed versions"
 CLIENT_VERSION = "client_transaction_version"
 NEWEST = 20_000  # offsets of each partition of __transaction_state
 UNREAD = "It could not be read: exposure is unknown."
@@ -45,8 +49,10 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> li
     release
         Release of the brokers; null to detect the minor release.
     """
+    releases = [_detected(client, broker_id) for broker_id in sorted(client.brokers)]
     brokers = [*_settings(client), *_software(client)]
-    return [*_features(client), *brokers, *_known_bugs(client, release=release), *_clients(client)]
+    bugs = _known_bugs(releases, release=release)
+    return [*_features(client), *_mixed_versions(releases), *brokers, *bugs, *_clients(client)]
 
 
 def _features(client: BrokerClient) -> Iterator[Exposure]:
@@ -70,11 +76,55 @@ def _features(client: BrokerClient) -> Iterator[Exposure]:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BrokerRelease:
+    """The minor release of a broker; null if it is unknown, or the broker is not Apache Kafka."""
+
+    broker_id: int
+    release: Release | None
+    observed_at: dt.datetime
+    error: str | None
+
+
+def _mixed_versions(releases: Sequence[_BrokerRelease]) -> Iterator[Exposure]:
+    """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
+    by_release: dict[Release | None, list[str]] = {}
+    for each in releases:
+        by_release.setdefault(each.release, []).append(str(each.broker_id))
+    unknown = by_release.pop(None, [])
+    known = [(release_text(each), by_release[each]) for each in sorted(filter(None, by_release))]
+    if len(known) > 1:
+        yield Exposure(
+            subject="cluster",
+            name=MIXED,
+            value=", ".join(
+                f"{release} (broker {' '.join(ids)})" for release, ids in [*known, ("unknown", unknown)] if ids
+            ),
+            exposed=True,
+            means="The cluster is half-upgraded. A partition and a transactional id have the protection, and the bugs, "
+            "of the broker that leads or coordinates it, until they move to another one. What newer brokers verify, "
+            "they verify with the coordinator only if it is of 3.6 or newer. Complete the upgrade, then finalize "
+            "metadata.version and transaction.version.",
+            observed_at=releases[0].observed_at,
+        )
+
+
 def _settings(client: BrokerClient) -> Iterator[Exposure]:
-    for config in broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT]):
+    configs = broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT])
+    older = [each.broker_id for each in configs if not each.error and each.values.get(VERIFICATION) is None]
+    for config in configs:
         for name in (VERIFICATION, MAX_TIMEOUT):
             value = config.values.get(name)
             exposed, means = (None, UNREAD) if config.error else MEANING[name](value)
+            if name == VERIFICATION and value == "true" and older:
+                exposed, means = (
+                    True,
+                    (
+                        "It verifies writes with the coordinator of their transactional id, but brokers older than 3.6 "
+                        f"cannot ({', '.join(map(str, older))}): for an id that one of them coordinates, a write is "
+                        "accepted unverified. Upgrade them."
+                    ),
+                )
             yield Exposure(
                 subject="broker",
                 name=name,
@@ -109,19 +159,33 @@ def _means(software: Software) -> str:
     return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
 
 
+def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    """Records of the newest 20,000 offsets of each partition of ``__transaction_state``; unreadable ones have `error`.
+
+    Raises
+    ------
+    BrokerError
+        If this principal may not describe the topic.
+    """
+    return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
+
+
 def _clients(client: BrokerClient) -> Iterator[Exposure]:
-    """Ids whose newest record was written by a client below transaction version 2."""
+    """Ids whose newest record was written by a client below transaction version 2; prefixes that get ever more ids."""
     newest: dict[str, TransactionLogRecord] = {}
+    records: list[TransactionLogRecord] = []
     try:
-        for record in transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST):
+        for record in newest_records(client):
             if record.error:
                 yield _unread_clients(record.error, record.broker_id)
             elif record.transactional_id is not None:
+                records.append(record)
                 newest[record.transactional_id] = record
     except ToolkitError as error:
         yield _unread_clients(_error(error), None)
         return
     now = dt.datetime.now(dt.UTC)
+    yield from growing_prefixes(records, now=now)
     for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
         version = record.client_transaction_version or 0
         if not record.tombstone and version < 2:
@@ -135,6 +199,39 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
                 "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
                 "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
                 broker_id=record.broker_id,
+                observed_at=now,
+            )
+
+
+def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
+    """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
+    as_of = dt.datetime.now(dt.UTC)
+    try:
+        logged = logged_ids(newest_records(client))
+    except ToolkitError:  # few principals may read __transaction_state
+        logged = None
+    found = filtered_transactions(client, TransactionFilters())
+    ids = [each.transactional_id for each in found if each.transactional_id is not None]
+    groups, _ = client_groups(client, ids)
+    owners = transaction_owners(
+        found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
+    )
+    return transactional_id_prefixes(found, owners, logged, as_of=as_of)
+
+
+def growing_prefixes(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
+    """Prefixes under which new ids are created all the time."""
+    for prefix, logged in sorted((logged_ids(records) or {}).items()):
+        if logged.is_growing(now):
+            yield Exposure(
+                subject="prefix",
+                name=prefix,
+                value=f"{len(logged.recent(now))} new ids in 24 h, {logged.per_hour(now):.0f} per hour",
+                exposed=True,
+                means="Its clients do not reuse their ids, so that no later instance fences an abandoned transaction: "
+                "it is aborted after its timeout. Coordinators keep each id for transactional.id.expiration.ms, "
+                "7 days by default. Give each instance an id of its own that stays; Flink has "
+                "TransactionNamingStrategy.POOLING.",
                 observed_at=now,
             )
 
@@ -154,26 +251,21 @@ def _error(error: ToolkitError) -> str:
     return f"{getattr(error, 'code', 'NETWORK_EXCEPTION')}: {error.what}"
 
 
-def _known_bugs(client: BrokerClient, *, release: Release | None) -> Iterator[Exposure]:
+def _known_bugs(releases: Sequence[_BrokerRelease], *, release: Release | None) -> Iterator[Exposure]:
     """The release of each broker and the known bugs of it.
 
     Brokers do not report their release; ApiVersions shows the minor release, not the patch.
     """
-    for broker_id in sorted(client.brokers):
-        error = None
-        try:
-            detected = _detected(client, broker_id)
-        except ToolkitError as failure:
-            detected, error = None, _error(failure)
-        assumed = release or detected
+    for broker in releases:
+        assumed = release or broker.release
         of_release = Exposure(
             subject="known bug",
             name="kafka version",
             value=release_text(assumed) if assumed else None,
-            means=_release_means(release, detected),
-            broker_id=broker_id,
-            observed_at=dt.datetime.now(dt.UTC),
-            error=error,
+            means=_release_means(release, broker.release),
+            broker_id=broker.broker_id,
+            observed_at=broker.observed_at,
+            error=broker.error,
         )
         yield of_release
         for bug, affects in bugs_of(assumed) if assumed else ():
@@ -182,7 +274,16 @@ def _known_bugs(client: BrokerClient, *, release: Release | None) -> Iterator[Ex
             yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
 
 
-def _detected(client: BrokerClient, broker_id: int) -> Release | None:
+def _detected(client: BrokerClient, broker_id: int) -> _BrokerRelease:
+    release, error = None, None
+    try:
+        release = _minor_release(client, broker_id)
+    except ToolkitError as failure:
+        error = _error(failure)
+    return _BrokerRelease(broker_id=broker_id, release=release, observed_at=dt.datetime.now(dt.UTC), error=error)
+
+
+def _minor_release(client: BrokerClient, broker_id: int) -> Release | None:
     """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
     features = client.send_one(messages.ApiVersions(**API_VERSIONS), broker_id=broker_id).supported_features or ()
     levels = [feature.max_version for feature in features if feature.name == "metadata.version"]

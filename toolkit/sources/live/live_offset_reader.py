@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
@@ -19,9 +18,6 @@ from toolkit.sources.live.state.leaders import read_producers
 from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 
-if TYPE_CHECKING:
-    from toolkit.config import ClientConfig
-
 FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several requests
 
 
@@ -30,17 +26,17 @@ class LiveOffsetReader:
 
     Parameters
     ----------
-    client, config
-        The cluster.
+    client
+        The connection to the brokers.
     partition
         The partition as its leader has it.
     """
 
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 
-    def __init__(self, client: BrokerClient, config: ClientConfig, partition: Partition) -> None:
+    def __init__(self, client: BrokerClient, partition: Partition) -> None:
         self.partition = partition
-        self._client, self._config = client, config
+        self._client = client
 
     @cached_property
     def is_compacted(self) -> bool | None:
@@ -70,7 +66,7 @@ class LiveOffsetReader:
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
         try:
             filters = TransactionFilters(producer_ids=(producer_id,))
-            found = filtered_transactions(self._client, self._config, filters)
+            found = filtered_transactions(self._client, filters)
         except (BrokerError, ConnectionFailed) as error:  # the other columns are valid without it
             return None, row_text(error)
         owner = next((each.transactional_id for each in found if each.producer_id == producer_id), None)

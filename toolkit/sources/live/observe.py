@@ -40,7 +40,7 @@ from toolkit.sources.live.transaction_listing import (
 )
 
 if TYPE_CHECKING:
-    from toolkit.config import ClientConfig
+    pass
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
@@ -49,7 +49,6 @@ STATE_TIMES_TIMEOUT_S = 10.0  # to read from the log when a state last changed
 
 def observe(
     client: BrokerClient,
-    config: ClientConfig,
     leaders: Mapping[TopicPartition, PartitionLeader],
     *,
     whole_cluster: bool,
@@ -60,8 +59,8 @@ def observe(
 
     Parameters
     ----------
-    client, config
-        The connection to the brokers, and its configuration.
+    client
+        The connection to the brokers.
     leaders
         The partitions to observe, and their leaders.
     whole_cluster
@@ -75,7 +74,7 @@ def observe(
     partitions, producers = query_leaders(client, leaders, lso_query(client), of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    coordinators = _query_coordinators(client, config, opened, leaders)
+    coordinators = _query_coordinators(client, opened, leaders)
     topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
 
     to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, leaders)
@@ -109,7 +108,7 @@ class _CoordinatorResponses:
 
 
 def _query_coordinators(
-    client: BrokerClient, config: ClientConfig, opened: Sequence[Producer], observed: Container[TopicPartition]
+    client: BrokerClient, opened: Sequence[Producer], observed: Container[TopicPartition]
 ) -> _CoordinatorResponses:
     before = CoordinatorTopic.read(client, STATE_TOPIC)
     brokers = sorted(client.brokers)
@@ -135,7 +134,7 @@ def _query_coordinators(
         proofs += visibility.proofs
     log: TransactionLog | None = None
     if closable and not _all_explained(opened, transactions):
-        log = read_state_log(client, config, before, timeout=client.timeout)
+        log = read_state_log(client, before, timeout=client.timeout)
         transactions += _supplement(transactions, listing.ids, log, open_ids, observed)
         if not log.is_complete:
             closable += _unread(log)
@@ -144,7 +143,7 @@ def _query_coordinators(
             proofs.append(
                 f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.transactions)} ids"
             )
-    transactions = _with_times(client, config, before, transactions, opened, log)
+    transactions = _with_times(client, before, transactions, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
         gaps += coordinator_software_gaps(client, brokers)
@@ -207,7 +206,6 @@ def _expects(txn: Transaction, observed: Container[TopicPartition]) -> bool:
 
 def _with_times(
     client: BrokerClient,
-    config: ClientConfig,
     coordinator_topic: CoordinatorTopic,
     transactions: Sequence[Transaction],
     opened: Sequence[Producer],
@@ -229,7 +227,7 @@ def _with_times(
     if not state_partitions:
         return list(transactions)
     log = log or read_state_log(
-        client, config, coordinator_topic, only=state_partitions, timeout=min(client.timeout, STATE_TIMES_TIMEOUT_S)
+        client, coordinator_topic, only=state_partitions, timeout=min(client.timeout, STATE_TIMES_TIMEOUT_S)
     )
     logged = {_state_key(each): each.last_update_time for each in log.transactions}
     return [

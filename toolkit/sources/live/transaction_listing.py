@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.errors import BrokerError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -23,10 +24,11 @@ from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopi
 from toolkit.sources.source_table import TableArguments
 
 if TYPE_CHECKING:
-    from toolkit.config import ClientConfig
+    pass
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000
+MAX_PREFIXES = 100  # in one pattern of ListTransactions
 LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
 
 
@@ -296,7 +298,7 @@ def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transact
     )
 
 
-def filtered_transactions(client: BrokerClient, config: ClientConfig, filters: TransactionFilters) -> list[Transaction]:
+def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> list[Transaction]:
     """The transaction of every id that matches the filters.
 
     A record without id, with `error`, stands for ids that may exist and are not listed: a broker failed, a partition of
@@ -313,7 +315,7 @@ def filtered_transactions(client: BrokerClient, config: ClientConfig, filters: T
     too_old = any(map(is_too_old, listing.failures))
     hidden = list(_hidden_ids(client, listing, found, filters))
     if too_old or hidden:
-        log = read_state_log(client, config, coordinator_topic, timeout=client.timeout)
+        log = read_state_log(client, coordinator_topic, timeout=client.timeout)
         described = {txn.transactional_id for txn in found}
         found += [txn for txn in log.transactions if txn.transactional_id not in described and filters.match(txn)]
         if log.is_complete:
@@ -349,7 +351,7 @@ def _missing(error: str) -> Transaction:
     return Transaction(observed_at=utc_now(), source=LISTED, error=error)
 
 
-def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:
+def all_ids(client: BrokerClient) -> list[str]:
     """Every transactional id.
 
     Raises
@@ -357,7 +359,7 @@ def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:
     BrokerError
         If a broker does not list its ids, or this principal may not see all, and their log cannot be read.
     """
-    found = filtered_transactions(client, config, TransactionFilters())
+    found = filtered_transactions(client, TransactionFilters())
     for txn in found:
         if txn.transactional_id is None and txn.error and not is_too_old(txn):
             of = "" if txn.broker_id is None else f" of broker {txn.broker_id} ({txn.source})"
@@ -365,7 +367,29 @@ def all_ids(client: BrokerClient, config: ClientConfig) -> list[str]:
     return list(dict.fromkeys(txn.transactional_id for txn in found if txn.transactional_id is not None))
 
 
-def named_transactions(client: BrokerClient, config: ClientConfig, ids: Sequence[str]) -> list[Transaction]:
+def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[str]:
+    """Every id of the prefixes of some ids of Flink's form, by name only; none unless all brokers list their ids.
+
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    among
+        The ids whose prefixes are listed; those of another form are left out.
+    """
+    prefixes = sorted({found["prefix"] for each in among if each and (found := FLINK_SINK.fullmatch(each))})
+    if not prefixes:
+        return []
+    names = "|".join(map(re.escape, prefixes[:MAX_PREFIXES]))
+    numbered = TransactionFilters(pattern=rf"(?:{names})-\d+-\d+")
+    coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
+    listing = list_ids(client, sorted(client.brokers), coordinator_topic, numbered)
+    if listing.failures or any(_unled_partitions(coordinator_topic)):
+        return []
+    return [name for name, _ in listing.ids]
+
+
+def named_transactions(client: BrokerClient, ids: Sequence[str]) -> list[Transaction]:
     """The transactions of exactly these ids; one that does not exist has `error`."""
     coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
     found: dict[str, Transaction] = {}
@@ -401,7 +425,7 @@ def named_transactions(client: BrokerClient, config: ClientConfig, ids: Sequence
     undescribed = {name: txn for name, txn in found.items() if is_too_old(txn)}
     if undescribed:
         only = {txn.txn_state_partition for txn in undescribed.values() if txn.txn_state_partition is not None}
-        log = read_state_log(client, config, coordinator_topic, only=only, timeout=client.timeout)
+        log = read_state_log(client, coordinator_topic, only=only, timeout=client.timeout)
         found |= {txn.transactional_id or "": txn for txn in log.transactions if txn.transactional_id in undescribed}
     return list(found.values())
 

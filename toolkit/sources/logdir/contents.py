@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.broker_logs import broker_log_events, broker_log_files
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,
@@ -58,6 +62,16 @@ class FileScope(NamedTuple):
         return []
 
 
+class BrokerLogs(NamedTuple):
+    """Files or folders of brokers' own logs, and the zone of the times in them that have none."""
+
+    paths: Sequence[Path] = ()
+    time_zone: dt.tzinfo = dt.UTC
+
+
+NO_BROKER_LOGS = BrokerLogs()
+
+
 class Contents:
     """The logs as listed now, and their states, each read on first use.
 
@@ -67,10 +81,15 @@ class Contents:
         Folders and texts at the paths.
     texts
         The logs in its texts.
+    broker_logs
+        Brokers' own logs.
     """
 
-    def __init__(self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = ()) -> None:
+    def __init__(
+        self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = (), broker_logs: BrokerLogs = NO_BROKER_LOGS
+    ) -> None:
         self.layout = layout
+        self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
         self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
         with ThreadPoolExecutor(self._at_once) as pool:
@@ -86,6 +105,12 @@ class Contents:
         """Files and folders that no table, or not every table, reads, with the reason."""
         unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
         return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
+
+    @cached_property
+    def broker_log_events(self) -> Sequence[ClusterEvent]:
+        """The events in brokers' own logs, file by file."""
+        files = [file for path in self.broker_logs.paths for file in broker_log_files(path)]
+        return [event for file in files for event in broker_log_events(file, time_zone=self.broker_logs.time_zone)]
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""

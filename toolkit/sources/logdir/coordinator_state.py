@@ -80,6 +80,11 @@ class CoordinatorState:
     is_counted: bool
     gaps: Sequence[str]
 
+    @property
+    def all_ids(self) -> Sequence[str]:
+        """Every transactional id; none where a partition is missing or incomplete."""
+        return [] if self.gaps else [name for partition in self.partitions.values() for name in partition.newest]
+
     def transactions(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Transaction]:
         """The newest state of each id; its `observed_at` is the time up to which its partition is complete.
 

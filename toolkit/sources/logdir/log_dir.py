@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import LogPath, log_path
-from toolkit.schema import Row
+from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
+from toolkit.sources.logdir.contents import METADATA_TOPIC, BrokerLogs, Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
@@ -43,7 +46,8 @@ class LogDir(LogDirTables, OffsetTables):
     ----------
     path, *more_paths
         Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
-        snapshots, transaction indexes, and texts of kafka-dump-log.sh.
+        snapshots, transaction indexes, and texts of kafka-dump-log.sh. None is needed for `cluster_events` of
+        `broker_logs` alone.
     consistent_copy
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
@@ -51,6 +55,11 @@ class LogDir(LogDirTables, OffsetTables):
         hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
+    broker_logs
+        Brokers' own logs (server.log, controller.log, state-change.log), rotated or gzip, or folders that have them:
+        `cluster_events` has their lines about transactions, and findings and `transaction_history` cite them.
+    broker_log_time_zone
+        Zone of their times, ``"+02:00"`` or ``"Europe/Berlin"``: Kafka's default layout has local times without it.
 
     Raises
     ------
@@ -68,16 +77,23 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | LogPath,
+        path: str | os.PathLike[str] | LogPath | None = None,
         *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
+        broker_logs: Sequence[str | os.PathLike[str]] = (),
+        broker_log_time_zone: str = "+00:00",
     ) -> None:
         if txn_state_partitions is not None and txn_state_partitions < 1:
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [log_path(each) for each in (path, *more_paths)]
+        self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
+        if not self.paths and not broker_logs:
+            raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
+        self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
+        for each in self.broker_logs.paths:
+            broker_log_files(each)
         self._texts: dict[tuple[str, int, int], Sequence[ReplicaLog]] = {}
         self._listed: Contents | None = None
         self._layout()
@@ -89,6 +105,12 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __exit__(self, *exc: object) -> None:
         self._listed = None
+
+    def read(self, table: str, arguments: TableArguments) -> Any:
+        """As `Source.read`; brokers' logs alone have no other table than `cluster_events`."""
+        if not self.paths and table != CLUSTER_EVENTS.name:
+            raise UsageError(f"Brokers' logs alone have no table {table}.", do="Pass the log directory, too.")
+        return super().read(table, arguments)
 
     def __repr__(self) -> str:
         consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""
@@ -197,8 +219,25 @@ class LogDir(LogDirTables, OffsetTables):
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        return transaction_owners(map(Transaction.of, rows))
+        side = read_coordinator_side(self.contents(), count=self.txn_state_partitions)
+        return transaction_owners(map(Transaction.of, rows), all_ids=side.all_ids)
+
+    @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC])
+    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
+        from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
+        from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
+
+        contents = self.contents()
+        side = read_coordinator_side(contents, count=self.txn_state_partitions)
+        records = map(TransactionLogRecord.of, self.transaction_log_rows())
+        logged = None if side.gaps else logged_ids(records)
+        found = transactions_of(side)
+        owners = transaction_owners(found, all_ids=side.all_ids)
+        as_of = max((each.as_of for each in side.partitions.values() if each.as_of), default=contents.taken_at)
+        return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
     @implements(
         Source.findings,
@@ -223,7 +262,7 @@ class LogDir(LogDirTables, OffsetTables):
             found = explained_findings(observed, diagnosis, requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        owners = owner_clauses(observed.observation.transactions)
+        owners = owner_clauses(observed.observation.transactions, all_ids=observed.side.all_ids)
         found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
             return found
@@ -269,7 +308,7 @@ class LogDir(LogDirTables, OffsetTables):
         if self._listed is not None:
             return self._listed
         layout = self._layout()
-        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
+        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)], self.broker_logs)
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)

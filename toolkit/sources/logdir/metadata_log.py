@@ -31,7 +31,7 @@ def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
 
 
 def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
-    """The events of the cluster, by the replica of the metadata log that reaches furthest.
+    """The events of the cluster, by the replica of the metadata log that reaches furthest, and by brokers' own logs.
 
     Parameters
     ----------
@@ -43,6 +43,9 @@ def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> I
     for _, (state, *_) in contents.by_partition(metadata_logs(contents.logs)):
         if isinstance(state.log, FolderLog):
             yield from metadata_events(metadata_records(state.log, since=since))
+    for event in contents.broker_log_events:
+        if since is None or event.timestamp is None or event.timestamp >= since:
+            yield event
 
 
 def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log
+from toolkit.formats.coordinator.coordinator_log_rows import CODEC, FIELDS, locate, transaction_log
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_paths import log_path
@@ -23,7 +23,6 @@ from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica_files import SegmentBytes, in_pieces
 
-CODEC = 0x07
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 
 

@@ -58,6 +58,7 @@ OF_LOG_DIR: Mapping[str, Sequence[str]] = {
     "findings": ("consistentCopy", "txnStatePartitions"),
     "transactions": ("txnStatePartitions",),
     "transaction_owners": ("txnStatePartitions",),
+    "transactional_id_prefixes": ("txnStatePartitions",),
     "coordinators": ("txnStatePartitions",),
 }
 """The tables that depend on arguments of `LogDir`."""

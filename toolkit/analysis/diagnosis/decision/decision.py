@@ -22,7 +22,7 @@ class Decision:
     reason, remedy
         Sentences for the operator.
     action
-        The command that is safe: ``abort``, ``complete`` or ``fence``; null if none is.
+        The command that is safe: ``abort``, ``complete``, ``commit`` or ``fence``; null if none is.
     missing
         For `unknown`: what is missing, a phrase each.
     cause

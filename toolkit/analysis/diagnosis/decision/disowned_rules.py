@@ -227,6 +227,20 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         action="abort",
     ),
     OpenRule(
+        name="to be committed by a checkpoint of Flink",
+        applies=lambda e: e.checkpoint is not None,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Do not abort it: the Flink job considers its records written. Save them by kafka-txn scan, and check "
+            "whether a later transaction of the job has them too."
+        ),
+        needs=lambda e: (
+            f"a coordinator that has it open: {e.checkpoint and e.checkpoint.name} of its Flink job is to commit it",
+        ),
+    ),
+    OpenRule(
         name="superseded epoch",
         applies=_is_superseded,
         verdict="hanging",

@@ -13,6 +13,7 @@ from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, numbe
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 
@@ -86,6 +87,16 @@ def _wait(e: OpenEvidence) -> str:
         return "Wait; it is alive."
     expires_at = at(e.txn.expires_at)
     return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
+
+
+def _checkpoint(e: OpenEvidence) -> FlinkCheckpoint:
+    assert e.checkpoint is not None
+    return e.checkpoint
+
+
+def _commit(e: OpenEvidence) -> str:
+    path, name = shlex.quote(str(_checkpoint(e).path)), shlex.quote(e.txn.transactional_id or "")
+    return f"kafka-txn commit --flink-checkpoint {path} --transactional-id {name}"
 
 
 def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
@@ -217,6 +228,19 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             "of it. Never an abort marker: it would lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
+        is_explained=True,
+    ),
+    OpenRule(
+        name="pre-committed by a checkpoint of Flink",
+        applies=lambda e: _is_live(e) and e.checkpoint is not None,
+        verdict="prepared",
+        outcome=UNDECIDED,
+        why=lambda e: f"{_says(e)}{_age(e.txn)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
+        remedy=lambda e: (
+            "Restore the job from that checkpoint or a later one: it commits the transaction. If the job cannot start "
+            f"in time, {_commit(e)} commits it. Never fence or abort it: the job considers its records written."
+        ),
+        action="commit",
         is_explained=True,
     ),
     OpenRule(

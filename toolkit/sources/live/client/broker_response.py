@@ -17,7 +17,7 @@ from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, 
 
 TOO_OLD = "UNSUPPORTED_VERSION"  # the error of a broker that lacks an API, or its version
 CHECK_ADDRESS = "Check bootstrap.servers, and that the broker is running and reachable from here."
-CHECK_CREDENTIALS = "Check security.protocol, sasl.mechanism, and the user and password."
+CHECK_CREDENTIALS = "Check security.protocol, sasl.mechanism, and the user and password, token, or Kerberos ticket."
 
 # Kafka's names; kafka-python renames some codes and lacks the newest.
 _NAMES = {code: error.message for code, error in kafka.errors.kafka_errors.items() if code is not None} | {
@@ -95,10 +95,19 @@ def combine_failures(failures: Sequence[Exception]) -> Exception:
 
 
 class _ThreadFilter(logging.Filter):
-    """Drop log records of one client's thread, unless this module's logger is at DEBUG."""
+    """Drop log records of one client's thread, unless this module's logger is at DEBUG; always those with a login.
+
+    kafka-python logs at DEBUG what it sends: with SASL a password or a token, as a message and as bytes.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.threadName or "").endswith(self.name) or log.isEnabledFor(logging.DEBUG)
+        if not (record.threadName or "").endswith(self.name):
+            return True
+        return log.isEnabledFor(logging.DEBUG) and not any(map(_may_have_a_login, record.args or ()))
+
+
+def _may_have_a_login(argument: object) -> bool:
+    return isinstance(argument, bytes | bytearray | memoryview) or type(argument).__name__.startswith("Sasl")
 
 
 @cache

@@ -4,6 +4,7 @@
    closes at once. Reads are 256 KiB instead of 4 KiB, which slow down large fetches.
 2. Responses are decoded without copies, and the largest of them by this package.
 3. `toolkit.config.TokenProvider` counts as one of kafka-python's, without a base class of it.
+4. Kerberos takes its ticket from a keytab if one is configured, and a missing ticket is a refused login.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 
 import kafka.errors
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.protocol.parser import KafkaProtocol
 
-from toolkit.config import TokenProvider
+from toolkit.config import KerberosLogin, TokenProvider
 from toolkit.errors import DecodeError
 from toolkit.formats.bulk_messages import APIS, decode
 
@@ -24,6 +27,56 @@ READ_BYTES = 1 << 18  # per read of a socket
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 AbstractTokenProvider.register(TokenProvider)
+
+
+class KerberosMechanism(SaslMechanismGSSAPI):  # type: ignore[misc]
+    """GSSAPI for a `KerberosLogin`, and kafka-python's own for every other name."""
+
+    def __init__(self, **config: Any) -> None:
+        login = config.get("sasl_kerberos_name")
+        if not isinstance(login, KerberosLogin):
+            super().__init__(**config)
+            return
+        import gssapi
+
+        self._is_done = self._is_authenticated = False
+        self.auth_id = f"{login.service}@{config['host']}"
+        service = gssapi.Name(self.auth_id, name_type=gssapi.NameType.hostbased_service)
+        try:
+            self.gssapi_name = service.canonicalize(gssapi.MechType.kerberos)
+            self._client_ctx = gssapi.SecurityContext(
+                name=self.gssapi_name, creds=_credentials(login), usage="initiate"
+            )
+            self._next_token = self._client_ctx.step(None)
+        except gssapi.exceptions.GSSError as exc:
+            raise _refused(exc, login) from None
+
+    def receive(self, auth_bytes: bytes) -> None:
+        import gssapi
+
+        try:
+            super().receive(auth_bytes)
+        except gssapi.exceptions.GSSError as exc:
+            raise _refused(exc) from None
+
+
+def _credentials(login: KerberosLogin) -> Any:
+    """The credentials of a keytab, which the Kerberos library renews; null for those of the ticket cache."""
+    import gssapi
+
+    if login.keytab is None:
+        return None
+    name = login.principal and gssapi.Name(login.principal, name_type=gssapi.NameType.kerberos_principal)
+    cache = f"MEMORY:kafka-txn-{login.keytab}-{login.principal}"
+    return gssapi.Credentials(name=name, usage="initiate", store={"client_keytab": login.keytab, "ccache": cache})
+
+
+def _refused(exc: Exception, login: KerberosLogin | None = None) -> kafka.errors.SaslAuthenticationFailedError:
+    of_keytab = f" with {login.keytab} for {login.principal or 'its principal'}" if login and login.keytab else ""
+    return kafka.errors.SaslAuthenticationFailedError(f"Kerberos{of_keytab}: {exc}")
+
+
+register_sasl_mechanism("GSSAPI", KerberosMechanism, overwrite=True)
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]

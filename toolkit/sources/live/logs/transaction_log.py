@@ -1,4 +1,4 @@
-"""Logs read with a consumer, without a group: ``__transaction_state``, and what read_committed consumers receive.
+"""``__transaction_state`` read completely, and what read_committed consumers receive.
 
 A complete read of ``__transaction_state`` replaces the coordinators' responses. It also has the time of the last state
 change, which no request returns.
@@ -6,32 +6,39 @@ change, which no request returns.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.errors import BrokerError, DecodeError
+from toolkit.errors import BrokerError, DecodeError, ToolkitError
+from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values
 from toolkit.formats.coordinator.transaction_log_records import (
     STATE_TOPIC,
     read_transaction_key,
     read_transaction_value,
 )
+from toolkit.formats.log.scan import scan
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Transaction
-from toolkit.schema.table import TopicPartition, utc_now
+from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
+from toolkit.sources.live.logs.partition_log import TRANSIENT, WAIT_MS
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leaders import read_partitions
+from toolkit.sources.live.state.leaders import Leader, Leaders, read_metadata, read_partitions
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
     from toolkit.config import ClientConfig
 
-MAX_POLL_RECORDS, MAX_STATE_POLL_RECORDS = 1_000, 10_000
+MAX_POLL_RECORDS = 1_000
 POLL_S = 0.2
+STATE_FETCH_BYTES = 1 << 20  # of each partition
+PAUSE_S = 0.2  # before a leader that has moved is looked up again
 NewestRecords = dict[bytes, tuple[int, bytes | None]]  # key to partition and value; null is a tombstone
 
 
@@ -61,7 +68,6 @@ class TransactionLog:
 
 def read_state_log(
     client: BrokerClient,
-    config: ClientConfig,
     coordinator_topic: CoordinatorTopic,
     *,
     only: Collection[int] | None = None,
@@ -71,8 +77,8 @@ def read_state_log(
 
     Parameters
     ----------
-    client, config
-        The connection to the brokers, and its configuration.
+    client
+        The connection to the brokers.
     coordinator_topic
         Metadata of ``__transaction_state``.
     only
@@ -94,60 +100,96 @@ def read_state_log(
         for number, each in partitions.items()
         if not each.error
     }
-    newest = _consume(config, {n: (start, end) for n, (start, end) in ranges.items() if start < end}, errors, deadline)
+    newest = _newest_records(
+        client, leaders, {n: each for n, each in ranges.items() if each[0] < each[1]}, errors, deadline
+    )
     transactions = list(_transactions(newest, partitions, errors))
     failures = [_failure(partitions[number], error) for number, error in sorted(errors.items())]
     return TransactionLog(transactions=transactions, failures=failures, partitions=len(partitions) - len(failures))
 
 
-def _consume(
-    config: ClientConfig, ranges: Mapping[int, tuple[int, int]], errors: dict[int, str], deadline: float
+def _newest_records(
+    client: BrokerClient,
+    leaders: Leaders,
+    ranges: Mapping[int, tuple[int, int]],
+    errors: dict[int, str],
+    deadline: float,
 ) -> NewestRecords:
     """The newest value by key; failed and unfinished partitions are added to `errors`."""
     newest: NewestRecords = {}
-    if not ranges:
-        return newest
-    from confluent_kafka import KafkaError
-    from confluent_kafka import TopicPartition as ConsumedPartition
-
-    consumer = _consumer(config, "read_uncommitted", reset="error")
-    remaining = {number: end for number, (_, end) in ranges.items()}
-    try:
-        consumer.assign([ConsumedPartition(STATE_TOPIC, number, start) for number, (start, _) in ranges.items()])
-        while remaining and (seconds := deadline - time.monotonic()) > 0:
-            for message in consumer.consume(MAX_STATE_POLL_RECORDS, timeout=min(POLL_S, seconds)):
-                if message.topic() != STATE_TOPIC:
-                    continue  # a client-wide error, such as missing rights on the unused group
-                number, position, error = message.partition() or 0, message.offset() or 0, message.error()
-                if error is None:
-                    newest[message.key() or b""] = (number, message.value())
-                    position += 1
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    errors[number] = f"{error.name().lstrip('_')}: {config.scrub(error.str())}"
-                    remaining.pop(number, None)
-                if position >= remaining.get(number, position + 1):
-                    del remaining[number]
-    finally:
-        consumer.close()
-    errors.update(dict.fromkeys(remaining, "REQUEST_TIMED_OUT: the partition was not read to its end in time"))
+    reached = {number: start for number, (start, _) in ranges.items()}
+    while reached and time.monotonic() < deadline:
+        positions = [_fetch_position(leaders[TopicPartition(STATE_TOPIC, each)], at) for each, at in reached.items()]
+        fetched = fetch(client, positions, max_bytes=STATE_FETCH_BYTES, max_wait_ms=WAIT_MS)
+        moved = False
+        for position, found in zip(positions, fetched, strict=True):
+            number = position.tp.partition
+            if found.error and Error.of(found.error).code in TRANSIENT:
+                moved = True
+                continue
+            try:
+                reached[number] = _add(newest, number, found) or position.offset
+            except DecodeError as exc:
+                found = replace(found, error=f"CORRUPT_MESSAGE: {exc}")
+            if found.error:
+                errors[number] = found.error
+            elif max(reached[number], 0 if found.records else found.high_watermark or 0) < ranges[number][1]:
+                continue
+            del reached[number]  # read to its end, or only compacted offsets follow
+        if moved:
+            threading.Event().wait(PAUSE_S)
+            leaders = _leaders_again(client, leaders)
+    errors.update(dict.fromkeys(reached, "REQUEST_TIMED_OUT: the partition was not read to its end in time"))
     return newest
 
 
-def _consumer(config: ClientConfig, isolation_level: str, *, reset: str) -> Consumer:
-    from confluent_kafka import Consumer
+def _fetch_position(leader: Leader, offset: int) -> FetchPosition:
+    epoch = -1 if leader.leader_epoch is None else leader.leader_epoch
+    return FetchPosition(leader.tp, offset, -1 if leader.leader is None else leader.leader, epoch)
 
-    return Consumer(
-        {
-            **config.librdkafka(),
-            "group.id": "kafka-txn-toolkit",  # librdkafka requires one; the group is not joined, nothing is committed
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": isolation_level,
-            "auto.offset.reset": reset,
-            "error_cb": lambda _: None,  # failed brokers show as records that did not arrive
-            "log_level": 0,
-        }
-    )
+
+def _leaders_again(client: BrokerClient, leaders: Leaders) -> Leaders:
+    try:
+        return read_metadata(client, [STATE_TOPIC]).at(leaders)
+    except ToolkitError:  # no broker responds yet
+        return leaders
+
+
+def _add(newest: NewestRecords, number: int, found: FetchedBatches) -> int | None:
+    """Add the records of a response, and return the offset after its last batch; null if it has none."""
+    if not found.records:
+        return None
+    scanned = scan(found.records, crc=True, last=False)
+    if scanned.damage or not len(scanned.headers) or not scanned.headers["crc_ok"].all():
+        why = scanned.damage[0].reason if scanned.damage else "a batch is incomplete, or its checksum is wrong"
+        raise DecodeError(why, position=scanned.damage[0].position if scanned.damage else 0)
+    for key, value in keys_and_values(found.records, scanned.headers):
+        newest[key or b""] = (number, value)
+    return int(scanned.headers["last_offset"][-1]) + 1
+
+
+def _consumer(config: ClientConfig) -> Consumer:
+    from confluent_kafka import Consumer, KafkaException
+
+    settings = {
+        **config.librdkafka(),
+        "group.id": "kafka-txn-toolkit",  # librdkafka requires one; the group is not joined, nothing is committed
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",  # if retention deletes the start meanwhile
+        "error_cb": lambda _: None,  # failed brokers show as records that did not arrive
+        "log_level": 0,
+    }
+    try:
+        return Consumer(settings)
+    except KafkaException as exc:  # its wheels have no Kerberos, and it knows fewer TLS settings than Java
+        text = config.scrub(exc.args[0].str())
+        raise BrokerError(
+            f"No read_committed consumer of librdkafka starts with this configuration: {text}.",
+            code="NONE",
+            do="Read the partition with a consumer of your own.",
+        ) from None
 
 
 def _transactions(
@@ -227,12 +269,12 @@ def read_committed(
     Raises
     ------
     BrokerError
-        If the partition cannot be read.
+        If the partition cannot be read, or librdkafka does not support the configuration.
     """
     from confluent_kafka import KafkaError
     from confluent_kafka import TopicPartition as ConsumedPartition
 
-    consumer = _consumer(config, "read_committed", reset="earliest")  # if retention deletes the start meanwhile
+    consumer = _consumer(config)
     offsets: list[int] = []
     deadline = time.monotonic() + timeout
     try:

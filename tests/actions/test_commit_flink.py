@@ -1,0 +1,169 @@
+"""What a checkpoint of a real Flink job is to commit: findings, fences and the commit, on a real broker.
+
+The job is killed after its last checkpoint was complete and before it committed, with records of the next checkpoint
+written: those look the same to the broker, and must not be committed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.java_clients import FlinkJob
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.commit import plan_commit
+from toolkit.actions.fence import FLINK, plan_fence
+from toolkit.cli.commands import app
+from toolkit.errors import ActionRefused, NotFound
+from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoint
+from toolkit.lab import Kafka
+from toolkit.lab.queries import until
+from toolkit.schema import Row
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.full,
+    pytest.mark.xdist_group("flink"),
+    pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java needs a JDK"),
+]
+RECORDS = 600
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    with Kafka("4.3.1") as kafka:
+        yield kafka
+
+
+def create(kafka: Kafka, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        created.result()
+
+
+def visible(kafka: Kafka, topic: str) -> list[int]:
+    """What a read_committed consumer receives of the job."""
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
+    )
+    found: list[int] = []
+    with consumer:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while (message := consumer.poll(30)) is not None and message.error() is None:
+            found.append(int(message.value() or b""))
+    return found
+
+
+def killed_before_its_commit(
+    kafka: Kafka, folder: Path, topic: str, *, naming: str = "INCREMENTING"
+) -> tuple[FlinkJob, FlinkCheckpoint]:
+    """A job that was killed after its last checkpoint was complete and before it committed."""
+    create(kafka, topic)
+    with FlinkJob(kafka, folder, topic=topic, prefix=topic, naming=naming, records=RECORDS) as job:
+
+        def complete() -> int | None:
+            job.check()
+            count = len(list(job.checkpoints.glob("*/chk-*/_metadata")))
+            return count if count >= 4 else None
+
+        last = until(complete, awaited="four checkpoints", timeout=120) + 3
+        job.freeze(last)
+        until(lambda: job.is_frozen or None, awaited="a frozen job", timeout=60)
+        checkpoint = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed", timeout=60)
+        job.kill()
+    return job, checkpoint
+
+
+def _undecided(kafka: Kafka, job: FlinkJob) -> FlinkCheckpoint | None:
+    """The newest complete checkpoint, once it is one whose transactions are open."""
+    checkpoint = read_checkpoint(job.job_folder() or job.checkpoints)
+    with Cluster(kafka.bootstrap_servers) as cluster:
+        rows = cluster.transaction_rows(transactional_ids=[each.transactional_id for each in checkpoint.committables])
+    states = [
+        (row["state"], row["producer_id"], row["producer_epoch"]) == ("Ongoing", each.producer_id, each.producer_epoch)
+        for row, each in zip(rows, checkpoint.committables, strict=True)
+    ]
+    return checkpoint if len(states) == job.parallelism and all(states) else None
+
+
+def by_id(rows: Sequence[Row]) -> dict[str, Row]:
+    return {row["transactional_id"]: row for row in rows if row["transactional_id"]}
+
+
+@pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
+def test_a_checkpoint_decides_what_a_killed_job_left_open(
+    broker: Kafka, tmp_path: Path, audit: Audit, capsys: pytest.CaptureFixture[str], naming: str
+) -> None:
+    topic = f"flink-{naming.lower()}"
+    job, checkpoint = killed_before_its_commit(broker, tmp_path, topic, naming=naming)
+    assert not checkpoint.is_savepoint
+    assert checkpoint.prefixes == {topic}
+    to_commit = {each.transactional_id for each in checkpoint.committables}
+    older = min(job.checkpoints.glob("*/chk-*/_metadata"), key=lambda each: int(each.parent.name[4:]))
+    assert not {*read_checkpoint(older).committables} & {*checkpoint.committables}
+    assert read_checkpoint(older).newer() == checkpoint.path
+    with Cluster(broker.bootstrap_servers) as cluster:
+        without = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
+        assert all(plan_fence(cluster, each).flink_warning == FLINK for each in without)
+    with Cluster(broker.bootstrap_servers, flink_checkpoints=[checkpoint.path.parents[1]]) as cluster:
+        found = by_id(cluster.finding_rows(topics=[topic], recheck_after=0))
+        later = found.keys() - to_commit
+        assert len(to_commit) == len(later) == 2, "the look-alikes: open, and of the next checkpoint"
+        assert {row["verdict"] for row in without.values()} == {"ongoing"}
+        assert {found[each]["action"] for each in to_commit} == {"commit"}
+        assert {found[each]["action"] for each in later} == {None}
+        assert all(checkpoint.name in found[each]["reason"] for each in to_commit)
+        assert all(row["owner"].endswith("(certain)") and topic in row["owner"] for row in found.values())
+        if naming == "INCREMENTING":
+            assert all("Apache Flink" in row["owner"] and "likely" in row["owner"] for row in without.values())
+
+        before = visible(broker, topic)
+        assert len(before) == len(set(before))
+        for each in sorted(to_commit):
+            refused(cluster, found[each])
+        for each in sorted(later):
+            with pytest.raises(NotFound, match="has no transaction of"):
+                plan_commit(cluster, each)
+        expected = 0
+        for each in sorted(to_commit):
+            expected += sum(part.impact.records or 0 for part in plan_commit(cluster, each, recheck_after=0).partitions)
+            command = ["commit", "--bootstrap-server", broker.bootstrap_servers, "--transactional-id", each]
+            command += ["--flink-checkpoint", str(checkpoint.path), "--recheck-after", "0"]
+            app(command, standalone_mode=False)
+            assert "become visible" in capsys.readouterr().out
+            app([*command, "--confirm", each], standalone_mode=False)
+            assert f"{each} is CompleteCommit." in capsys.readouterr().out
+        after = visible(broker, topic)
+        assert len(after) == len(before) + expected > len(before)
+        assert sorted(after) == sorted(set(after))
+        for each in sorted(to_commit):
+            with pytest.raises(ActionRefused, match=r"is CompleteCommit.* It is committed already"):
+                plan_commit(cluster, each)
+        steps = [(row["action"], row["step"]) for row in audit.rows() if row["transactional_id"] in to_commit]
+        assert steps.count(("commit", "intent")) == steps.count(("commit", "outcome")) == 2
+
+    job.thaw()
+    with FlinkJob(
+        broker, tmp_path, topic=topic, prefix=topic, naming=naming, records=RECORDS, restored=checkpoint.path.parent
+    ) as restored:
+        assert restored.process.wait(120) == 0, (restored.folder / "log").read_text()[-4000:]
+    assert sorted(visible(broker, topic)) == list(range(RECORDS)), "each record exactly once"
+
+
+def refused(cluster: Cluster, row: Row) -> None:
+    """Neither an abort nor a fence is possible, whatever is overridden."""
+    for override in (None, "prepared", "checkpointed", "ongoing"):
+        plan = plan_fence(cluster, row["transactional_id"])
+        assert plan.verdict == "checkpointed"
+        with pytest.raises(ActionRefused, match=r"A completed checkpoint of its Flink job is to commit it"):
+            plan.execute(confirm=row["transactional_id"], override=override)
+    with pytest.raises(ActionRefused, match="prepared"):
+        plan_abort(cluster, row)

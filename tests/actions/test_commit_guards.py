@@ -1,0 +1,195 @@
+"""Each guard of a commit alone, on prepared rows: what is sent, what comes back, and whether it was committed."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.actions.rows import ENDED, NO_ANSWER, RowCluster, found, partition, transaction
+from toolkit.actions import commit, coordinator_requests
+from toolkit.actions.audit import Audit
+from toolkit.actions.commit import CommitPlan, plan_commit
+from toolkit.actions.delivery import Delivery
+from toolkit.errors import ActionFailed, ActionRefused
+from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
+from toolkit.schema import Row
+
+NAME = "tx-0-5"
+NONE, LOADING, CONCURRENT, FENCED, INVALID_STATE, DENIED, UNKNOWN = 0, 14, 51, 90, 48, 53, -1
+
+
+def owner(producer_id: int = 7, **more: Any) -> Row:
+    return {**transaction(producer_id, **more), "transactional_id": NAME}
+
+
+@dataclass
+class CommitCluster(RowCluster):
+    """A coordinator answers EndTxn by these error codes, the last one again and again; without one, it commits."""
+
+    answers: Sequence[int] = (NONE,)
+    commits: bool = True
+    timeout: float = 0.5
+
+    def send_one(self, request: Any, *, broker_id: int) -> Any:
+        self._called("send_one", {"broker_id": broker_id})
+        self.sent.append(request)
+        code = self.answers[min(len(self.sent), len(self.answers)) - 1]
+        if code == NONE and self.commits:
+            self.transactions = [owner(state="CompleteCommit", on=())]
+            self.producers, self.partitions = ENDED, [partition(lso=150)]
+        return SimpleNamespace(error_code=code)
+
+
+@pytest.fixture(autouse=True)
+def _world(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_coordinators(client: object, keys: list[str], key_type: int) -> list[Any]:
+        assert (keys, key_type) == ([NAME], 1)
+        return [(SimpleNamespace(error_text=None), SimpleNamespace(error_code=0, node_id=3))]
+
+    monkeypatch.setattr(coordinator_requests, "find_coordinators", find_coordinators)
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: CHECKPOINT)
+    monkeypatch.setattr(commit, "check_epochs", lambda *_: None)
+    monkeypatch.setattr(commit, "complete_impact", lambda *_, **__: None)
+    monkeypatch.setattr(commit, "delivered", lambda *_: Delivery(checked=2, delivered=2))
+
+
+CHECKPOINT = FlinkCheckpoint(
+    path=Path("/checkpoints/chk-5/_metadata"),
+    checkpoint_id=5,
+    committables=(Committable(NAME, 7, 0, 5), Committable("tx-1-5", 9, 0, 6)),
+    prefixes=frozenset({"tx"}),
+    is_savepoint=False,
+)
+
+
+def cluster_of(**more: Any) -> CommitCluster:
+    prepared = found(verdict="prepared", action="commit", transactional_id=NAME).row()
+    defaults: dict[str, Any] = {"transactions": [owner()], "findings": [prepared], "flink_checkpoints": [CHECKPOINT]}
+    return CommitCluster(**defaults | more)
+
+
+def plan_of(cluster: CommitCluster) -> CommitPlan:
+    connected: Any = cluster
+    return plan_commit(connected, NAME)
+
+
+def test_what_is_sent_and_read_back(audit: Audit) -> None:
+    cluster = cluster_of()
+    done = plan_of(cluster).execute(confirm=NAME)
+    (request,) = cluster.sent
+    assert (request.transactional_id, request.producer_id, request.producer_epoch, request.committed) == (
+        *(NAME, 7, 0),
+        True,
+    )
+    assert request._max_version == 4, "a newer version raises the epoch that Flink looks for"
+    assert ("send_one", {"broker_id": 3}) in cluster.arguments
+    (moved,) = done.partitions
+    assert (done.state, moved.last_stable_offset_before, moved.last_stable_offset_after) == ("CompleteCommit", 100, 150)
+    assert (moved.records_checked, moved.records_delivered) == (2, 2)
+    intent, outcome = audit.rows()
+    assert (intent["action"], intent["verdict"], intent["producer_epoch"]) == ("commit", "prepared", 0)
+    assert intent["request"] == f"EndTxn transactional_id={NAME}, producer_id=7, producer_epoch=0, committed=true"
+    assert outcome["response"] == "NONE"
+
+
+@pytest.mark.parametrize("passing", [LOADING, CONCURRENT])
+def test_what_passes_by_itself_is_tried_again(passing: int) -> None:
+    cluster = cluster_of(answers=(passing, NONE))
+    assert plan_of(cluster).execute(confirm=NAME).state == "CompleteCommit"
+    assert len(cluster.sent) == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "effect"),
+    [
+        ((FENCED,), "nothing"),
+        ((INVALID_STATE,), "nothing"),
+        ((DENIED,), "nothing"),
+        ((LOADING,), "nothing"),
+        ((UNKNOWN,), "uncertain"),
+        ((CONCURRENT,), "uncertain"),
+        ((CONCURRENT, FENCED), "uncertain"),  # the first one may have been ours
+    ],
+)
+def test_whether_it_was_committed(answers: Sequence[int], effect: str) -> None:
+    with pytest.raises(ActionFailed) as failed:
+        plan_of(cluster_of(answers=answers)).execute(confirm=NAME)
+    assert failed.value.effect == effect
+    assert ("needs WRITE" in str(failed.value)) == (answers == (DENIED,))
+
+
+def test_without_an_answer_it_is_uncertain() -> None:
+    def fail(_: RowCluster) -> None:
+        raise NO_ANSWER
+
+    with pytest.raises(ActionFailed, match=r"uncertain whether .* was committed.*kafka-txn describe") as failed:
+        plan_of(cluster_of(before={("send_one", 1): fail})).execute(confirm=NAME)
+    assert failed.value.effect == "uncertain"
+
+
+def test_a_coordinator_that_does_not_commit_is_an_error() -> None:
+    with pytest.raises(ActionFailed, match="is Ongoing, not committed") as failed:
+        plan_of(cluster_of(commits=False)).execute(confirm=NAME)
+    assert failed.value.effect == "written"
+
+
+def test_records_that_nobody_receives_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "delivered", lambda *_: Delivery(checked=2, delivered=1))
+    with pytest.raises(ActionFailed, match="received 1 of 2 records of orders-0@100"):
+        plan_of(cluster_of()).execute(confirm=NAME)
+
+
+def test_records_behind_another_transaction_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "delivered", lambda *_: None)
+    (moved,) = plan_of(cluster_of()).execute(confirm=NAME).partitions
+    assert (moved.records_checked, moved.records_delivered) == (None, None)
+
+
+CHANGES: dict[str, Callable[[RowCluster], None]] = {
+    "epoch": lambda cluster: setattr(cluster, "transactions", [owner(epoch=1)]),
+    "producer id": lambda cluster: setattr(cluster, "transactions", [owner(8)]),
+    "state": lambda cluster: setattr(cluster, "transactions", [owner(state="PrepareAbort")]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("call", [2, 3], ids=["before the fresh check", "right before the request"])
+def test_nothing_is_sent_once_the_coordinator_has_another_state(change: str, call: int, audit: Audit) -> None:
+    cluster = cluster_of(before={("transaction_rows", call): CHANGES[change]})
+    with pytest.raises(ActionRefused, match="Nothing was sent"):
+        plan_of(cluster).execute(confirm=NAME)
+    assert cluster.sent == []
+    assert audit.rows()[-1]["step"] == ("refused" if call == 2 else "outcome")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        found(verdict="ongoing", action=None, reason="its first batch has a dead epoch"),
+        found(verdict="unknown", action=None, producer_id=None, error="NOT_LEADER: x", reason="it cannot be read"),
+    ],
+)
+def test_a_partition_with_other_records_is_not_committed(other: Any) -> None:
+    cluster = cluster_of()
+    cluster.findings = [*cluster.findings, other.row()]
+    with pytest.raises(ActionRefused, match=f"orders-0 is {other.verdict}: {other.reason}"):
+        plan_of(cluster)
+
+
+def test_what_a_later_checkpoint_is_to_commit_is_left_to_it() -> None:
+    connected: Any = cluster_of()
+    with pytest.raises(ActionRefused, match="leaves 'tx-1-5' to checkpoint 6"):
+        plan_commit(connected, "tx-1-5")
+
+
+def test_a_commit_can_be_cancelled() -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    cluster = cluster_of()
+    with pytest.raises(ActionRefused, match="cancelled"):
+        plan_of(cluster).execute(confirm=NAME, cancel=cancelled)
+    assert cluster.sent == []

@@ -1,0 +1,87 @@
+"""What a completed checkpoint of Flink changes about a decision, beside the same evidence without it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.build import ago, observation, only, transaction, twice
+from toolkit.actions.refusals import check_abort
+from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
+from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.errors import ActionRefused
+from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
+from toolkit.schema.live import Finding
+from toolkit.schema.table import TransactionKey
+
+
+def checkpoint(*committables: Committable) -> FlinkCheckpoint:
+    return FlinkCheckpoint(
+        path=Path("/flink jobs/chk-5/_metadata"),
+        checkpoint_id=5,
+        committables=committables,
+        prefixes=frozenset({"tx"}),
+        is_savepoint=False,
+    )
+
+
+OWN = Committable("tx-0-5", 7, 0, 5)
+
+
+def entries(row: Finding) -> list[str | None]:
+    return [each.value for each in row.evidence if each.name == CHECKPOINT_ENTRY]
+
+
+@pytest.mark.parametrize("minutes", [0, 5, 70])
+def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: int) -> None:
+    txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=60_000)
+    row = only(diagnose([observation(txn)], checkpoints=[checkpoint(OWN)]).findings())
+    assert (row.verdict, row.outcome, row.action) == ("prepared", "undecided", "commit")
+    assert row.reason.endswith("and checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it.")
+    command = "kafka-txn commit --flink-checkpoint '/flink jobs/chk-5/_metadata' --transactional-id tx-0-5 commits it"
+    assert command in row.remedy
+    assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) is to commit it"]
+
+
+@pytest.mark.parametrize(
+    "committable", [OWN._replace(producer_epoch=1), OWN._replace(producer_id=8), OWN._replace(producer_epoch=-1)]
+)
+def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: Committable) -> None:
+    txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=70), timeout_ms=60_000)
+    row = only(diagnose([observation(txn)], checkpoints=[checkpoint(committable)]).findings())
+    assert (row.verdict, row.action) == ("overdue", "fence")
+    assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
+
+
+def test_a_checkpoint_of_another_job_proves_nothing() -> None:
+    row = only(diagnose([observation(transaction())], checkpoints=[checkpoint()]).findings())
+    assert (row.verdict, entries(row)) == ("ongoing", [])
+
+
+def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
+    """The same evidence without the checkpoint is proven to hang."""
+    log = LogFacts(outcome=Outcome(name="undecided", reason="no commit or abort includes it"))
+    facts = {TransactionKey("orders", 0, 7, 100): log}
+    observations = twice(observation())
+    hanging = only(diagnose(observations).findings(log=facts))
+    assert (hanging.verdict, hanging.action) == ("hanging", "abort")
+    row = only(diagnose(observations, checkpoints=[checkpoint(OWN)]).findings(log=facts))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+    assert row.missing == (
+        "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
+    )
+    with pytest.raises(ActionRefused, match=r"which cannot be overridden: checkpoint 5 .* is to commit it"):
+        check_abort(row, "unknown", target="orders-0@100")
+
+
+@pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])
+def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
+    facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=Outcome(name=outcome, reason="its log shows it"))}
+    row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=facts))
+    assert (row.outcome, row.action) == (outcome, action)
+
+
+@pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_what_is_ending_is_not_offered_for_a_commit(state: str) -> None:
+    row = only(diagnose([observation(transaction(state=state))], checkpoints=[checkpoint(OWN)]).findings())
+    assert (row.verdict, row.action) == ("ending", None)

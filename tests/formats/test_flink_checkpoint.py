@@ -1,0 +1,235 @@
+"""Committables in a checkpoint of Flink: every version of its metadata, every place of a state, and damage."""
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.formats.flink_bytes import (
+    CHECKPOINT,
+    SAVEPOINT,
+    collector,
+    committable,
+    in_metadata,
+    metadata,
+    operator_state,
+    sized,
+    state_file,
+    utf,
+    write_checkpoint,
+    writer_state,
+)
+from toolkit.errors import DecodeError, NotFound, ToolkitError, UsageError
+from toolkit.formats.flink_checkpoint import Committable, read_checkpoint, read_checkpoints
+
+ONE, TWO = Committable("tx-0-6", 4001, 0, 5), Committable("tx-1-6", 4002, 3, 5)
+COMMITTER, WRITER = "streaming_committer_raw_states", "writer_raw_states"
+
+
+def written(folder: Path, data: bytes, *, name: str = "chk-5") -> Path:
+    path = folder / name
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "_metadata").write_bytes(data)
+    return path
+
+
+def both(**more: object) -> bytes:
+    """A checkpoint with two subtasks, each with a committable."""
+    subtasks = []
+    for each in (ONE, TWO):
+        data, offsets = state_file({WRITER: writer_state("tx"), COMMITTER: collector(5, [committable(each)])})
+        subtasks.append(operator_state(offsets, in_metadata(data)))
+    return metadata(5, subtasks, **more)  # type: ignore[arg-type]
+
+
+KEYED: dict[str, bytes] = {
+    "none": b"\x00",
+    "key groups": b"\x03" + struct.pack(">iiq", 0, 1, 7) + in_metadata(b"abc"),
+    "key groups with an id": b"\x0c" + struct.pack(">iiq", 0, 1, 7) + in_metadata(b"abc") + utf("id"),
+    "savepoint": b"\x07" + struct.pack(">iiq", 0, 1, 7) + b"\x02" + struct.pack(">q", 3) + utf("file:/a"),
+    "incremental": b"\x05" + struct.pack(">q", 4) + utf("backend") + struct.pack(">ii", 0, 128) + b"\x00"
+    + struct.pack(">i", 1) + utf("a.sst") + b"\x06" + utf("a") + struct.pack(">q", 9) + struct.pack(">i", 0),
+    "incremental with an id": b"\x0b" + struct.pack(">q", 4) + utf("backend") + struct.pack(">iiq", 0, 128, 9) + b"\x10"
+    + struct.pack(">ii", 0, 0) + utf("id"),
+    "changelog": b"\x08" + struct.pack(">iiqi", 0, 128, 9, 1) + b"\x03" + struct.pack(">iiq", 0, 1, 7) + b"\x00"
+    + struct.pack(">iq", 0, 1) + utf("id"),
+    "newer changelog": b"\x0e" + struct.pack(">iiqii", 0, 128, 9, 0, 0) + struct.pack(">qq", 1, 2) + utf("id"),
+    "changes": b"\x09" + struct.pack(">iiqqi", 0, 128, 1, 2, 1) + struct.pack(">i", 3) + sized(b"abc") + utf("id"),
+    "files of changes": b"\x0a" + struct.pack(">iii", 0, 128, 1) + struct.pack(">q", 1) + in_metadata(b"abc")
+    + struct.pack(">qq", 1, 2) + utf("id"),
+    "newer files of changes": b"\x0d" + struct.pack(">iii", 0, 128, 0) + struct.pack(">qq", 1, 2) + utf("id")
+    + utf("filesystem"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(2, 7))
+@pytest.mark.parametrize("keyed", KEYED)
+def test_each_version_of_the_metadata(version: int, keyed: str, tmp_path: Path) -> None:
+    path = written(tmp_path, both(version=version, keyed=KEYED[keyed]))
+    found = read_checkpoint(path)
+    assert (found.checkpoint_id, list(found.committables), found.prefixes) == (5, [ONE, TWO], frozenset({"tx"}))
+    assert (found.is_savepoint, found.others, found.path) == (False, 0, path / "_metadata")
+    assert found.name == f"checkpoint 5 ({path})"
+    assert (found.committable("tx-0-6"), found.committable("tx-0-7")) == (ONE, None)
+
+
+def test_states_of_channels_are_skipped(tmp_path: Path) -> None:
+    channel = struct.pack(">iiiiqq", 0, 0, 1, 1, 8, 9) + in_metadata(b"abc")
+    merged = struct.pack(">iq", 0, 9) + in_metadata(b"abc") + sized(b"offsets")
+    for version, channels in (
+        (3, struct.pack(">i", 1) + channel + struct.pack(">i", 2) + channel * 2),
+        (6, struct.pack(">i", 2) + b"\x01" + channel + b"\x03" + merged + struct.pack(">i", 1) + b"\x04" + merged),
+    ):
+        found = read_checkpoint(written(tmp_path, both(version=version, channels=channels)))
+        assert (list(found.committables), found.others) == ([ONE, TWO], 6)
+
+
+def test_where_a_state_is(tmp_path: Path) -> None:
+    """In a file of the checkpoint, one that its job named elsewhere, one of several subtasks, or nowhere."""
+    data, offsets = state_file({COMMITTER: collector(5, [committable(ONE)])})
+    path = tmp_path / "chk-5"
+    handles: dict[str, bytes] = {
+        "relative": b"\x06" + utf("state") + struct.pack(">q", len(data)),
+        "absolute": b"\x02" + struct.pack(">q", len(data)) + utf(f"file:{path / 'state'}"),
+        "moved": b"\x02" + struct.pack(">q", len(data)) + utf("file:/jobs/chk-5/state"),
+        "of an object store": b"\x02" + struct.pack(">q", len(data)) + utf("s3://bucket/jobs/chk-5/state"),
+        "key groups": b"\x03" + struct.pack(">iiq", 0, 1, 7) + in_metadata(data),
+    }
+    for handle in handles.values():
+        written(tmp_path, metadata(5, [operator_state(offsets, handle)]))
+        (path / "state").write_bytes(data)
+        assert list(read_checkpoint(path).committables) == [ONE]
+    shared = b"\x0f" + struct.pack(">qqi", 100, len(data), 0) + utf("file:/jobs/shared/merged") + utf("id")
+    (path / "merged").write_bytes(b"\x00" * 100 + data + b"\x00" * 50)
+    of_several = operator_state(offsets, utf("task") + utf("shared") + b"\x00" + shared)
+    written(tmp_path, metadata(5, [b"\x11" + of_several[1:]]))
+    assert list(read_checkpoint(path).committables) == [ONE]
+    written(tmp_path, metadata(5, [operator_state(offsets, handles["of an object store"])]))
+    (path / "state").unlink()
+    with pytest.raises(NotFound, match="Copy that file beside _metadata"):
+        read_checkpoint(path)
+
+
+def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="has no completed checkpoint"):
+        read_checkpoint(tmp_path)
+    older = write_checkpoint(tmp_path, 9, [ONE], prefix="tx")
+    newer = write_checkpoint(tmp_path, 10, [], prefix="tx")
+    (tmp_path / "chk-11").mkdir()  # it is not complete
+    (tmp_path / "chk-x").mkdir()
+    (tmp_path / "chk-x" / "_metadata").touch()
+    assert read_checkpoint(tmp_path).checkpoint_id == 10
+    for path in (older, older / "_metadata"):
+        found = read_checkpoint(path)
+        assert (found.checkpoint_id, found.newer()) == (9, newer / "_metadata")
+    assert read_checkpoint(newer).newer() is None
+    assert [each.checkpoint_id for each in read_checkpoints([older])] == [9, 10]
+    assert [each.checkpoint_id for each in read_checkpoints([newer])] == [10]
+    assert list(read_checkpoint(newer).committables) == []
+    assert read_checkpoint(newer).has_prefix_of("tx-3-4")
+    assert not read_checkpoint(newer).has_prefix_of("tx-x-3-4")
+
+
+def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> None:
+    assert read_checkpoint(written(tmp_path, both(properties=SAVEPOINT))).is_savepoint
+    saved = written(tmp_path, both(properties=CHECKPOINT), name="savepoint-4f2c")
+    assert read_checkpoint(saved).is_savepoint
+    assert read_checkpoint(saved).name.startswith("savepoint 5 (")
+    assert read_checkpoint(saved).newer() is None
+
+
+def test_what_is_committed_or_of_another_sink_is_left_out(tmp_path: Path) -> None:
+    requests = [committable(ONE, state=1), committable(TWO, state=2), committable(TWO, state=3)]
+    requests += [committable(TWO, version=2), struct.pack(">i", 1) + sized(b"a file") + struct.pack(">ii", 0, 0)]
+    requests += [committable(Committable("plain", 1, 0, 5)), committable(Committable("tx-0-1", -1, 0, 5))]
+    data, offsets = state_file({COMMITTER: collector(5, requests)})
+    found = read_checkpoint(written(tmp_path, metadata(5, [operator_state(offsets, in_metadata(data))])))
+    assert (list(found.committables), found.others) == ([ONE], 4)
+
+
+@pytest.mark.parametrize("versions", [(0, 0), (1, 1), (1, 2)])
+def test_each_version_of_the_committables(versions: tuple[int, int], tmp_path: Path) -> None:
+    data, offsets = state_file({COMMITTER: collector(5, [committable(ONE)], versions=versions)})
+    path = written(tmp_path, metadata(5, [operator_state(offsets, in_metadata(data))]))
+    assert list(read_checkpoint(path).committables) == [ONE]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_sink_without_committables_is_one_by_its_prefix(version: int, tmp_path: Path) -> None:
+    data, offsets = state_file({WRITER: writer_state("täx", version=version)})
+    found = read_checkpoint(written(tmp_path, metadata(5, [operator_state(offsets, in_metadata(data))])))
+    assert (list(found.committables), found.prefixes) == ([], frozenset({"täx"}))
+
+
+REFUSED: dict[str, tuple[type[ToolkitError], str, Callable[[], bytes]]] = {
+    "no sink": (UsageError, "no state of a KafkaSink", lambda: metadata(5, [])),
+    "another writer": (
+        UsageError,
+        "no state of a KafkaSink",
+        lambda: metadata(5, [operator_state(*reversed_state({WRITER: struct.pack(">i", 1) + sized(b"\x00\x01ab")}))]),
+    ),
+    "compressed": (
+        UsageError,
+        "compressed",
+        lambda: metadata(5, [operator_state(*reversed_state({WRITER: writer_state("tx")}, compressed=True))]),
+    ),
+    "no checkpoint": (DecodeError, "no checkpoint of Flink", lambda: b"\x00" * 64),
+    "a later version": (DecodeError, "version 7; versions 2 to 6", lambda: both(version=7)),
+    "no committables": (
+        DecodeError,
+        "committables begin with other bytes",
+        lambda: metadata(5, [operator_state(*reversed_state({COMMITTER: struct.pack(">i", 1) + sized(b"abcdefgh")}))]),
+    ),
+    "an unknown keyed state": (DecodeError, "a keyed state is of kind 99", lambda: both(keyed=b"\x63")),
+    "nested": (DecodeError, "a keyed state is of kind 8", lambda: both(keyed=nested(20))),
+}
+
+
+def reversed_state(items: dict[str, bytes], *, compressed: bool = False) -> tuple[dict[str, int], bytes]:
+    data, offsets = state_file(items, compressed=compressed)
+    return offsets, in_metadata(data)
+
+
+def nested(depth: int) -> bytes:
+    return (b"\x08" + struct.pack(">iiqi", 0, 128, 9, 1)) * depth + b"\x00"
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_an_error(case: str, tmp_path: Path) -> None:
+    error, text, made = REFUSED[case]
+    with pytest.raises(error, match=text):
+        read_checkpoint(written(tmp_path, made()))
+
+
+def test_a_checkpoint_that_ends_early_is_never_read_as_one_with_less(tmp_path_factory: pytest.TempPathFactory) -> None:
+    data, folder = both(version=3), tmp_path_factory.mktemp("cut")
+    for size in range(len(data)):
+        with pytest.raises(DecodeError):
+            read_checkpoint(written(folder, data[:size]))
+
+
+@given(st.data())
+def test_damage_is_an_error_or_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    whole = bytearray(both())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path = written(tmp_path_factory.mktemp("damage", numbered=True), bytes(whole))
+    with suppress(DecodeError, NotFound, UsageError):
+        read_checkpoint(path)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "flink-2.1.1" / "chk-5"
+"""Of a job of Flink 2.1.1 with flink-connector-kafka 4.0.1-2.0, two subtasks (tests/actions/test_commit_flink.py)."""
+
+
+def test_a_checkpoint_that_flink_wrote() -> None:
+    found = read_checkpoint(GOLDEN)
+    assert list(found.committables) == [
+        Committable("flink-incrementing-0-5", 8, 0, 5),
+        Committable("flink-incrementing-1-5", 9, 0, 5),
+    ]
+    assert (found.prefixes, found.is_savepoint, found.others) == (frozenset({"flink-incrementing"}), False, 0)

@@ -1,0 +1,79 @@
+"""Ids that brokers really keep: a grid as Flink's, beside one as of pods of Spring Kafka, by name and by prefix."""
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from toolkit import Cluster, LogDir
+from toolkit.cli.commands import app
+from toolkit.lab import Kafka
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import Row
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def run() -> str:
+    """Part of the ids of this run; a letter at its end, so that the ids have the prefix as a whole."""
+    return f"{uuid.uuid4().hex[:6]}x"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    with Kafka("4.3.1") as kafka:
+        yield kafka
+
+
+def grid(run: str, first: int) -> list[str]:
+    return [f"grid.{run}-{subtask}-{number}" for subtask in range(2) for number in range(first, first + 3)]
+
+
+@pytest.fixture(scope="module")
+def ids(broker: Kafka, run: str) -> dict[str, list[str]]:
+    """Ids of a Flink job, of pods that number their producers from 0, and random ones."""
+    with Cluster(broker.bootstrap_servers) as cluster:
+        found = {
+            "flink": grid(f"flink{run}", 7),
+            "spring": grid(f"spring{run}", 0),
+            "random": [f"random{run}-{uuid.uuid4()}" for _ in range(3)],
+        }
+        for name, names in found.items():
+            for each in names:
+                producer = TxnProducer(cluster.client, each, timeout_ms=60_000 if name == "random" else 600_000)
+                producer.init()
+    return found
+
+
+def owners(rows: list[Row]) -> dict[str, str | None]:
+    return {row["transactional_id"]: row["application"] for row in rows}
+
+
+def test_a_grid_of_subtasks_and_checkpoints_is_flinks(broker: Kafka, ids: dict[str, list[str]], run: str) -> None:
+    with Cluster(broker.bootstrap_servers) as cluster:
+        found = owners(cluster.transaction_owner_rows())
+        assert {found[each] for each in ids["flink"]} == {f"grid.flink{run}"}
+        assert {found[each] for each in (*ids["spring"], *ids["random"])} == {None}
+        (named,) = cluster.transaction_owner_rows(transactional_ids=ids["flink"][:1])
+        assert (named["framework"], named["task"], named["confidence"]) == ("Apache Flink", "subtask 0", "likely")
+
+
+def test_ids_by_prefix(broker: Kafka, ids: dict[str, list[str]], run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app(
+        ["list", "--by-prefix", "--format", "json", "--bootstrap-server", broker.bootstrap_servers],
+        standalone_mode=False,
+    )
+    rows = {row["prefix"]: row for row in json.loads(capsys.readouterr().out)}
+    flink, spring, random = (rows[f"{each}{run}"] for each in ("grid.flink", "grid.spring", "random"))
+    assert [(row["ids"], row["new_ids"], row["open_ids"], row["states"]) for row in (flink, spring, random)] == [
+        (6, 6, 0, ["Empty 6"]),
+        (6, 6, 0, ["Empty 6"]),
+        (3, 3, 0, ["Empty 3"]),
+    ]
+    assert (flink["owner"], spring["owner"]) == (f"Apache Flink grid.flink{run} (likely)", None)
+    files = {row["prefix"]: row for row in LogDir(broker.log_dirs[1]).transactional_id_prefix_rows()}
+    for each in (flink, spring, random):
+        same = ("ids", "new_ids", "open_ids", "states", "owner")
+        assert [files[each["prefix"]][name] for name in same] == [each[name] for name in same]

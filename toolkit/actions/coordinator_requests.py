@@ -1,0 +1,66 @@
+"""What a fence and a commit share: the coordinator of a transactional id, its state, and errors that pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from toolkit.errors import BrokerError, NotFound
+from toolkit.schema.live import Transaction
+from toolkit.schema.table import Error
+from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
+
+if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
+
+NOTHING_SENT = "Nothing was sent."
+RIGHT_NEEDED = "The principal needs WRITE on the transactional id."
+PASSING = {
+    "CONCURRENT_TRANSACTIONS",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+}
+ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
+
+
+def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
+    """The coordinator's state of an id.
+
+    Raises
+    ------
+    NotFound
+        If the cluster has no such id.
+    BrokerError
+        If its coordinator does not describe it.
+    """
+    (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
+    owner = Transaction.of(row)
+    if owner.error:
+        code = Error.of(owner.error).code
+        if code == "TRANSACTIONAL_ID_NOT_FOUND":
+            raise NotFound(f"There is no transactional id {transactional_id!r}.", means="It never was, or has expired.")
+        raise BrokerError(f"{transactional_id!r} could not be described: {owner.error}.", code=code)
+    return owner
+
+
+def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
+    """Broker id of an id's coordinator, or the error."""
+    ((answer, found),) = find_coordinators(cluster.client, [transactional_id], TRANSACTION)
+    if found is None or found.error_code:
+        return str(answer.error_text or error_text(found.error_code))
+    return int(found.node_id)
+
+
+def owner_evidence(owner: Transaction) -> list[dict[str, Any]]:
+    """What the fresh check found, as the evidence column has it."""
+    values = {
+        "state": owner.state,
+        "producer_id": owner.producer_id,
+        "producer_epoch": owner.producer_epoch,
+        "timeout_ms": owner.timeout_ms,
+        "start_time": owner.start_time,
+        "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
+    }
+    source = {"source": owner.source, "broker_id": owner.broker_id, "observed_at": owner.observed_at}
+    return [{**source, "name": name, "value": str(value)} for name, value in values.items() if value is not None]
