@@ -5,7 +5,11 @@ Markers are skipped or lost by the brokers themselves; nothing is mocked. See `t
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import socket
+import struct
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,20 +27,33 @@ from tests.outcome_cases import (
     real_cases,
     retried_cases,
 )
-from tests.outcomes import STATE_PARTITIONS, OutcomeCluster, StagedCase, columns_of, follow_remedies, rows_of
+from tests.outcomes import (
+    FOLLOWER,
+    LEADER,
+    STATE_PARTITIONS,
+    OutcomeCluster,
+    StagedCase,
+    columns_of,
+    follow_remedies,
+    rows_of,
+)
 from tests.sources.log_files import compact_state_topic
 from tests.tiers import is_full
 from toolkit import Cluster, LogDir, Recording
 from toolkit.actions.abort import plan_abort
+from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.errors import ActionRefused
+from toolkit.formats.broker_logs import broker_log_events
+from toolkit.lab import Kafka
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
-from toolkit.schema.metadata import FROM_METADATA
+from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import take_sample
 from toolkit.sources.source import Source
 
+MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs
 UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
 
 VERSIONS = [
@@ -76,6 +93,7 @@ def test_what_was_committed_is_never_aborted(version: str, tmp_path: Path) -> No
         whole = [each for each in disowned if not each.group and each.case.origin is not Origin.COMPACTED]
         check_files(staged, whole, tmp_path / "copy")
         staged.restart_coordinator()
+        check_coordinator_lines(staged)
         if version != "2.8.2":  # its brokers do not tell which ids are left
             idle = staged.expire_ids(disowned)
             with Cluster(staged.kafka.bootstrap_servers) as cluster:
@@ -145,6 +163,7 @@ def check_files(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Pa
         check_findings(files, disowned)
         if staged.kafka.version != "2.8.2":  # ZooKeeper: no metadata log
             check_causes(files, disowned)
+    check_lines(staged, disowned, path)
     compact_state_topic(path / str(ALWAYS_UP))
     check_by_markers(
         rows_of(LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS), disowned), disowned
@@ -156,12 +175,69 @@ def check_causes(files: LogDir, staged: Sequence[StagedCase]) -> None:
     names = {Origin.LOST: "(marker-lost)", Origin.SKIPPED: "(marker-skipped)"}
     texts = {Origin.LOST: "by an unclean election", Origin.SKIPPED: "nobody leads now"}
     for each, row in zip(staged, rows_of(files, staged), strict=True):
+        if each.case.may_be_unknown and columns_of(row) == UNKNOWN:
+            continue
         cause, origin = row["cause"] or "", each.case.origin
         of_metadata = {entry["name"] for entry in row["evidence"] if entry["source"] == FROM_METADATA}
         assert "broker_fenced" in of_metadata, str(each.case)
         for other, text in texts.items():
             assert (text in cause) == (other is origin and each.case.expected.outcome != "undecided"), cause
         assert names.get(origin, "") in cause
+
+
+def check_lines(staged: OutcomeCluster, disowned: Sequence[StagedCase], path: Path) -> None:
+    """With the brokers' own logs findings are the same, and cite who skipped a marker, or truncated it away."""
+    logs = [*staged.kafka.broker_logs.values()]
+    is_older = staged.kafka.version < "4.2"
+    if is_older:
+        send_newer_markers(staged.kafka)
+    with LogDir(path, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS, broker_logs=logs) as files:
+        check_findings(files, disowned)
+        rows, events = rows_of(files, disowned), files.cluster_event_rows()
+    assert not [row for row in events if row["error"]]
+    cited = {Origin.SKIPPED: (ALWAYS_UP, "find leader endpoint"), Origin.LOST: (LEADER, "Truncating")}
+    for each, row in zip(disowned, rows, strict=True):
+        lines = [entry for entry in row["evidence"] if entry["source"] == FROM_BROKER_LOG]
+        for origin, (broker_id, text) in cited.items():
+            of_broker = [entry for entry in lines if entry["broker_id"] == broker_id and text in entry["value"]]
+            assert bool(of_broker) == (origin is each.case.origin), (str(each.case), lines)
+            if of_broker and columns_of(row) != UNKNOWN:
+                assert f"broker {broker_id} logged at " in row["cause"]
+                assert text in row["cause"]
+    refusing = {row["affected_broker"] for row in events if row["event"] == "marker_request_failed"}
+    assert refusing == ({LEADER} if is_older else set())
+    if staged.kafka.version != "2.8.2":  # ZooKeeper's controller does not log it
+        lost = {(each.topic, each.partition) for each in disowned if each.case.origin is Origin.LOST}
+        lines = [row for row in events if row["event"] == UNCLEAN and row["source"] == FROM_BROKER_LOG]
+        of_lost = [row for row in lines if (row["topic"], row["partition"]) in lost]
+        assert lost == {(row["topic"], row["partition"]) for row in of_lost}
+        assert {row["leader"] for row in of_lost if row["leader_epoch"]} == {FOLLOWER}
+    found = {name: {row["transactional_id"] for row in events if row["event"] == name} for name in MARKER_EVENTS}
+    origins = {"marker_skipped": Origin.SKIPPED, "marker_refused": Origin.REFUSED}
+    for name, origin in origins.items():
+        ids = {each.producer.transactional_id for each in staged.staged if each.case.origin is origin}
+        is_retried = origin is Origin.SKIPPED and staged.kafka.version not in SKIPPING
+        assert found[name] - {None} == (set() if is_retried else ids), name
+
+
+def check_coordinator_lines(staged: OutcomeCluster) -> None:
+    """The restart of the coordinators' broker is in its log, and both times that it loaded each partition."""
+    lines = list(broker_log_events(staged.kafka.broker_logs[ALWAYS_UP]))
+    loaded = Counter(line.partition for line in lines if line.event == "coordinator_loaded")
+    assert loaded.keys() == {*range(STATE_PARTITIONS)}
+    assert min(loaded.values()) >= 2
+    about_itself = Counter(line.event for line in lines if line.affected_broker == ALWAYS_UP)
+    assert (about_itself["broker_started"], about_itself["broker_stopped"]) == (2, 1)
+
+
+def send_newer_markers(kafka: Kafka) -> None:
+    """WriteTxnMarkers of version 2, as brokers of 4.2.0 send it to older ones (KAFKA-20322)."""
+    host, port = kafka.bootstrap_servers.split(",")[LEADER - 1].split(":")
+    client_id = b"broker-1-txn-marker-sender"
+    request = struct.pack(">hhih", 27, 2, 1, len(client_id)) + client_id + b"\0\1\0"
+    with socket.create_connection((host, int(port)), timeout=60) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        assert connection.recv(1) == b"", "the broker closes the connection"
 
 
 def check_findings(source: Source, staged: Sequence[StagedCase]) -> None:

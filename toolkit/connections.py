@@ -11,6 +11,7 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.connected_source import ConnectedSource
 from toolkit.config import ClientConfig
 from toolkit.errors import NotFound
+from toolkit.formats.log_paths import log_path
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
@@ -34,9 +35,9 @@ def connect(
     Parameters
     ----------
     source
-        ``host:9092,...``: a cluster. A path: a log directory, output of kafka-dump-log.sh, or a recording. ``lab``: a
-        real Kafka on this machine, with incidents staged. ``sample:late-message``: a recorded sample
-        (`toolkit.lab.samples.names`).
+        ``host:9092,...``: a cluster. A path: a log directory (also ``s3://``, ``gs://``, ``abfss://``), output
+        of kafka-dump-log.sh, or a recording. ``lab``: a real Kafka on this machine, with incidents staged.
+        ``sample:late-message``: a recorded sample (`toolkit.lab.samples.names`).
     staged
         For the lab: maps a topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
     version
@@ -71,14 +72,16 @@ def connect(
         return open_sample(load(source.removeprefix(SAMPLE)))
     if ADDRESSES.fullmatch(source):
         return _cluster(source, command_config)
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise NotFound(
-            f"{source!r} does not exist.",
-            do='Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".',
-        )
-    if is_recording(path):
-        return ConnectedSource(Recording(path), audit=Audit())
+    path = log_path(source)
+    if isinstance(path, Path):
+        path = path.expanduser()
+        if not path.exists():
+            raise NotFound(
+                f"{source!r} does not exist.",
+                do='Use a broker\'s host:port, the path of a log directory or recording, "lab" or "sample:NAME".',
+            )
+        if is_recording(path):
+            return ConnectedSource(Recording(path), audit=Audit())
     files = LogDir(path, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
     return ConnectedSource(files, audit=Audit())
 

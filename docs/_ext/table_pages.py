@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from toolkit.schema import TABLES, Column, ListOf, StructOf, Table
+from toolkit.schema import CLUSTER_EVENTS, TABLES, Column, ListOf, StructOf, Table
+from toolkit.schema.metadata import EVENTS
 from toolkit.schema.table import Type
 
 __all__ = ["table_pages"]
@@ -25,6 +26,13 @@ def table_pages() -> dict[str, str]:
 def _page(table: Table) -> str:
     lines = ["| column | type | meaning |", "| --- | --- | --- |", *map(_line, table.columns)]
     key = f"Key: {_names(table.key)}. Sorted by {_names(table.sort)}." if table.sort else f"Key: {_names(table.key)}."
+    if table is CLUSTER_EVENTS:
+        lines += [
+            "",
+            "| `event` | meaning |",
+            "| --- | --- |",
+            *(f"| `{name}` | {what} |" for name, what in EVENTS.items()),
+        ]
     return "\n".join([f"# `{table.name}`", "", f"One row is {table.row}.", "", key, "", *lines, ""])
 
 

@@ -24,7 +24,7 @@ from tests.analysis.logged import (
 from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import MAX_EVENTS, _events_around, explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
@@ -32,6 +32,7 @@ from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 
@@ -660,3 +661,104 @@ def test_a_batch_is_late_unless_its_producer_has_begun_another_transaction() -> 
     assert not is_late(*ended, owner=transaction(on=(ELSEWHERE,)))
     assert is_late(*ended, owner=transaction(on=(HERE,)))
     assert is_late(*ended, owner=transaction(epoch=1, on=(ELSEWHERE,))), "another epoch has begun it"
+
+
+# Brokers' own logs
+
+
+def logged(event: str, second: float, text: str, **more: Any) -> ClusterEvent:
+    columns = {"topic": HERE.topic, "partition": HERE.partition, "broker_id": 3, "source": FROM_BROKER_LOG, **more}
+    return ClusterEvent(event=event, timestamp=at(second), text=text, **columns)
+
+
+def with_lines(context: DiagnosisContext, *lines: ClusterEvent) -> DiagnosisContext:
+    assert context.log is not None
+    return DiagnosisContext(context.txn, replace(context.log, cluster_events=lines))
+
+
+SKIPPED = logged("marker_skipped", 11.1, "Couldn't find leader endpoint", transactional_id="payments-7")
+UNCLEANLY = logged("unclean_election", 12, "UNCLEAN partition change", leader=2, leader_epoch=5)
+TRUNCATED = logged("log_truncated", 13, "Truncating to offset 101", broker_id=2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "names", "texts"),
+    [
+        ([SKIPPED], "marker-skipped", ['broker 3 logged at 2026-11-21 11:50:11 UTC: "Couldn\'t find leader endpoint"']),
+        ([UNCLEANLY], "marker-lost", ['broker 3 logged at 2026-11-21 11:50:12 UTC: "UNCLEAN partition change"']),
+        ([TRUNCATED], "marker-lost", ['broker 2 logged at 2026-11-21 11:50:13 UTC: "Truncating to offset 101"']),
+        ([UNCLEANLY, TRUNCATED], "marker-lost", ["UNCLEAN partition change", "Truncating to offset 101"]),
+        ([UNCLEANLY, SKIPPED], "marker-skipped", ["Couldn't find leader endpoint"]),
+        (
+            [logged("marker_refused", 11.1, "Invalid coordinator epoch", transactional_id=None)],
+            "marker-refused",
+            ["Invalid coordinator epoch"],
+        ),
+    ],
+)
+def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
+    lines: list[ClusterEvent], names: str, texts: list[str]
+) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    explained = with_lines(plain, *lines)
+    result = cause(explained, DISOWNED)
+    assert result is not None
+    assert ", ".join(result.names) == names
+    for text in texts:
+        assert text in result.sentence
+    assert explained.outcome == plain.outcome, "a line changes no outcome"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        replace(SKIPPED, transactional_id="other"),
+        replace(SKIPPED, partition=1),
+        replace(SKIPPED, timestamp=at(-600)),  # of an earlier transaction
+        replace(SKIPPED, timestamp=None),
+        replace(SKIPPED, event="marker_retried"),
+    ],
+)
+def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    assert cause(with_lines(plain, line), DISOWNED) == cause(plain, DISOWNED)
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (logged("marker_retried", 11, "has failed with error", transactional_id="payments-7"), ("marker-not-written",)),
+        (
+            logged("marker_request_failed", 11, "unsupported version", topic=None, partition=None, affected_broker=3),
+            ("marker-not-sent",),
+        ),
+    ],
+)
+def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
+    line: ClusterEvent, names: tuple[str, ...]
+) -> None:
+    prepared = record(1, "PrepareCommit", second=10.5, started=10, on=(HERE,))
+    one = context(open_transaction(transaction(state="PrepareCommit")), excerpt(*OPEN_BATCHES), prepared)
+    result = cause(with_lines(one, line), CHECKS["stuck_ending"])
+    assert result is not None
+    assert result.names == names
+    assert line.text is not None
+    assert line.text in result.sentence
+
+
+def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:
+    """Of many events those about the transaction and its partition; each once; and what could not be read."""
+    others = [
+        logged("broker_fenced", 10 + n / 100, str(n), topic=None, partition=None, affected_broker=n) for n in range(30)
+    ]
+    unread = ClusterEvent(error="UNREADABLE: cut off.", source=FROM_BROKER_LOG, file="server.log")
+    one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    explained = with_lines(one, unread, *others, SKIPPED, replace(SKIPPED, file="kafkaServer.out"), TRUNCATED)
+    entries = list(_events_around(explained))
+    assert len(entries) == MAX_EVENTS
+    assert [each.name for each in entries if each.name != "broker_fenced"] == [
+        "unread",
+        "marker_skipped",
+        "log_truncated",
+    ]
+    assert entries[0].value == "UNREADABLE: cut off."

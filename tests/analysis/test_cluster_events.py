@@ -9,7 +9,7 @@ from typing import Any
 from toolkit.analysis.cluster_events import events_around, metadata_events
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.metadata_records import NO_CHANGE, MetadataState
-from toolkit.schema.metadata import EVENTS, ClusterEvent, MetadataLogRecord
+from toolkit.schema.metadata import EVENTS, FROM_BROKER_LOG, FROM_METADATA, ClusterEvent, MetadataLogRecord
 
 NOON = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 TOPIC = {"type": "Topic", "topic": "orders", "topic_id": "A"}
@@ -142,3 +142,15 @@ def test_events_around_a_partition() -> None:
     ]
     around = events_around(found, ("orders", 0), transactional_ids={"pay"}, txn_state_partitions={3})
     assert [found.index(each) for each in around] == [0, 2, 4, 6, 8]
+
+
+def test_leaders_by_the_metadata_log_are_not_repeated_by_replicas() -> None:
+    """Every controller and replica logs them; what that log does not have is kept, and all of it without that log."""
+    by_replica = [
+        ClusterEvent(event=event, topic="orders", partition=0, source=FROM_BROKER_LOG)
+        for event in ("leader_changed", "no_leader", "isr_changed", "unclean_election", "log_truncated")
+    ]
+    decided = ClusterEvent(event="leader_changed", topic="orders", partition=0, source=FROM_METADATA)
+    for found, expected in (([decided, *by_replica], [decided, *by_replica[4:]]), (by_replica, by_replica)):
+        around = events_around(found, ("orders", 0), transactional_ids=(), txn_state_partitions=())
+        assert list(around) == expected

@@ -10,6 +10,7 @@ from toolkit.analysis.coordinator.transaction_history import HistoryState, advan
 from toolkit.analysis.coordinator.transaction_states import replica_of
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 
@@ -629,3 +630,76 @@ def test_every_open_state_has_a_start_time(state: str) -> None:
 def test_an_unknown_replica_is_none_of_the_known_ones() -> None:
     event = replace(record(0, 0, "Empty"), broker_id=None, txn_state_partition=None)
     assert replica_of(event) == ("payments", -1, -1)
+
+
+# Brokers' own logs
+
+
+def logged(event: str, ms: int, **more: Any) -> ClusterEvent:
+    """A line of the coordinator's broker, `ms` after T0."""
+    columns = {"transactional_id": "payments", "broker_id": 1, "file": "server.log", **more}
+    return ClusterEvent(event=event, timestamp=at(ms), **columns)
+
+
+STARTED = logged("broker_started", -1000, transactional_id=None)
+TIMED_OUT = logged("transaction_timed_out", 2502)
+ABORTED = with_next_init(
+    [replace(each, leader_epoch=7) for each in version_2(transaction("Abort", decide=2500, epochs=(4, 5)))], "soon"
+)
+ABORTED[-1] = replace(ABORTED[-1], leader_epoch=7)
+FOLLOWED = logged("producer_initialized", 2626, producer_id=7, producer_epoch=6)
+
+
+def test_a_timeout_that_the_coordinator_logged_is_no_other_abort() -> None:
+    row = only(ABORTED, broker_log_events=[STARTED, TIMED_OUT, FOLLOWED])
+    assert (row.ended, row.reason) == (
+        "timeout",
+        "The coordinator aborted it 2.5 s after its start, past its timeout of 2 s: broker 1 logged the timeout.",
+    )
+    unnamed = [STARTED, replace(TIMED_OUT, broker_id=None)]
+    assert "its broker logged" in only(ABORTED, broker_log_events=unnamed).reason
+    before_version_2 = transaction("Abort", decide=2500, epochs=(4, 5))
+    assert only(with_next_init(before_version_2, "soon"), broker_log_events=[TIMED_OUT]).ended == "timeout"
+
+
+def test_a_log_of_that_time_without_a_timeout_excludes_it() -> None:
+    row = only(ABORTED, broker_log_events=[STARTED, FOLLOWED])
+    assert row.ended == "abort"
+    assert ": by its client or by the fence of a new instance, which followed 120 ms later. " in row.reason
+    assert row.reason.endswith("with every end, and its broker logged no timeout.")
+    old = [replace(each, client_transaction_version=0) for each in ABORTED]
+    assert only(old).ended == "abort"
+    assert only(old, broker_log_events=[STARTED, FOLLOWED]).ended == "fence"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [FOLLOWED],  # whether the file reaches back is not known
+        [replace(STARTED, file="server.log.1"), FOLLOWED],
+        [replace(STARTED, timestamp=at(2450)), FOLLOWED],
+        [STARTED],  # whether that level is logged is not known
+        [STARTED, replace(FOLLOWED, producer_epoch=8)],
+        [STARTED, replace(FOLLOWED, timestamp=at(2626 - 3_600_000))],  # in another zone
+        [STARTED, FOLLOWED, ClusterEvent(file="server.log", error="UNREADABLE: cut off.")],
+        [STARTED, replace(TIMED_OUT, transactional_id="other"), replace(FOLLOWED, transactional_id="other")],
+        [replace(TIMED_OUT, timestamp=at(2300))],  # of an earlier transaction
+        [replace(TIMED_OUT, timestamp=at(2700))],  # of a later one
+    ],
+)
+def test_lines_that_prove_nothing_change_nothing(lines: list[ClusterEvent]) -> None:
+    assert only(ABORTED, broker_log_events=lines) == only(ABORTED)
+
+
+def test_of_two_coordinators_one_log_excludes_no_timeout() -> None:
+    moved = [*ABORTED[:-1], replace(ABORTED[-1], leader_epoch=8)]
+    assert only(moved, broker_log_events=[STARTED, FOLLOWED]) == only(moved)
+    unknown = [replace(each, leader_epoch=None) for each in ABORTED]
+    assert only(unknown, broker_log_events=[STARTED, FOLLOWED]) == only(unknown)
+
+
+@pytest.mark.parametrize("end", ["Commit", "Abort"])
+def test_lines_change_no_ending_of_a_client(end: str) -> None:
+    events = with_next_init(transaction(end, decide=2500), "soon")
+    assert only(events, broker_log_events=[STARTED, TIMED_OUT, FOLLOWED]) == only(events)

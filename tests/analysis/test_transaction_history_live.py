@@ -17,6 +17,7 @@ from tests.workload import BUSY, Worker
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
+from toolkit.formats.broker_logs import broker_log_events
 from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.scan import scan_file
@@ -25,6 +26,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of, until
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -98,12 +100,15 @@ class StoppedBroker:
 
     version: str
     folder: Path
+    log: Path
     transactions: Sequence[Row]
     workers: Sequence[Worker]
     events: Sequence[TransactionLogRecord]
+    lines: Sequence[ClusterEvent]
 
-    def history_of(self, transactional_id: str) -> list[PastTransaction]:
-        return [row for row in transaction_history(self.events) if row.transactional_id == transactional_id]
+    def history_of(self, transactional_id: str, *, with_lines: bool = False) -> list[PastTransaction]:
+        rows = transaction_history(self.events, broker_log_events=self.lines if with_lines else ())
+        return [row for row in rows if row.transactional_id == transactional_id]
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -129,13 +134,15 @@ def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
             )
             transactions = requests.transaction_rows()
         kafka.stop_broker(1)
-        folder = kafka.log_dirs[1]
+        folder, log = kafka.log_dirs[1], kafka.broker_logs[1]
         yield StoppedBroker(
             version=request.param,
             folder=folder,
+            log=log,
             transactions=transactions,
             workers=workers,
             events=[TransactionLogRecord.of(row) for row in read_events(folder)],
+            lines=list(broker_log_events(log)),
         )
 
 
@@ -233,6 +240,47 @@ def test_endings_of_transaction_version_2_are_narrowed_correctly(stopped_broker:
         assert first.client_transaction_version == 2
         epochs = [row.producer_epoch for row in transactions]
         assert epochs == {"commit": [0, 1], "abort": [0, 1], "fence": [0, 2]}.get(name, [0])
+
+
+def test_the_log_of_the_broker_shows_which_aborts_were_timeouts(stopped_broker: StoppedBroker) -> None:
+    """Also under transaction version 2; everything else ended as the records alone show, but not by a timeout."""
+    names = [*ENDED, *(f"new-{name}" for name in REASONS if stopped_broker.version != "3.5.2")]
+    for name in names:
+        plain = stopped_broker.history_of(name)
+        for row, before in zip(stopped_broker.history_of(name, with_lines=True), plain, strict=True):
+            if name.removeprefix("new-") == "timeout" and row.ended is not None:
+                assert row.ended == "timeout"
+                assert row.reason.endswith("past its timeout of 500 ms: broker 1 logged the timeout.")
+            else:
+                assert row.ended == before.ended
+    for worker in stopped_broker.workers:
+        rows = stopped_broker.history_of(worker.name, with_lines=True)
+        logged = [row for row in rows if row.ended == "timeout" and "logged the timeout" in row.reason]
+        assert len(logged) == len([row for row in rows if row.ended == "timeout"])
+        assert abs(len(logged) - worker.endings["timeout"]) <= worker.endings["failed"]
+        of_others = [line for line in stopped_broker.lines if line.event == "transaction_timed_out"]
+        assert len(logged) == len([line for line in of_others if line.transactional_id == worker.name])
+
+
+def test_lines_of_a_real_broker_agree_with_its_records(stopped_broker: StoppedBroker) -> None:
+    """Each InitProducerId is a line, by the id, producer id and epoch of its record; the broker starts and stops."""
+    lines = stopped_broker.lines
+    assert [line for line in lines if line.error] == []
+    assert {line.broker_id for line in lines} == {1}
+    of_lines = {
+        (line.transactional_id, line.producer_id, line.producer_epoch)
+        for line in lines
+        if line.event == "producer_initialized"
+    }
+    assert of_lines == {
+        (record.transactional_id, record.producer_id, record.producer_epoch)
+        for record in stopped_broker.events
+        if record.state == "Empty"
+    }
+    found = {line.event for line in lines}
+    assert {"broker_started", "broker_stopping", "broker_stopped", "coordinator_elected", "coordinator_loaded"} <= found
+    text = stopped_broker.log.read_text(errors="replace")
+    assert text.count("due to timeout") == len([line for line in lines if line.event == "transaction_timed_out"])
 
 
 def test_an_id_begins_with_init_and_ends_with_a_tombstone(stopped_broker: StoppedBroker) -> None:

@@ -20,7 +20,7 @@ from toolkit.java.maven import Download, download, locked, repository_url
 from toolkit.lab import Kafka
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
 
-__all__ = ["FlinkJob", "JavaClient"]
+__all__ = ["FlinkJob", "JavaClient", "jars_of"]
 
 FOLDER = Path(__file__).parent
 
@@ -47,7 +47,7 @@ class JavaClient:
         self.kafka = kafka
         self.main_class = main_class
         self.properties = {"bootstrap.servers": kafka.bootstrap_servers, **properties}
-        self.classpath = f"{kafka.classpath}:{_jars(f'{framework}-{kafka.version}')}/*"
+        self.classpath = f"{kafka.classpath}:{jars_of(f'{framework}-{kafka.version}')}/*"
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-txn-java-"))
@@ -116,7 +116,7 @@ class FlinkJob(JavaClient):
         after: int = 5,
     ) -> None:
         self.kafka, self.main_class = kafka, "FlinkJob"
-        self.classpath = f"{_flink_classes()}:{_jars(FLINK)}/*"
+        self.classpath = f"{_flink_classes()}:{jars_of(FLINK)}/*"
         self.checkpoints = folder / "checkpoints"
         self.freezes = folder / "freeze"
         self.parallelism = parallelism
@@ -186,7 +186,7 @@ def _flink_classes() -> Path:
     compiler = shutil.which("javac", path=str(find_java().resolve().parent)) or shutil.which("javac")
     if compiler is None:
         raise FileNotFoundError("FlinkJob.java needs a JDK, and this machine has only a Java runtime.")
-    source, jars = FOLDER / "FlinkJob.java", _jars(FLINK)
+    source, jars = FOLDER / "FlinkJob.java", jars_of(FLINK)
     folder = jars.parent / f"{FLINK}-classes-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
     with locked(jars.parent / f"{FLINK}-classes.lock"):
         if not folder.exists():
@@ -196,7 +196,7 @@ def _flink_classes() -> Path:
     return folder
 
 
-def _jars(name: str) -> Path:
+def jars_of(name: str) -> Path:
     """The folder with the jars of a list, fetched once."""
     home = user_cache_path("kafka-txn-toolkit") / "kafka-clients"
     folder = home / name

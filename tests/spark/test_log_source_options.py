@@ -100,7 +100,7 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
         ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
         ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
         ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),
-        ({"path": "s3://bucket/logs"}, "s3://bucket/logs is not a local path."),
+        ({"path": "hdfs://name/logs"}, "hdfs://name/logs is not a path that can be read."),
     ],
 )
 def test_invalid_options_are_rejected(options: dict[str, str], message: str) -> None:
@@ -134,15 +134,15 @@ def test_sizes_have_sparks_units() -> None:
         ("dbfs:/Volumes/main/kafka/logs", "/Volumes/main/kafka/logs"),
         ("dbfs:/mnt/logs", "/dbfs/mnt/logs"),
         ("/logs/with:colon-0", "/logs/with:colon-0"),
+        ("s3://bucket/logs/", "s3://bucket/logs"),
+        ("abfss://c@a.dfs.core.windows.net/logs", "abfss://c@a.dfs.core.windows.net/logs"),
     ],
 )
 def test_paths_are_converted_to_file_system_paths(path: str, local: str) -> None:
     assert local_path(path) == local
 
 
-@pytest.mark.parametrize(
-    "path", ["hdfs://name/logs", "abfss://c@a.dfs.core.windows.net/logs", "file://host/logs", "s3:/x"]
-)
+@pytest.mark.parametrize("path", ["hdfs://name/logs", "file://host/logs", "s3:/x"])
 def test_a_remote_path_is_rejected(path: str) -> None:
     with pytest.raises(UsageError, match="Use the path of a mounted volume"):
         local_path(path)

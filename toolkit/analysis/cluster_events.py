@@ -12,6 +12,7 @@ from toolkit.schema.record import replace
 UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"
 LEADER_EVENTS = ("leader_changed", "no_leader", UNCLEAN)
+IN_METADATA = (*LEADER_EVENTS, "isr_changed")
 
 
 @dataclass(slots=True)
@@ -174,10 +175,18 @@ def events_around(
     Yields
     ------
     ClusterEvent
-        About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went.
+        About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and
+        what could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every
+        controller and replica logs them, too.
     """
+    events = list(events)
+    is_decided = any(event.source == FROM_METADATA and event.event for event in events)
     for event in events:
-        if event.transactional_id is not None:
+        if is_decided and event.source != FROM_METADATA and event.event in IN_METADATA:
+            continue
+        if event.error:
+            is_near = True
+        elif event.transactional_id is not None:
             is_near = event.transactional_id in transactional_ids
         elif event.topic is None:
             is_near = event.affected_broker is not None and event.event != "producer_ids_allocated"

@@ -139,7 +139,7 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs or ())
 
 
-def check_output_path(output: Path, read_only: Iterable[Path]) -> None:
+def check_output_path(output: Path, read_only: Iterable[str]) -> None:
     """Refuse to write to where files are that are only read.
 
     Raises
@@ -148,7 +148,7 @@ def check_output_path(output: Path, read_only: Iterable[Path]) -> None:
         If the output is in one of these folders.
     """
     for path in read_only:
-        if path.resolve() in output.resolve().parents:
+        if Path(path).resolve() in output.resolve().parents:
             raise UsageError(f"{output} is in {path}, which is never written to.", do="Write to another folder.")
 
 

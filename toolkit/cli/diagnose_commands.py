@@ -28,7 +28,7 @@ from toolkit.cli.common_options import (
     time_option,
 )
 from toolkit.cli.output import answer, progress, remark, show, width
-from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ STDIN = "-"
 CHUNK = 1 << 20  # bytes; twice of it are kept of whatever is piped in: the start and the end
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at", "flink_checkpoint")
+@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def diagnose(
     *,
     topic: Topics = None,
@@ -74,7 +74,7 @@ def diagnose(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at", "flink_checkpoint")
+@takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
 def find_hanging(
     *,
     topic: Topics = None,
@@ -109,7 +109,7 @@ def find_hanging(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions")
+@takes_source(*FILE_OPTIONS)
 def explain(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="The error or log lines, in quotes; stdin without it, or with -.")
@@ -157,7 +157,7 @@ def explain(
         partitions=partition or (),
         recheck_after=recheck_after,
     )
-    files = source_options.log_dir or source_options.consistent_copy or source_options.txn_state_partitions
+    files = source_options.paths or source_options.consistent_copy or source_options.txn_state_partitions
     if not (files or source_options.names_cluster):
         _answer_explained(explain_pasted(), output)
     try:
@@ -170,7 +170,7 @@ def explain(
     _answer_explained(explained, output)
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording", "at")
+@takes_source(*FILE_OPTIONS, "recording", "at")
 def report(
     *,
     output: Annotated[
@@ -255,7 +255,7 @@ def report(
     raise typer.Exit(verdict_exit_code(rows))
 
 
-@takes_source("log_dir", "consistent_copy", "txn_state_partitions", "recording")
+@takes_source(*FILE_OPTIONS, "recording")
 def mcp(
     *,
     recheck_after: RecheckAfter = 5,

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,7 @@ from toolkit.cli.common_options import (
     partition_options,
 )
 from toolkit.cli.output import answer, exit_code, remark, show, width
-from toolkit.cli.source_options import ConsistentCopy, TxnStatePartitions
+from toolkit.cli.source_options import UTC, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
@@ -35,10 +35,20 @@ if TYPE_CHECKING:
 TABLE_NAMES = tables_of(FILES)
 
 Paths = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="PATH...",
-        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh.",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
+        "gs:// and abfss://.",
+        show_default=False,
+    ),
+]
+OptionalPaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directories, partition folders, segments, snapshots, or texts of kafka-dump-log.sh; also s3://, "
+        "gs:// and abfss://. Optional with --broker-log.",
         show_default=False,
     ),
 ]
@@ -55,11 +65,12 @@ Stop = Annotated[
 ]
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
 ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
+OF_BROKER_LOGS = ("cluster_events", "findings", "transaction_history")  # tables that read brokers' own logs, too
 
 
 def scan(
     *,
-    paths: Paths,
+    paths: OptionalPaths = None,
     table: Annotated[str, typer.Option("--table", metavar="NAME", help=f"One of {', '.join(TABLE_NAMES)}.")],
     topic: Topics = None,
     partition: Partitions = None,
@@ -71,6 +82,8 @@ def scan(
     start: Start = None,
     stop: Stop = None,
     crc: Annotated[bool, typer.Option("--crc", help="Check the checksum of every batch.")] = False,
+    broker_log: BrokerLog = None,
+    broker_log_time_zone: BrokerLogTimeZone = UTC,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -88,17 +101,20 @@ def scan(
     if table not in TABLE_NAMES:
         raise UsageError(f"{table!r} is not one of the tables of files.", do=f"Use {', '.join(TABLE_NAMES)}.")
     partition_options(topic, partition)
+    if broker_log and table not in OF_BROKER_LOGS:
+        raise _not_of(table, "--broker-log")
     declared = TABLES[table]
     ids = {"producer_id": producer_id, "producer_epoch": producer_epoch, "transactional_id": transactional_id}
     wanted = {name: value for name, value in ids.items() if value is not None}
     if unknown := wanted.keys() - set(declared.names):
         raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
     arguments = TableArguments.of(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop), crc=crc)
-    found = _matching(_tables(_open(paths), table, arguments), wanted)
+    files = _open(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
+    found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:
         from toolkit.views.row_formats import write_file
 
-        check_output_path(file, paths)
+        check_output_path(file, [*(paths or ()), *map(str, broker_log or ())])
         written = write_file(file, declared, found)
         remark(f"{file}: {written.rows:,} rows of {table}")
         raise typer.Exit(3 if written.errors else 0)
@@ -176,10 +192,10 @@ def abort_command(
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
 
-def _open(paths: Sequence[Path], *, consistent_copy: bool = False, txn_state_partitions: int | None = None) -> LogDir:
+def _open(paths: Sequence[str], **options: Any) -> LogDir:
     from toolkit.sources.logdir import LogDir
 
-    return LogDir(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    return LogDir(*paths, **options)
 
 
 def _bound(text: str | None) -> int | dt.datetime | str | None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     AnySource: TypeAlias = Cluster | LogDir | Recording
 
 CONNECTION, FILES = "Connection", "Files"
+UTC = "+00:00"
+FILE_OPTIONS = ("log_dir", "consistent_copy", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
 
 BootstrapServer = Annotated[
@@ -59,6 +61,24 @@ TxnStatePartitions = Annotated[
         rich_help_panel=FILES,
     ),
 ]
+BrokerLog = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--broker-log",
+        metavar="PATH",
+        help="A broker's own log (server.log, controller.log, state-change.log), or a folder of them. May be repeated.",
+        rich_help_panel=FILES,
+    ),
+]
+BrokerLogTimeZone = Annotated[
+    str,
+    typer.Option(
+        "--broker-log-time-zone",
+        metavar="ZONE",
+        help="Zone of the times in brokers' logs that have none: +02:00, Europe/Berlin.",
+        rich_help_panel=FILES,
+    ),
+]
 
 
 FlinkCheckpoint = Annotated[
@@ -86,17 +106,19 @@ class SourceOptions:
         ),
     ] = 30
     log_dir: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--log-dir",
             metavar="PATH",
-            help="Read files instead of a cluster: log directories, partition folders, segments, dumps. "
-            "May be repeated.",
+            help="Read files instead of a cluster: log directories, partition folders, segments, dumps; also "
+            "s3://, gs:// and abfss://. May be repeated.",
             rich_help_panel=FILES,
         ),
     ] = None
     consistent_copy: ConsistentCopy = False
     txn_state_partitions: TxnStatePartitions = None
+    broker_log: BrokerLog = None
+    broker_log_time_zone: BrokerLogTimeZone = UTC
     recording: Annotated[
         Path | None,
         typer.Option(
@@ -124,9 +146,10 @@ class SourceOptions:
         return bool(self.bootstrap_server or self.command_config)
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[str]:
         """The files to read, which nothing is written to; none of a cluster."""
-        return [*(self.log_dir or ()), *([self.recording] if self.recording else ())]
+        broker_logs = map(str, self.broker_log or ())
+        return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
 
     def check(self) -> None:
         """Check that the options name one source: a cluster, log directories or a recording.
@@ -144,6 +167,8 @@ class SourceOptions:
             raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
         if self.txn_state_partitions is not None and not self.log_dir:
             raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
+        if self.broker_log and not self.log_dir:
+            raise UsageError("--broker-log is read beside files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
             raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
         if self.flink_checkpoint and not self.names_cluster:
@@ -182,7 +207,11 @@ class SourceOptions:
         from toolkit.sources.logdir import LogDir
 
         return LogDir(
-            *self.log_dir, consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
+            *self.log_dir,
+            consistent_copy=self.consistent_copy,
+            txn_state_partitions=self.txn_state_partitions,
+            broker_logs=self.broker_log or (),
+            broker_log_time_zone=self.broker_log_time_zone,
         )
 
     def connect(self) -> Cluster:

@@ -191,7 +191,7 @@ def coordinator(
     raise typer.Exit(exit_code(rows))
 
 
-@takes_source("log_dir")
+@takes_source("log_dir", "broker_log", "broker_log_time_zone")
 def history(
     *,
     transactional_id: TransactionalIds = None,

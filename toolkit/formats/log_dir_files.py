@@ -12,11 +12,14 @@ from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
 from toolkit.schema import CHECKPOINTS, Row
 
+UUID_FORM = r"[A-Za-z0-9_-]{22}"
 FOLDER = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})(?:\.[^.\s]+-(?P<suffix>delete|future|stray))?"
 )
+REMOTE_FOLDER = re.compile(rf"(?P<topic>[A-Za-z0-9._-]{{1,249}})-(?P<partition>0|[1-9][0-9]{{0,9}})-{UUID_FORM}")
 FILE = re.compile(
-    r"(?P<offset>[0-9]{20})\.(?P<kind>log|index|timeindex|txnindex|snapshot)(?:\.(?P<suffix>deleted|cleaned|swap))?"
+    rf"(?P<offset>[0-9]{{20}})(?P<remote>-{UUID_FORM})?\.(?P<kind>log|index|timeindex|txnindex|snapshot)"
+    r"(?:\.(?P<suffix>deleted|cleaned|swap))?"
 )
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
@@ -32,11 +35,15 @@ class FolderName(NamedTuple):
         ``delete``: the partition was deleted or moved away, and the folder is removed after ``file.delete.delay.ms``.
         ``future``: a copy that is being moved to this log directory. ``stray`` (3.7 and newer): the metadata no longer
         places the partition on this broker. Null for the partition's log.
+    is_remote
+        A folder of remote storage (KIP-405), by the name that ``LocalTieredStorage`` of Kafka's tests gives: with the
+        topic id at its end.
     """
 
     topic: str
     partition: int
     suffix: str | None = None
+    is_remote: bool = False
 
 
 class FileName(NamedTuple):
@@ -52,11 +59,14 @@ class FileName(NamedTuple):
         ``deleted`` (no longer part of the log, removed after ``file.delete.delay.ms``), ``cleaned`` (being written by
         the cleaner, not yet part of the log), ``swap`` (finished by the cleaner, replaces the files whose offsets it
         covers), or null for a regular file of the log.
+    is_remote
+        A file of remote storage: with the id of the segment's copy after the offset.
     """
 
     offset: int
     kind: str
     suffix: str | None = None
+    is_remote: bool = False
 
 
 def parse_folder_name(name: str) -> FolderName | None:
@@ -65,14 +75,17 @@ def parse_folder_name(name: str) -> FolderName | None:
     Examples
     --------
     >>> parse_folder_name("my-orders-3")
-    FolderName(topic='my-orders', partition=3, suffix=None)
+    FolderName(topic='my-orders', partition=3, suffix=None, is_remote=False)
     >>> parse_folder_name("my-orders-3.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-delete")
-    FolderName(topic='my-orders', partition=3, suffix='delete')
+    FolderName(topic='my-orders', partition=3, suffix='delete', is_remote=False)
     """
     found = FOLDER.fullmatch(name)
-    if not found or found["topic"] in {".", ".."} or int(found["partition"]) > MAX_INT32:
+    remote = None if found else REMOTE_FOLDER.fullmatch(name)
+    either = found or remote
+    if not either or either["topic"] in {".", ".."} or int(either["partition"]) > MAX_INT32:
         return None
-    return FolderName(found["topic"], int(found["partition"]), found["suffix"])
+    suffix = found["suffix"] if found else None
+    return FolderName(either["topic"], int(either["partition"]), suffix, remote is not None)
 
 
 def parse_file_name(name: str) -> FileName | None:
@@ -81,20 +94,20 @@ def parse_file_name(name: str) -> FileName | None:
     Examples
     --------
     >>> parse_file_name("00000000000000004711.txnindex")
-    FileName(offset=4711, kind='txnindex', suffix=None)
+    FileName(offset=4711, kind='txnindex', suffix=None, is_remote=False)
     >>> parse_file_name("00000000000000000000.log.swap")
-    FileName(offset=0, kind='log', suffix='swap')
+    FileName(offset=0, kind='log', suffix='swap', is_remote=False)
     """
     found = FILE.fullmatch(name)
     if not found or int(found["offset"]) > MAX_INT64:
         return None
-    return FileName(int(found["offset"]), found["kind"], found["suffix"])
+    return FileName(int(found["offset"]), found["kind"], found["suffix"], found["remote"] is not None)
 
 
 Fields = dict[str, Any]
 
 NUMBER = re.compile(r"[0-9]{1,20}")
-UUID = re.compile(r"[A-Za-z0-9_-]{22}")
+UUID = re.compile(UUID_FORM)
 VALUES = {"version": NUMBER, "broker.id": NUMBER, "node.id": NUMBER, "directory.id": UUID, "topic_id": UUID}
 OFFSET_ENTRY = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})[ \t]+(?P<partition>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})"

@@ -41,6 +41,13 @@ class Partition(TableRow):
     replicas: Annotated[tuple[Int32, ...] | None, "Broker ids of the replicas."] = None
     isr: Annotated[tuple[Int32, ...] | None, "Broker ids of the in-sync replicas."] = None
     log_start_offset: Annotated[Int64 | None, "First offset still in the log."] = None
+    local_log_start_offset: Annotated[
+        Int64 | None,
+        "First offset on the leader's disk; what lies before it is in remote storage (KIP-405). Null in recordings.",
+    ] = None
+    latest_tiered_offset: Annotated[
+        Int64 | None, "Last offset copied to remote storage, at most the LSO; null without any, and in recordings."
+    ] = None
     last_stable_offset: Annotated[Int64 | None, "Where read_committed consumers stop."] = None
     high_watermark: Annotated[Int64 | None, "Where read_uncommitted consumers stop."] = None
     log_end_offset: Annotated[Int64 | None, "Next offset the leader will write."] = None

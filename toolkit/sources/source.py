@@ -310,7 +310,7 @@ class Source:
     def cluster_events(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
         """Events about the selected partitions, and those about none, such as a broker that was fenced.
 
-        From the replica of the metadata log (KRaft) that reaches furthest.
+        From the replica of the metadata log (KRaft) that reaches furthest, and from brokers' own logs.
         """
 
     @source_table(schema.STATISTICS, of=[FILES])

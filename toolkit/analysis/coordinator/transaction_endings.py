@@ -15,7 +15,9 @@ no field of a record does. Records do show the following, tested with Java, libr
   CompleteAbort after one retry: 0.1 s for Java, 0.5 s for librdkafka. Only Admin.fenceProducers of Kafka 3.5 did not
   retry.
 
-If several causes remain, the ending is `abort` and the reason names them.
+If several causes remain, the ending is `abort` and the reason names them. The log of the coordinator's broker tells
+more: it has a line for each timeout ("Completed rollback ... due to timeout"), written between PrepareAbort and
+CompleteAbort. If the same file has no such line, but those before and after, it was not the timeout.
 
 Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) and ``TransactionMetadata``
 (prepareFenceProducerEpoch, prepareAbortOrCommit, prepareComplete) in Kafka.
@@ -24,7 +26,8 @@ Sources: ``TransactionCoordinator`` (endTransaction, abortTimedOutTransactions) 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -32,12 +35,16 @@ from typing import NamedTuple
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.schema.durations import duration
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
+TIMED_OUT, INITIALIZED = "transaction_timed_out", "producer_initialized"  # events of brokers' logs
 MILLISECOND = dt.timedelta(milliseconds=1)
 CLIENT, COORDINATOR, EITHER = "client", "coordinator", "either"
+CLOCK_STEP = dt.timedelta(milliseconds=100)  # between a record and a line of one broker
+MAX_APPEND = dt.timedelta(seconds=60)  # of a record to all replicas; its line follows
 
 
 class Ending(NamedTuple):
@@ -45,6 +52,68 @@ class Ending(NamedTuple):
 
     ended: str | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorLines:
+    """What brokers' own logs have of a transactional id.
+
+    Parameters
+    ----------
+    timeouts, inits
+        Lines of aborts for its timeout, and of InitProducerId.
+    file_starts
+        Time of the first event of each file that was read to its end.
+    """
+
+    timeouts: Sequence[ClusterEvent]
+    inits: Sequence[ClusterEvent]
+    file_starts: Mapping[str | None, dt.datetime]
+
+    def timeout_of(self, records: TransactionRecords) -> ClusterEvent | None:
+        """The line that says that the coordinator aborted this transaction for its timeout; null if none does."""
+        start, end = records.decided_at, records.end_time
+        if start is None or end is None:
+            return None
+        within = (each for each in self.timeouts if each.timestamp and start <= each.timestamp + CLOCK_STEP)
+        return next((each for each in within if each.timestamp and each.timestamp <= end + CLOCK_STEP), None)
+
+    def excludes_timeout(self, records: TransactionRecords) -> bool:
+        """Whether the file in which a timeout would have its line has those before and after, and not this one."""
+        decided, after = records.decided, records.after
+        if decided is None or decided.leader_epoch is None or after is None or after.state != "Empty":
+            return False
+        if decided.leader_epoch != after.leader_epoch or records.decided_at is None:  # maybe of two coordinators
+            return False
+        begun = {file for file, start in self.file_starts.items() if start < records.decided_at - CLOCK_STEP}
+        return self.timeout_of(records) is None and any(
+            each.file in begun and _is_line_of(after, each) for each in self.inits
+        )
+
+
+def _is_line_of(init: TransactionLogRecord, line: ClusterEvent) -> bool:
+    """Whether a line is about this InitProducerId; not if the zone of its time is wrong."""
+    if line.timestamp is None or init.timestamp is None:
+        return False
+    is_near = -CLOCK_STEP <= line.timestamp - init.timestamp <= MAX_APPEND
+    return is_near and (line.producer_id, line.producer_epoch) == (init.producer_id, init.producer_epoch)
+
+
+def coordinator_lines(events: Iterable[ClusterEvent]) -> Mapping[str | None, CoordinatorLines]:
+    """What brokers' own logs have, by transactional id."""
+    found: defaultdict[str | None, dict[str | None, list[ClusterEvent]]] = defaultdict(lambda: defaultdict(list))
+    file_starts: dict[str | None, dt.datetime] = {}
+    for event in events:
+        if event.error:
+            file_starts[event.file] = dt.datetime.max.replace(tzinfo=dt.UTC)
+        elif event.timestamp is not None:
+            file_starts.setdefault(event.file, event.timestamp)
+        if event.event in (TIMED_OUT, INITIALIZED):
+            found[event.transactional_id][event.event].append(event)
+    return {
+        name: CoordinatorLines(timeouts=of[TIMED_OUT], inits=of[INITIALIZED], file_starts=file_starts)
+        for name, of in found.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +133,8 @@ class TransactionRecords:
     version_2_before
         Whether earlier records of the same client instance show transaction version 2, which raises the epoch with
         every end; null if they show neither.
+    lines
+        What brokers' own logs have of the id; null if none was read.
     """
 
     events: Sequence[TransactionLogRecord]
@@ -71,6 +142,7 @@ class TransactionRecords:
     unread: str | None = None
     follows: bool = False
     version_2_before: bool | None = None
+    lines: CoordinatorLines | None = None
 
     @property
     def last(self) -> TransactionLogRecord:
@@ -270,6 +342,12 @@ def _abort(records: TransactionRecords, *, followed: bool | None) -> Ending:
     """The ending of an aborted transaction; `followed` is whether a new instance followed at once."""
     by, reason = _aborted_by(records)
     late, when = _is_late(records), _when(records)
+    if records.lines is not None and by != CLIENT:
+        if (line := records.lines.timeout_of(records)) is not None:
+            logged = f"broker {line.broker_id}" if line.broker_id is not None else "its broker"
+            return Ending("timeout", f"The coordinator aborted it{when}: {logged} logged the timeout.")
+        if records.lines.excludes_timeout(records):
+            late, reason = False, f"{reason}, and its broker logged no timeout"
     if by == CLIENT:
         return Ending("abort", f"Its client aborted it{when}: {reason}.")
     if by == COORDINATOR and late is False:

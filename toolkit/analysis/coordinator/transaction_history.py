@@ -17,7 +17,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH, TransactionRecords, ending
+from toolkit.analysis.coordinator.transaction_endings import (
+    LAST_EPOCH,
+    CoordinatorLines,
+    TransactionRecords,
+    coordinator_lines,
+    ending,
+)
 from toolkit.analysis.coordinator.transaction_states import (
     EXPIRED,
     OPEN_STATES,
@@ -29,6 +35,7 @@ from toolkit.analysis.coordinator.transaction_states import (
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as changed
 
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -48,6 +55,7 @@ def transaction_history(
     as_of: dt.datetime | None = None,
     latest: dt.datetime | None = None,
     stuck_after: dt.timedelta = PREPARE_GRACE,
+    broker_log_events: Iterable[ClusterEvent] = (),
 ) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
 
@@ -62,6 +70,8 @@ def transaction_history(
         The newest time in the records of all partitions, if `events` are only some; by default the newest in `events`.
     stuck_after
         Time after the decision from which on a transaction in Prepare* is stuck.
+    broker_log_events
+        Events in brokers' own logs: they distinguish a timeout from other aborts.
 
     Returns
     -------
@@ -71,13 +81,15 @@ def transaction_history(
     found, unreadable, latest_read = _by_replica(events)
     latest = max((time for time in (latest, latest_read) if time is not None), default=None)
     past: list[PastTransaction] = []
+    lines = coordinator_lines(broker_log_events)
     for replica in sorted(found):
-        settled, id_state = advance(HistoryState(), [event.record for event in found[replica]])
+        of_id = lines.get(replica.transactional_id)
+        settled, id_state = advance(HistoryState(), [event.record for event in found[replica]], lines=of_id)
         last = found[replica][-1]
         unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
         unread = next((each.record.error for each in unreadable_records if each.comes_after(last)), None)
         past += settled
-        past += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after)
+        past += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after, lines=of_id)
     return past
 
 
@@ -103,7 +115,9 @@ class HistoryState:
     is_version_2: bool | None = None
 
 
-def advance(state: HistoryState, events: Iterable[TransactionLogRecord]) -> tuple[list[PastTransaction], HistoryState]:
+def advance(
+    state: HistoryState, events: Iterable[TransactionLogRecord], *, lines: CoordinatorLines | None = None
+) -> tuple[list[PastTransaction], HistoryState]:
     """Continue the history of an id: what is final, and the new state.
 
     Parameters
@@ -112,6 +126,8 @@ def advance(state: HistoryState, events: Iterable[TransactionLogRecord]) -> tupl
         The previous state; an empty one at the beginning.
     events
         The id's next records on that replica, in offset order.
+    lines
+        What brokers' own logs have of the id.
     """
     past: list[PastTransaction] = []
     groups = list(_groups([*state.events, *events]))
@@ -119,7 +135,7 @@ def advance(state: HistoryState, events: Iterable[TransactionLogRecord]) -> tupl
         if group[0].error:  # the rows before and after it have the error
             state = replace(state, before=group[0])
             continue
-        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0])
+        window = _RecordWindow(replace(state, events=tuple(group)), after=after[0], lines=lines)
         past.append(window.past_transaction())
         state = window.next_state(past[-1])
     return past, replace(state, events=tuple(groups[-1]) if groups else ())
@@ -132,6 +148,7 @@ def current(
     latest: dt.datetime | None = None,
     unread: str | None = None,
     stuck_after: dt.timedelta = PREPARE_GRACE,
+    lines: CoordinatorLines | None = None,
 ) -> list[PastTransaction]:
     """The last entry of an id's history, which later records may change.
 
@@ -143,10 +160,14 @@ def current(
         As for `transaction_history`.
     unread
         Error of later records that could not be read and may be of the same id.
+    lines
+        As for `advance`.
     """
     if not state.events or (state.events[0].error and state.before is not None):
         return []
-    window = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after)
+    window = _RecordWindow(
+        state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after, lines=lines
+    )
     return [window.past_transaction()]
 
 
@@ -230,6 +251,7 @@ class _RecordWindow:
     as_of: dt.datetime | None = None
     settled: bool = True
     stuck_after: dt.timedelta = PREPARE_GRACE
+    lines: CoordinatorLines | None = None
 
     @cached_property
     def records(self) -> TransactionRecords:
@@ -240,6 +262,7 @@ class _RecordWindow:
             unread=self.unread if after is None else after.error,
             follows=before is not None and not before.error,
             version_2_before=self.state.is_version_2,
+            lines=self.lines,
         )
 
     def next_state(self, past: PastTransaction) -> HistoryState:

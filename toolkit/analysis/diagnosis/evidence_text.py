@@ -108,8 +108,8 @@ def event_entry(event: ClusterEvent) -> EvidenceEntry:
         source=event.source,
         broker_id=event.broker_id,
         observed_at=event.timestamp,
-        name=event.event,
-        value=name + (event.text or ""),
+        name=event.event or "unread",
+        value=name + (event.error or event.text or ""),
     )
 
 

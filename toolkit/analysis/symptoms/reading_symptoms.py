@@ -77,6 +77,8 @@ READING_SYMPTOMS = (
             "An open transaction holds the last stable offset (LSO). A client measures its lag to the LSO and shows 0; "
             "kafka-consumer-groups.sh measures it to the high watermark and includes the held records.",
             "Nothing is held: the consumer is slow, paused, rebalancing or gone.",
+            "Nothing is held, and the consumer's offset is before local_log_start_offset (kafka-txn partitions): "
+            "remote storage is too slow, and the leader returns nothing and no error.",
         ),
         checks=(_DIAGNOSE, "Offsets of a read_uncommitted consumer: does it receive records behind the LSO?"),
         safe=("Follow the remedy of that partition's finding: each verdict and outcome has its own.",),
@@ -87,6 +89,36 @@ READING_SYMPTOMS = (
             "Skip the offsets: committed records behind the LSO are lost to the group.",
         ),
         sources=("KIP-98", "KIP-664", "softwaremill/klag-exporter#104"),
+    ),
+    Symptom(
+        name="remote-storage-read",
+        title="The leader cannot read these offsets, or the index of their transactions, from remote storage.",
+        wordings=(
+            *wordings("Java", r"Unknown server error while fetching offset \d{1,19} for topic-partition"),
+            *wordings(
+                "librdkafka", r"Fetch from broker \d{1,10} failed at offset \d{1,19}.{0,40}: Unknown broker error"
+            ),
+            *wordings("broker", r"Error occurred while reading the remote data for", r"\bRemoteStorageException\b"),
+        ),
+        causes=(
+            "The transaction index of a remote segment cannot be read. A read_committed consumer fails segments before "
+            "it, as the leader searches later indexes, too; a read_uncommitted one at that segment. No LSO is held.",
+            "Remote storage is down, refuses the broker, or has lost the segment.",
+        ),
+        checks=(
+            "kafka-txn partitions --topic T: what lies before local_log_start_offset is in remote storage.",
+            "kafka-txn diagnose --topic T: `clear` means that no transaction is the cause.",
+            "The leader's log: RemoteStorageException, with the segment and the kind of index.",
+        ),
+        safe=(
+            "Restore the object in remote storage, by its version or a backup: consumers then continue by themselves.",
+        ),
+        never=(
+            "Delete or empty the .txnindex of a remote segment: the leader takes that for a segment without aborted "
+            "transactions, and read_committed consumers receive the aborted records, without an error.",
+            "Abort or fence anything: no open transaction causes this.",
+        ),
+        sources=("KIP-405", "apache/kafka RemoteLogManager"),
     ),
     Symptom(
         name="out-of-order-sequence",

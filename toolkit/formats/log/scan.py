@@ -8,9 +8,7 @@ from __future__ import annotations
 import io
 import os
 import re
-import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,7 @@ from toolkit.formats.log.headers import (
     read_raw_headers,
 )
 from toolkit.formats.log.resync import LogBytes, Resync, ResyncResult, check
+from toolkit.formats.log_paths import LogPath, log_path, other_kind
 
 SEGMENT, DUMP = "segment", "dump"
 HEAD_BYTES = 1 << 16  # a dump may begin with warnings of the JVM and of Kafka's logger
@@ -49,7 +48,7 @@ DUMP_LINE = re.compile(  # the first line of every dump, and the lines of an exc
 )
 
 
-def file_type(path: Path) -> str:
+def file_type(path: LogPath) -> str:
     """`SEGMENT`, `DUMP` (output of kafka-dump-log.sh), a sentence about another type, or ``""`` if it is unknown."""
     try:
         with path.open("rb") as file:
@@ -117,7 +116,7 @@ def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = 
 
 
 def scan_file(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | LogPath,
     *,
     start: int = 0,
     stop: int | None = None,
@@ -146,12 +145,11 @@ def scan_file(
         Approximate bytes of the file per chunk.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
-            kind = "directory" if os.path.isdir(path) else "pipe or device"
+        if kind := other_kind(found := log_path(path)):
             yield _unreadable(start, 0, f"this is a {kind} and no file.")
             return
-        with open(path, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
+        with found.open("rb", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
             last = stop is None or stop >= size
             source = LogBytes(file, size if last or stop is None else stop)
             yield from _chunks(LogWalk(source, start, crc=crc, last=last, chunk_bytes=chunk_bytes), piece_bytes)
@@ -160,7 +158,7 @@ def scan_file(
 
 
 def scan_file_bytes(
-    path: str | os.PathLike[str], *, start: int = 0
+    path: str | os.PathLike[str] | LogPath, *, start: int = 0
 ) -> Iterator[tuple[ScanResult, list[tuple[int, bytes]]]]:
     """As `scan_file`, with every checksum checked, and the bytes of the batches: pieces with their positions.
 
@@ -168,8 +166,8 @@ def scan_file_bytes(
     """
     pieces: list[tuple[int, bytes]] = []
     try:
-        with open(path, "rb", buffering=0) as file:
-            source = LogBytes(file, os.fstat(file.fileno()).st_size, pieces)
+        with log_path(path).open("rb", buffering=0) as file:
+            source = LogBytes(file, file.seek(0, os.SEEK_END), pieces)
             for scanned in _chunks(LogWalk(source, start, crc=True, last=True, chunk_bytes=CHUNK_BYTES), CHUNK_BYTES):
                 yield scanned, pieces[:]
                 del pieces[:-1]  # the last piece may have batches of the next chunk

@@ -195,6 +195,12 @@ class Kafka:
         return {broker_id: node.log_dir for broker_id, node in self._nodes.items()}
 
     @property
+    def broker_logs(self) -> dict[int, Path]:
+        """Each broker's own log, by broker id."""
+        self._running()
+        return {broker_id: node.log for broker_id, node in self._nodes.items()}
+
+    @property
     def classpath(self) -> str:
         """Java class path with this version's Kafka, its tools and a logger; downloaded if it is not in the cache."""
         return f"{fetch_jars(self.version)}/*"

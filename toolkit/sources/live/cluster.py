@@ -264,7 +264,7 @@ class Cluster(Source, OffsetTables):
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
-        return read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions))
+        return read_partitions(self.client, self._metadata(arguments.topics, arguments.partitions), tiered=True)
 
     @implements(Source.producers, without=["at"])
     @_pause_gc()

@@ -43,6 +43,7 @@ import numpy as np
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
@@ -210,6 +211,8 @@ def _failed_step(owner: Transaction, state: ReplicaState, side: CoordinatorState
 
 def _lock_doubt(root: LogDirRoot) -> str | None:
     """Why a broker of this machine may run on a log directory; null if none does, or on systems other than Linux."""
+    if isinstance(root.path, ObjectPath):
+        return None
     path = root.path / ".lock"
     try:
         return f"one runs on {root.path} and holds its lock" if _is_locked(path) else None

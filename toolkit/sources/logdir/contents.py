@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.broker_logs import broker_log_events, broker_log_files
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log_paths import log_path
+from toolkit.formats.object_store import ObjectPath
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.log_dir_layout import (
     LogDirLayout,
@@ -27,6 +31,7 @@ from toolkit.sources.logdir.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
 LOGS_AT_ONCE = 2
+OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
 MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; others are read again if needed
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
@@ -47,7 +52,7 @@ class FileScope(NamedTuple):
     def cluster_gaps(self) -> list[str]:
         """What is missing to prove that the files are of one cluster: producer ids start at 0 in every cluster."""
         by_cluster: dict[str | None, list[str]] = {}
-        for root in sorted(self.roots, key=attrgetter("path")):
+        for root in sorted(self.roots, key=lambda root: str(root.path)):
             by_cluster.setdefault(root.cluster_id, []).append(str(root.path))
         if len(by_cluster) > 1:
             paths_by_id = "; ".join(f"{paths[0]}: {name or 'unknown cluster'}" for name, paths in by_cluster.items())
@@ -55,6 +60,16 @@ class FileScope(NamedTuple):
         if len(paths := by_cluster.get(None, [])) > 1:
             return [f"the meta.properties of {', '.join(paths[:3])}, to show that they belong to one cluster"]
         return []
+
+
+class BrokerLogs(NamedTuple):
+    """Files or folders of brokers' own logs, and the zone of the times in them that have none."""
+
+    paths: Sequence[Path] = ()
+    time_zone: dt.tzinfo = dt.UTC
+
+
+NO_BROKER_LOGS = BrokerLogs()
 
 
 class Contents:
@@ -66,11 +81,20 @@ class Contents:
         Folders and texts at the paths.
     texts
         The logs in its texts.
+    broker_logs
+        Brokers' own logs.
     """
 
-    def __init__(self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = ()) -> None:
+    def __init__(
+        self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = (), broker_logs: BrokerLogs = NO_BROKER_LOGS
+    ) -> None:
         self.layout = layout
-        self.logs: Sequence[ReplicaLog] = [*(FolderLog(replica) for replica in layout.replicas), *texts]
+        self.broker_logs = broker_logs
+        is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
+        self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
+        with ThreadPoolExecutor(self._at_once) as pool:
+            listed = (pool.map if is_remote else map)(FolderLog, layout.replicas)
+            self.logs: Sequence[ReplicaLog] = [*listed, *texts]
         self.taken_at = dt.datetime.now(dt.UTC)
         self._checkpoints: dict[LogDirRoot, PartitionCheckpoints] = {}
         self._states: dict[int, tuple[ReadLimit, ReplicaState]] = {}
@@ -79,8 +103,14 @@ class Contents:
     @property
     def left_out(self) -> list[SkippedFile]:
         """Files and folders that no table, or not every table, reads, with the reason."""
-        unnamed = [SkippedFile(Path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
+        unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
         return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
+
+    @cached_property
+    def broker_log_events(self) -> Sequence[ClusterEvent]:
+        """The events in brokers' own logs, file by file."""
+        files = [file for path in self.broker_logs.paths for file in broker_log_files(path)]
+        return [event for file in files for event in broker_log_events(file, time_zone=self.broker_logs.time_zone)]
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""
@@ -166,7 +196,7 @@ class Contents:
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
-        roots = {log.root for log in logs if log.root is not None}
+        roots = {log.root for log in logs if log.root is not None and not log.is_remote}
         times = [*(log.modified for log in logs), *(self.checkpoints(root).modified for root in roots)]
         return FileScope(
             brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
@@ -186,7 +216,7 @@ class Contents:
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
-        with ThreadPoolExecutor(max_workers=LOGS_AT_ONCE) as pool:  # small logs are read next to the last large one
+        with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, reach=reach), firsts))
         for tp in sorted(found):
             yield tp, list(map(self.read, found[tp]))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from toolkit.errors import UsageError
 from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
+from toolkit.formats.log_paths import LogPath
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
@@ -33,7 +33,7 @@ class TextLog:
     root: LogDirRoot | None = None
     left_out: Sequence[SkippedFile] = ()
 
-    def __init__(self, path: Path, dumps: Sequence[DumpChunk]) -> None:
+    def __init__(self, path: LogPath, dumps: Sequence[DumpChunk]) -> None:
         self.path = path
         self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
         self._dumps = dumps
@@ -48,6 +48,10 @@ class TextLog:
     @property
     def name(self) -> str:
         return str(self.path)
+
+    @property
+    def is_remote(self) -> bool:
+        return False
 
     @property
     def error(self) -> str | None:
@@ -144,7 +148,7 @@ class TextLog:
         return []
 
 
-def read_texts(path: Path) -> list[TextLog]:
+def read_texts(path: LogPath) -> list[TextLog]:
     """The partitions in a text; each dump without topic and partition is a log of its own.
 
     Raises

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
+from toolkit.formats.log_paths import LogPath, log_path
+from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
+from toolkit.sources.logdir.contents import METADATA_TOPIC, BrokerLogs, Contents
 from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
@@ -44,7 +46,8 @@ class LogDir(LogDirTables, OffsetTables):
     ----------
     path, *more_paths
         Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
-        snapshots, transaction indexes, and texts of kafka-dump-log.sh.
+        snapshots, transaction indexes, and texts of kafka-dump-log.sh. None is needed for `cluster_events` of
+        `broker_logs` alone.
     consistent_copy
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
@@ -52,6 +55,11 @@ class LogDir(LogDirTables, OffsetTables):
         hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
+    broker_logs
+        Brokers' own logs (server.log, controller.log, state-change.log), rotated or gzip, or folders that have them:
+        `cluster_events` has their lines about transactions, and findings and `transaction_history` cite them.
+    broker_log_time_zone
+        Zone of their times, ``"+02:00"`` or ``"Europe/Berlin"``: Kafka's default layout has local times without it.
 
     Raises
     ------
@@ -69,16 +77,23 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        *more_paths: str | os.PathLike[str],
+        path: str | os.PathLike[str] | LogPath | None = None,
+        *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
         txn_state_partitions: int | None = None,
+        broker_logs: Sequence[str | os.PathLike[str]] = (),
+        broker_log_time_zone: str = "+00:00",
     ) -> None:
         if txn_state_partitions is not None and txn_state_partitions < 1:
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
         self.consistent_copy = consistent_copy
         self.txn_state_partitions = txn_state_partitions
-        self.paths = [Path(each) for each in (path, *more_paths)]
+        self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
+        if not self.paths and not broker_logs:
+            raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
+        self.broker_logs = BrokerLogs([Path(each) for each in broker_logs], time_zone_of(broker_log_time_zone))
+        for each in self.broker_logs.paths:
+            broker_log_files(each)
         self._texts: dict[tuple[str, int, int], Sequence[ReplicaLog]] = {}
         self._listed: Contents | None = None
         self._layout()
@@ -90,6 +105,12 @@ class LogDir(LogDirTables, OffsetTables):
 
     def __exit__(self, *exc: object) -> None:
         self._listed = None
+
+    def read(self, table: str, arguments: TableArguments) -> Any:
+        """As `Source.read`; brokers' logs alone have no other table than `cluster_events`."""
+        if not self.paths and table != CLUSTER_EVENTS.name:
+            raise UsageError(f"Brokers' logs alone have no table {table}.", do="Pass the log directory, too.")
+        return super().read(table, arguments)
 
     def __repr__(self) -> str:
         consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""
@@ -287,12 +308,12 @@ class LogDir(LogDirTables, OffsetTables):
         if self._listed is not None:
             return self._listed
         layout = self._layout()
-        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)])
+        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)], self.broker_logs)
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)
 
-    def _in_text(self, path: Path) -> Sequence[ReplicaLog]:
+    def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
         from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log.scan import DUMP, SEGMENT, file_type
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows, parse_file_name, parse_folder_name
+from toolkit.formats.log_paths import LogPath, log_path, real_path, scandir
+from toolkit.formats.object_store import ObjectEntry, ObjectPath
 from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 
@@ -23,6 +24,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
 
+UNNAMED = None, None, None, False  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
 
 WHY_LEFT_OUT = {
@@ -35,7 +37,7 @@ WHY_LEFT_OUT = {
 class SkippedFile(NamedTuple):
     """A file or folder that is not read, and why (``NAME: sentence``)."""
 
-    path: Path
+    path: LogPath
     reason: str
 
 
@@ -51,7 +53,7 @@ class LogDirRoot:
         By its ``meta.properties``; null if that file is missing or lacks them.
     """
 
-    path: Path
+    path: LogPath
     broker_id: int | None = None
     cluster_id: str | None = None
 
@@ -70,13 +72,16 @@ class Replica:
         The folder.
     only
         Names of the files that were passed one by one; null for all of the folder.
+    is_remote
+        Whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does.
     """
 
     topic: str | None
     partition: int | None
     root: LogDirRoot
-    path: Path
+    path: LogPath
     only: frozenset[str] | None = None
+    is_remote: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +102,11 @@ class LogDirLayout:
 
     roots: Sequence[LogDirRoot]
     replicas: Sequence[Replica]
-    texts: Sequence[Path]
+    texts: Sequence[LogPath]
     left_out: Sequence[SkippedFile]
 
 
-def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
+def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayout:
     """Search paths for Kafka files.
 
     Parameters
@@ -120,7 +125,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
     search = _PathSearch()
     for path in paths:
         before = search.found
-        search.add(Path(path))
+        search.add(log_path(path))
         if search.found == before:
             raise NotFound(
                 f"There are no Kafka files in {path}.",
@@ -128,7 +133,7 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
                 do="Pass an entry of the broker's log.dirs, a folder above it, or files of a partition.",
             )
     return LogDirLayout(
-        roots=sorted(search.roots.values(), key=attrgetter("path")),
+        roots=sorted(search.roots.values(), key=lambda root: _path_order(root.path)),
         replicas=sorted(
             search.replicas.values(),
             key=lambda replica: (
@@ -138,8 +143,8 @@ def discover(paths: Sequence[str | os.PathLike[str]]) -> LogDirLayout:
                 str(replica.path),
             ),
         ),
-        texts=sorted(search.texts.values()),
-        left_out=sorted(search.left_out.values()),
+        texts=sorted(search.texts.values(), key=_path_order),
+        left_out=sorted(search.left_out.values(), key=lambda each: _path_order(each.path)),
     )
 
 
@@ -150,11 +155,11 @@ class _PathSearch:
     found: int = 0  # also counts repeated finds
     roots: dict[str, LogDirRoot] = field(default_factory=dict)
     replicas: dict[str, Replica] = field(default_factory=dict)
-    texts: dict[str, Path] = field(default_factory=dict)
+    texts: dict[str, LogPath] = field(default_factory=dict)
     left_out: dict[str, SkippedFile] = field(default_factory=dict)
     walked: set[str] = field(default_factory=set)
 
-    def add(self, path: Path) -> None:
+    def add(self, path: LogPath) -> None:
         """Search a path that the caller passed."""
         try:
             if path.is_dir():
@@ -165,11 +170,12 @@ class _PathSearch:
         except FileNotFoundError:
             raise NotFound(f"There is no file or folder {path}.") from None
         except OSError as exc:
-            raise UsageError(f"{path} cannot be read: {exc.strerror}.", do="Run as a user that may read it.") from None
+            do = path.credentials if isinstance(path, ObjectPath) else "Run as a user that may read it."
+            raise UsageError(f"{path} cannot be read: {exc.strerror}.", do=do) from None
 
-    def _folder(self, path: Path, levels: int) -> None:
+    def _folder(self, path: LogPath, levels: int) -> None:
         """Search a log directory, a folder of a partition, or a folder above them."""
-        entries = sorted(os.scandir(path), key=attrgetter("name"))
+        entries = sorted(scandir(path), key=attrgetter("name"))
         names = {entry.name for entry in entries}
         if names & IN_ROOTS:
             root = self._root(path)
@@ -182,30 +188,30 @@ class _PathSearch:
         else:
             self._below(path, entries, levels)
 
-    def _below(self, path: Path, entries: Sequence[os.DirEntry[str]], levels: int) -> None:
+    def _below(self, path: LogPath, entries: Sequence[os.DirEntry[str] | ObjectEntry], levels: int) -> None:
         """Search a folder that is neither a log directory nor a partition's."""
         for entry in entries:
             below = path / entry.name
             if _is_file(entry):
                 if file_type(below) == DUMP:
                     self._text(below)
-            elif levels and (real := os.path.realpath(below)) not in self.walked:
+            elif levels and (real := real_path(below)) not in self.walked:
                 self.walked.add(real)
                 try:
                     self._folder(below, levels - 1)
                 except OSError as exc:
                     self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
 
-    def _partition(self, path: Path, root: LogDirRoot) -> None:
+    def _partition(self, path: LogPath, root: LogDirRoot) -> None:
         self.found += 1
-        real = os.path.realpath(path)
-        topic, partition, suffix = parse_folder_name(path.name) or (None, None, None)
+        real = real_path(path)
+        topic, partition, suffix, is_remote = parse_folder_name(path.name) or UNNAMED
         if suffix:
             self.left_out[real] = SkippedFile(path, WHY_LEFT_OUT[suffix])
             return
-        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path)
+        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path, is_remote=is_remote)
 
-    def _file(self, path: Path) -> None:
+    def _file(self, path: LogPath) -> None:
         """Add a file that the caller passed; also one that is skipped when its folder is read."""
         kind = SEGMENT if _is_of_a_log(path.name) else file_type(path)
         if kind == DUMP:
@@ -218,26 +224,31 @@ class _PathSearch:
                 means=kind or "Its first bytes match none of these.",
             )
 
-    def _loose_file(self, path: Path) -> None:
+    def _loose_file(self, path: LogPath) -> None:
         self.found += 1
         folder = path.absolute().parent
-        real = os.path.realpath(folder)
+        real = real_path(folder)
         known = self.replicas.get(real)
         if known and known.only is None:
             return  # its complete folder is read
-        topic, partition, _ = parse_folder_name(folder.name) or (None, None, None)
+        topic, partition, _, is_remote = parse_folder_name(folder.name) or UNNAMED
         only = (known.only if known and known.only else frozenset()) | {path.name}
         self.replicas[real] = Replica(
-            topic=topic, partition=partition, root=self._root(folder.parent), path=folder, only=only
+            topic=topic,
+            partition=partition,
+            root=self._root(folder.parent),
+            path=folder,
+            only=only,
+            is_remote=is_remote,
         )
 
-    def _text(self, path: Path) -> None:
+    def _text(self, path: LogPath) -> None:
         self.found += 1
-        self.texts.setdefault(os.path.realpath(path), path)
+        self.texts.setdefault(real_path(path), path)
 
-    def _root(self, path: Path) -> LogDirRoot:
+    def _root(self, path: LogPath) -> LogDirRoot:
         """The log directory at a path, with the values of its meta.properties."""
-        real = os.path.realpath(path)
+        real = real_path(path)
         if real not in self.roots:
             rows = checkpoint_rows_in(path, names=["meta.properties"])
             values = {row["key"]: row["value"] for row in rows if row.get("error") is None and row["value"]}
@@ -249,7 +260,11 @@ class _PathSearch:
         return self.roots[real]
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _path_order(path: LogPath) -> tuple[bool, LogPath]:
+    return isinstance(path, ObjectPath), path
+
+
+def _is_file(entry: os.DirEntry[str] | ObjectEntry) -> bool:
     """Whether it is certainly a file; a broken link may stand for a partition's folder."""
     try:
         return entry.is_file()
@@ -295,7 +310,7 @@ class PartitionCheckpoints:
     modified: dt.datetime | None = None
 
 
-def read_partition_checkpoints(log_dir: Path) -> PartitionCheckpoints:
+def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
     """Read the checkpoint files of a log directory; missing files are skipped."""
     offsets: dict[str, dict[TopicPartition, int]] = {}
     errors: dict[str, str] = {}
@@ -320,7 +335,7 @@ def read_partition_checkpoints(log_dir: Path) -> PartitionCheckpoints:
 
 
 def checkpoint_rows_in(
-    folder: Path,
+    folder: LogPath,
     *,
     broker_id: int | None = None,
     topic: str | None = None,
@@ -338,6 +353,4 @@ def checkpoint_rows_in(
             yield {"name": name, "topic": topic, "partition": partition, "broker_id": broker_id, "file": str(path),
                    "error": f"UNREADABLE: {exc.strerror}."}  # fmt: skip
             continue
-        yield from checkpoint_rows(
-            name, text, broker_id=broker_id, file=os.fspath(path), topic=topic, partition=partition
-        )
+        yield from checkpoint_rows(name, text, broker_id=broker_id, file=str(path), topic=topic, partition=partition)

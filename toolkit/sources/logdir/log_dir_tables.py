@@ -153,7 +153,8 @@ class LogDirTables(Source, ABC):
             by_partition = contents.by_partition(logs, reach=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
             records = (record for index in indexes for record in index.records(ids))
-        return only(transaction_history(records), producer_id=arguments.producer_id, id_of=_transactional_id)
+        past = transaction_history(records, broker_log_events=contents.broker_log_events)
+        return only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:

@@ -6,13 +6,14 @@ Each node of KRaft has its replica of that log, so several log directories repea
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from pathlib import Path
 
 from toolkit.analysis.cluster_events import metadata_events
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
+from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
@@ -20,6 +21,7 @@ from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import in_pieces
 from toolkit.sources.logdir.replica_log import ReplicaLog
 
+SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
 NEWEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
@@ -29,7 +31,7 @@ def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
 
 
 def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
-    """The events of the cluster, by the replica of the metadata log that reaches furthest.
+    """The events of the cluster, by the replica of the metadata log that reaches furthest, and by brokers' own logs.
 
     Parameters
     ----------
@@ -41,6 +43,9 @@ def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> I
     for _, (state, *_) in contents.by_partition(metadata_logs(contents.logs)):
         if isinstance(state.log, FolderLog):
             yield from metadata_events(metadata_records(state.log, since=since))
+    for event in contents.broker_log_events:
+        if since is None or event.timestamp is None or event.timestamp >= since:
+            yield event
 
 
 def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
@@ -104,18 +109,18 @@ def metadata_records(
                     yield state.add(record)
 
 
-def _is_before(log: FolderLog, snapshot: Path, time: dt.datetime) -> bool:
+def _is_before(log: FolderLog, snapshot: LogPath, time: dt.datetime) -> bool:
     record = next(_in_file(log, snapshot), None)
     return record is not None and record.timestamp is not None and record.timestamp < time
 
 
-def _snapshots(log: FolderLog) -> list[tuple[Path, int]]:
+def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
     """The snapshots, and the offset after the last one that each includes."""
-    paths = sorted(log.replica.path.glob("*-*.checkpoint"))
-    return [(path, int(path.name.partition("-")[0])) for path in paths if path.name[:20].isdigit()]
+    names = sorted(entry.name for entry in scandir(log.replica.path))
+    return [(log.replica.path / name, int(name[:20])) for name in names if SNAPSHOT_NAME.fullmatch(name)]
 
 
-def _in_file(log: FolderLog, file: Path) -> Iterator[MetadataLogRecord]:
+def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
     where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
     for scanned, pieces in scan_file_bytes(file):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -55,6 +56,7 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
+NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 TORN_TAIL = "TORN_TAIL"  # how far the log reaches is a question of `consistency`
 FAR_BACK = 100_000  # offsets before the first one to search if `BACK` contains no marker of the producers
 
@@ -93,6 +95,8 @@ def observe_files(
         How far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
+    with_end = {(log.where.topic, log.where.partition) for log in logs if not log.is_remote}
+    logs = [log for log in logs if not log.is_remote or (log.where.topic, log.where.partition) not in with_end]
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
     found = contents.by_partition([*logs, *others], reach=reach)
     replicas = {tp: states for tp, states in found if tp in requested}
@@ -246,7 +250,11 @@ def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: Lo
     """What happened to the cluster since shortly before the first of the open transactions."""
     times = [DiagnosisContext(each.txn, log).written_at for each in to_read]
     written = [time for time in times if time is not None]
-    return list(cluster_events(contents, since=min(written) - BEFORE_OPENING)) if written else ()
+    if not written:
+        return ()
+    return sorted(
+        cluster_events(contents, since=min(written) - BEFORE_OPENING), key=lambda each: each.timestamp or NEVER
+    )
 
 
 def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) -> Excerpt:

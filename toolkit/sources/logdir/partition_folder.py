@@ -45,6 +45,7 @@ class FolderLog:
         self.where = LogId(topic=replica.topic, partition=replica.partition, broker_id=replica.root.broker_id)
         self.name = str(replica.path)
         self.root = replica.root
+        self.is_remote = replica.is_remote
         self.error = self.listing.error
         self.left_out = self.listing.left_out
         self.base_offsets = [segment.offset for segment in self.listing.segments]
@@ -148,7 +149,8 @@ class FolderLog:
 
     def checkpoint_rows(self) -> Iterator[Row]:
         if self.replica.only is None:
-            yield from checkpoint_rows_in(self.replica.path, **self.where.columns)
+            names = [path.name for path in self.listing.checkpoints]
+            yield from checkpoint_rows_in(self.replica.path, **self.where.columns, names=names)
 
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
 from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name
+from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.formats.segment_files import read_offset_index, read_time_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.log_dir_layout import Replica, SkippedFile
@@ -24,6 +23,7 @@ WHY_LEFT_OUT = {
     "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",
     "cleaned": "CLEANED: unfinished output of the cleaner, not yet part of the log.",
     "swap": "SWAP: replaced by a newer run of the cleaner.",
+    "remote": "REMOTE: another copy of a segment in remote storage, of which only the largest is read.",
     "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
@@ -38,7 +38,7 @@ class LogFile(NamedTuple):
     """A file of a log: the offset in its name, and its path."""
 
     offset: int
-    path: Path
+    path: LogPath
 
 
 class FileStamp(NamedTuple):
@@ -72,9 +72,9 @@ class ReplicaFiles:
     segments: Sequence[LogFile] = ()
     snapshots: Sequence[LogFile] = ()
     txn_indexes: Sequence[LogFile] = ()
-    offset_indexes: Mapping[int, Path] = field(default_factory=dict)
-    time_indexes: Mapping[int, Path] = field(default_factory=dict)
-    checkpoints: Sequence[Path] = ()
+    offset_indexes: Mapping[int, LogPath] = field(default_factory=dict)
+    time_indexes: Mapping[int, LogPath] = field(default_factory=dict)
+    checkpoints: Sequence[LogPath] = ()
     left_out: Sequence[SkippedFile] = ()
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)
     error: str | None = None
@@ -98,12 +98,15 @@ def list_files(replica: Replica) -> ReplicaFiles:
         elif replica.only:
             by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
     segments, left_out = _finished_by_swaps(by_kind)
+    if replica.is_remote:
+        segments, left_out = _largest_copies(segments, stamps)
     for (_, suffix), files in by_kind.items():
         if suffix in {"deleted", "cleaned"}:
             left_out += [SkippedFile(file.path, WHY_LEFT_OUT[suffix]) for file in files]
     return ReplicaFiles(
         segments=segments,
-        snapshots=sorted(by_kind.get(("snapshot", None), ())),
+        # In remote storage a snapshot has the base offset of its segment in its name, and the state at its end.
+        snapshots=[] if replica.is_remote else sorted(by_kind.get(("snapshot", None), ())),
         txn_indexes=sorted(by_kind.get(("txnindex", None), ())),
         offset_indexes=dict(by_kind.get(("index", None), ())),
         time_indexes=dict(by_kind.get(("timeindex", None), ())),
@@ -140,17 +143,16 @@ def changes(before: ReplicaFiles, after: ReplicaFiles, *, appending: bool) -> li
 
 def _stamps(replica: Replica) -> dict[str, FileStamp]:
     stamps = {}
-    with os.scandir(replica.path) as entries:
-        for entry in entries:
-            if replica.only and entry.name not in replica.only:
+    for entry in scandir(replica.path):
+        if replica.only and entry.name not in replica.only:
+            continue
+        try:
+            if not entry.is_file():
                 continue
-            try:
-                if not entry.is_file():
-                    continue
-                stat = entry.stat()
-            except FileNotFoundError:
-                continue  # a broker removes files at any time
-            stamps[entry.name] = FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            stat = entry.stat()
+        except FileNotFoundError:
+            continue  # a broker removes files at any time
+        stamps[entry.name] = FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns)
     return stamps
 
 
@@ -175,6 +177,17 @@ def _finished_by_swaps(
     return sorted([*(file for file in segments if file not in replaced), *valid]), left_out
 
 
+def _largest_copies(
+    segments: Sequence[LogFile], stamps: Mapping[str, FileStamp]
+) -> tuple[list[LogFile], list[SkippedFile]]:
+    """One copy of each remote segment: a leader that failed to finish one, or to note it, made another."""
+    largest: dict[int, LogFile] = {}
+    for segment in sorted(segments, key=lambda each: stamps[each.path.name].size):
+        largest[segment.offset] = segment
+    left_out = [SkippedFile(each.path, WHY_LEFT_OUT["remote"]) for each in segments if each not in largest.values()]
+    return sorted(largest.values()), left_out
+
+
 def _next_offset(segment: LogFile) -> int:
     newest = segment.offset
     for part in scan_file(segment.path):
@@ -183,7 +196,7 @@ def _next_offset(segment: LogFile) -> int:
     return newest
 
 
-def _first_offset(path: Path) -> int:
+def _first_offset(path: LogPath) -> int:
     """First offset of a segment whose name does not have it."""
     try:
         with path.open("rb") as file:
@@ -249,9 +262,10 @@ def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tup
 
 def bytes_at(file: str, position: int, size: int) -> bytes:
     """`size` bytes of a file from `position` on."""
-    with open(file, "rb") as segment:
+    with log_path(file).open("rb") as segment:
         segment.seek(position)
-        return segment.read(size)
+        found: bytes = segment.read(size)
+    return found
 
 
 def _segments(listing: ReplicaFiles, start: int | None, stop: int | None) -> Iterator[tuple[LogFile, int, bool]]:

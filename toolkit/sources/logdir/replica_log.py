@@ -15,6 +15,7 @@ import numpy.typing as npt
 from toolkit.formats.coordinator.coordinator_log_rows import FIELDS, locate, transaction_log
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
+from toolkit.formats.log_paths import log_path
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
@@ -153,7 +154,7 @@ class RecordIndex:
                 continue
             file = self._files[file_id]
             try:
-                with open(file, "rb") as segment:
+                with log_path(file).open("rb") as segment:
                     for number, (_, _, size, position, _) in of_file:
                         if number in self._decoded:
                             yield self._decoded[number]
@@ -209,6 +210,10 @@ class ReplicaLog(Protocol):
     @property
     def modified(self) -> dt.datetime | None:
         """When the newest of its files was written."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its segments are those in remote storage, which end before the log does."""
 
     @property
     def size(self) -> int:

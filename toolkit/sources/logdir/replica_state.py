@@ -24,6 +24,9 @@ NO_HIGH_WATERMARK = (
 
 
 EMPTY_FOLDER = "EMPTY: it contains no segment."
+REMOTE = (
+    "REMOTE_STORAGE: the segments in remote storage end before the log does; its end is in the leader's log directory"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,10 @@ class ReplicaState:
     log
         The replica.
     log_start_offset, log_end_offset, leader_epoch
-        Null if unknown.
+        Of these files; null if unknown.
+    remote_log_start
+        The log start offset by the checkpoint, if it lies before these files: the segments between are in remote
+        storage, or were not copied.
     high_watermark
         By the checkpoint, which lags if the broker is running or crashed; null without checkpoint.
     last_stable_offset
@@ -58,6 +64,7 @@ class ReplicaState:
 
     log: ReplicaLog
     log_start_offset: int | None = None
+    remote_log_start: int | None = None
     log_end_offset: int | None = None
     high_watermark: int | None = None
     last_stable_offset: int | None = None
@@ -92,7 +99,7 @@ def read_state(
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
     needed = written if checkpoints.clean_shutdown else None
-    log_start = checkpoints.log_start.get(tp, 0)
+    log_start = listed_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
     window, snapshot_errors = _read(log, needed, reach, count_at)
     checkpoint_rows = list(log.checkpoint_rows())
@@ -103,10 +110,12 @@ def read_state(
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
+    unreadable = (f"{each.reason.rstrip('.')} ({each.place})." for each in damage)
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     return ReplicaState(
         log=log,
         log_start_offset=log_start,
+        remote_log_start=listed_start if tp in checkpoints.log_start and listed_start < first else None,
         log_end_offset=log_end,
         high_watermark=high_watermark,
         last_stable_offset=_last_stable_offset(
@@ -121,7 +130,7 @@ def read_state(
             (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
         ),
         observed_at=observed_at,
-        error=next((f"{each.reason.rstrip('.')} ({each.place})." for each in damage), None),
+        error=REMOTE if log.is_remote else next(unreadable, None),
     )
 
 
@@ -184,7 +193,8 @@ def partition_of(state: ReplicaState) -> Partition:
     return Partition(
         **state.log.where.columns,
         leader_epoch=state.leader_epoch,
-        log_start_offset=state.log_start_offset,
+        log_start_offset=state.log_start_offset if state.remote_log_start is None else state.remote_log_start,
+        local_log_start_offset=None if state.log.is_remote else state.log_start_offset,
         last_stable_offset=state.last_stable_offset,
         high_watermark=state.high_watermark,
         log_end_offset=state.log_end_offset,

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from toolkit.formats.log.batches import CRC_END, HEADER_SIZE, BatchHeader, read_
 from toolkit.formats.log.headers import HEADER, ScanResult, concatenate
 from toolkit.formats.log.resync import extend
 from toolkit.formats.log.scan import scan_file
+from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.replica_files import LogFile, ReplicaFiles, followed, position_before
@@ -157,7 +157,7 @@ def _boundaries(listing: ReplicaFiles, segment: LogFile, begin: int, size: int, 
     return found
 
 
-def _base_offset(path: Path, position: int, size: int) -> int | None:
+def _base_offset(path: LogPath, position: int, size: int) -> int | None:
     """Base offset of the intact batch at a byte of a segment; null if there is none.
 
     An index has no checksum, and a batch that a producer stored in a record looks like one of the log.

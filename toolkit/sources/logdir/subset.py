@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 
+from toolkit.formats.log_paths import LogPath
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
 from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.log_dir import LogDir
@@ -12,7 +13,7 @@ from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.replica_log import ReplicaLog
 
 
-def found_in(paths: Sequence[str | os.PathLike[str]]) -> Contents:
+def found_in(paths: Sequence[str | os.PathLike[str] | LogPath]) -> Contents:
     """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
     layout = discover(paths)
     return Contents(layout, [log for path in layout.texts for log in read_texts(path)])
@@ -37,7 +38,7 @@ class Subset(LogDir):
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | os.PathLike[str] | LogPath],
         layout: LogDirLayout,
         *,
         topic_partitions: Collection[tuple[str | None, int | None]],
@@ -67,7 +68,7 @@ class _SubsetContents(Contents):
         layout: LogDirLayout,
         texts: Sequence[ReplicaLog],
         *,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | os.PathLike[str] | LogPath],
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None,
     ) -> None:

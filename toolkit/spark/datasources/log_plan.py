@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, groupby
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from toolkit.formats.log_paths import log_path
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents, FileScope
@@ -226,7 +226,7 @@ def _weight(log: ReplicaLog, options: LogOptions) -> int:
 def _layout(contents: Contents, logs: Sequence[ReplicaLog], options: LogOptions, *, is_first: bool) -> LogDirLayout:
     """The input of a task; the first one also reads the checkpoint lines without a partition."""
     replicas = {log.replica: None for log in logs if isinstance(log, FolderLog)}
-    texts = {Path(log.name): None for log in logs if log.is_text}
+    texts = {log_path(log.name): None for log in logs if log.is_text}
     has_roots = options.table == "checkpoints" and (is_first or not options.arguments.is_everything)
     return LogDirLayout(
         roots=contents.layout.roots if has_roots else (), replicas=list(replicas), texts=list(texts), left_out=()

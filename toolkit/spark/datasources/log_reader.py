@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from pyspark.sql.types import StructType
 from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
+from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
@@ -217,7 +217,7 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
 
 
 def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
-    segments: list[tuple[str, int, int]] = list(_stamps([Path(log.name)])) if log.is_text else []
+    segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
     others: list[tuple[str, int, int]] = []
     if isinstance(log, FolderLog):
         names = {segment.path.name for segment in log.listing.segments}
@@ -252,7 +252,7 @@ def _read_metadata(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
     return epochs, topic_id
 
 
-def _stamps(paths: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+def _stamps(paths: Iterable[LogPath]) -> Iterator[tuple[str, int, int]]:
     for path in paths:
         try:
             stat = path.stat()

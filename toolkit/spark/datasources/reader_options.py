@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from toolkit.errors import UsageError
+from toolkit.formats.log_paths import log_path
+from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import TABLES
 from toolkit.schema.durations import duration_s
 from toolkit.schema.table import EPOCH, TopicPartition
@@ -140,13 +142,15 @@ def table_schema(table: str) -> StructType:
 
 
 def local_path(path: str) -> str:
-    """A path without its scheme: ``file:/data``, ``file:///data``, ``dbfs:/Volumes/...``.
+    """A path without its scheme: ``file:/data``, ``file:///data``, ``dbfs:/Volumes/...``; or the URI of an object.
 
     Raises
     ------
     UsageError
-        For a scheme without a local folder (``s3://``, ``abfss://``, ``hdfs://``).
+        For a scheme that is not read (``hdfs://``), or a URI with credentials.
     """
+    if isinstance(stored := log_path(path), ObjectPath):
+        return str(stored)
     found = SCHEME.fullmatch(path)
     if not found or not (found[2] or found[3]):
         return path
@@ -156,8 +160,8 @@ def local_path(path: str) -> str:
     if scheme == "dbfs" and not host:
         return rest if rest.startswith("/Volumes/") else f"/dbfs{rest}"
     raise UsageError(
-        f"{path} is not a local path.",
-        means="Executors read segments as local files.",
+        f"{path} is not a path that can be read.",
+        means="Executors read local files, and objects of s3://, gs:// and abfss://.",
         do="Use the path of a mounted volume, such as /Volumes/catalog/schema/volume/logs, or copy the files there.",
     )
 

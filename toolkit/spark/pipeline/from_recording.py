@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.session import SparkSession as ClassicSession
 
+from toolkit.formats.log_paths import log_path
 from toolkit.schema import RECORDED
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.pipeline.staging_table import LOG, StoredState
@@ -100,12 +101,14 @@ def store_samples(
 
 def is_recording(spark: SparkSession, path: str) -> bool:
     """Whether a path is a recording; also for paths that only Spark can read."""
-    if isinstance(spark, ClassicSession) and Path(path).exists():  # without a Spark job
-        return Path(path, "samples").is_dir()
+    found = log_path(path)
+    if isinstance(spark, ClassicSession) and found.exists():  # without a Spark job
+        return (found / "samples").is_dir()
     try:
         return bool(_read(spark, path, "samples").columns)
-    except AnalysisException as error:
-        if error.getCondition() not in NOT_THERE:
+    except PySparkException as error:
+        is_absent = isinstance(error, AnalysisException) and error.getCondition() in NOT_THERE
+        if not is_absent and isinstance(found, Path):  # Spark may lack the file system of an object store
             raise
         return False
 

@@ -19,7 +19,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.table import Error
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
@@ -215,7 +215,13 @@ def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
         return None
     text = f"its marker is lost: {context.outcome.reason}"
     evidence = _first_batch(context)
-    for names, why in (_by_leaders(context), _compacted(context), _led_by_another(context), _refused(context)):
+    for names, why in (
+        _by_lines(context),
+        _by_leaders(context),
+        _compacted(context),
+        _led_by_another(context),
+        _refused(context),
+    ):
         if why:
             return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
     return CauseIndicator(text=f"{text}; {SKIPPED}", names=("marker-skipped",), evidence=evidence)
@@ -223,6 +229,19 @@ def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
 
 Reason = tuple[tuple[str, ...], str]
 """Cause names, and why; the text is empty if there is no such reason."""
+
+
+def _by_lines(context: DiagnosisContext) -> Reason:
+    """Where a broker logged what became of the marker."""
+    for event, names in (("marker_skipped", ("marker-skipped",)), ("marker_refused", ("marker-refused",))):
+        if found := context.lines(event):
+            return names, _logged(found[-1])
+    return (), ""
+
+
+def _logged(line: ClusterEvent) -> str:
+    broker = "a broker" if line.broker_id is None else f"broker {line.broker_id}"
+    return f'{broker} logged at {at(line.timestamp)}: "{line.text}"' if line.timestamp else f'{broker}: "{line.text}"'
 
 
 def _by_leaders(context: DiagnosisContext) -> Reason:
@@ -236,10 +255,14 @@ def _by_leaders(context: DiagnosisContext) -> Reason:
     if before and before[-1].event == "no_leader":
         return ("marker-skipped",), f"{_with_time(before[-1])}, and {SKIPPED}"
     unclean = next((each for each in changes if each.event == UNCLEAN), None)
-    return (("marker-lost",), _with_time(unclean)) if unclean else ((), "")
+    truncated = next(iter(context.lines("log_truncated")), None)
+    why = "; ".join(_with_time(each) for each in (unclean, truncated) if each is not None)
+    return ("marker-lost",) if why else (), why
 
 
 def _with_time(event: ClusterEvent) -> str:
+    if event.source == FROM_BROKER_LOG:
+        return _logged(event)
     return f"{event.text} ({at(event.timestamp)})" if event.timestamp else event.text or ""
 
 
@@ -296,6 +319,12 @@ def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
     if isr is not None and replicas is not None and len(isr) < len(replicas):
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
         return CauseIndicator(text=text)
+    if failed := context.lines("marker_request_failed"):
+        text = f"a broker does not know the version in which coordinators send markers: {_logged(failed[-1])}"
+        return CauseIndicator(text=text, names=("marker-not-sent",))
+    if retried := context.lines("marker_retried"):
+        text = f"the partition's leader does not write the marker: {_logged(retried[-1])}"
+        return CauseIndicator(text=text, names=("marker-not-written",))
     last = context.events[-1] if context.events else None
     if last is not None and last.client_transaction_version == 2:
         text = "its coordinator has lost the marker that it has to write, or the partition's leader refuses it as old"

@@ -105,8 +105,7 @@ def _explained(
     if context is None or context.producer_batches is None:
         return finding
     finding = opening_time(finding, context.producer_batches)
-    around = tuple(map(event_entry, context.cluster_events[:MAX_EVENTS]))
-    finding = replace(finding, evidence=(*finding.evidence, *around))
+    finding = replace(finding, evidence=(*finding.evidence, *_events_around(context)))
     if finding.queue_position == 1:
         finding = held_since(finding, context.producer_batches)
     is_ended = context.txn.state.startswith("Prepare")
@@ -115,6 +114,14 @@ def _explained(
     if why is None:
         return finding
     return replace(finding, cause=why.sentence, evidence=(*finding.evidence, *why.evidence))
+
+
+def _events_around(context: DiagnosisContext) -> tuple[EvidenceEntry, ...]:
+    """What happened to the cluster, in order; rather what is about the transaction or its partition than the rest."""
+    events = context.cluster_events
+    is_own = [each.error or each.tp == context.txn.tp or each.transactional_id is not None for each in events]
+    chosen = sorted(range(len(events)), key=lambda number: not is_own[number])[:MAX_EVENTS]
+    return tuple(event_entry(events[number]) for number in sorted(chosen))
 
 
 def _left_out(finding: Finding) -> Finding:

@@ -28,6 +28,9 @@ WAIT_MS = 500  # for a leader that does not have the offsets yet
 PAUSE = 0.2  # seconds before a retry after an error
 NOTHING = scan(b"")
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+NOT_RETURNED = (
+    "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
+)
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
 
 # Transient errors: an election, a restart, a leader that does not know its high watermark yet.
@@ -235,7 +238,9 @@ class _LogLeader:
             if found.records or (found.error and Error.of(found.error).code not in TRANSIENT):
                 return found
             if not found.error and (found.high_watermark or 0) >= stop:
-                return found  # compacted away
+                found = replace(found, error=self._why_nothing(at))
+                if not found.error:
+                    return found  # compacted away
             if time.monotonic() > deadline or (found.error and not self._refresh_leader()):
                 return replace(found, error=found.error or UNREPLICATED.format(found.high_watermark))
 
@@ -252,6 +257,16 @@ class _LogLeader:
             max_wait_ms=WAIT_MS,
         )
         return found
+
+    def _why_nothing(self, at: int) -> str | None:
+        """Why a leader returns nothing at an offset below the high watermark; null if there is nothing.
+
+        If a read of remote storage takes longer than ``remote.fetch.max.wait.ms``, it returns nothing and no error.
+        """
+        (now,) = read_partitions(self._client, {self.tp: self._partition}, tiered=True)
+        log_start, local_start = now.log_start_offset, now.local_log_start_offset
+        is_remote = log_start is not None and local_start is not None and log_start <= at < local_start
+        return now.error or (NOT_RETURNED.format(at) if is_remote else None)
 
     def _refresh_leader(self) -> bool:
         """Read the leader again; false if the partition no longer exists."""

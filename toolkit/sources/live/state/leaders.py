@@ -215,9 +215,10 @@ class OffsetQuery(NamedTuple):
     replica_id: int
     isolation_level: int
     timestamp: int
+    min_version: int = 0
 
 
-LATEST, EARLIEST = -1, -2
+LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -4, -5
 CONSUMER, DEBUGGING = -1, -2  # a debugging replica gets the log end
 UNCOMMITTED, COMMITTED = 0, 1
 
@@ -230,9 +231,15 @@ OFFSET_QUERIES = (
     OffsetQuery("log_end_offset", DEBUGGING, UNCOMMITTED, LATEST),
 )
 LSO_QUERIES = OFFSET_QUERIES[1:3]
+TIERED_QUERIES = (  # of remote storage; null by brokers that do not know it
+    OffsetQuery("local_log_start_offset", CONSUMER, UNCOMMITTED, EARLIEST_LOCAL, min_version=8),
+    OffsetQuery("latest_tiered_offset", CONSUMER, UNCOMMITTED, LATEST_TIERED, min_version=9),
+)
+TIERED = {query.column for query in TIERED_QUERIES}
+OPTIONAL = TIERED | {"log_end_offset"}  # not every compatible broker returns them
 
 
-def read_partitions(client: BrokerClient, leaders: Leaders) -> list[Partition]:
+def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = False) -> list[Partition]:
     """The offsets of partitions, from their leaders; null where `error` is set.
 
     Parameters
@@ -241,14 +248,17 @@ def read_partitions(client: BrokerClient, leaders: Leaders) -> list[Partition]:
         The connection to the brokers.
     leaders
         From `ClusterMetadata`; where a leader has changed, the metadata is read again.
+    tiered
+        Read the offsets of remote storage, too; no verdict needs them.
     """
-    (found,) = query_leaders(client, leaders, offsets_query(client))
+    (found,) = query_leaders(client, leaders, offsets_query(client, tiered=tiered))
     return found
 
 
-def offsets_query(client: BrokerClient) -> LeaderQuery[Partition]:
+def offsets_query(client: BrokerClient, *, tiered: bool = False) -> LeaderQuery[Partition]:
     """The query behind `read_partitions`, to be sent together with others."""
-    return partial(_query_offsets, queries=OFFSET_QUERIES, timeout=client.timeout)
+    queries = (*OFFSET_QUERIES, *TIERED_QUERIES) if tiered else OFFSET_QUERIES
+    return partial(_query_offsets, queries=queries, timeout=client.timeout)
 
 
 def lso_query(client: BrokerClient) -> LeaderQuery[Partition]:
@@ -269,6 +279,7 @@ def _query_offsets(
                 replica_id=query.replica_id,
                 isolation_level=query.isolation_level,
                 timeout_ms=int(timeout * 1000),  # used for tiered storage only
+                min_version=query.min_version,
             ),
         )
         for leader, batch, query in sent
@@ -287,7 +298,8 @@ class _OffsetAnswers:
     """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made once."""
 
     def __init__(self) -> None:
-        self._offsets: dict[str, dict[tuple[str, int], int]] = {query.column: {} for query in OFFSET_QUERIES}
+        columns = [query.column for query in (*OFFSET_QUERIES, *TIERED_QUERIES)]
+        self._offsets: dict[str, dict[tuple[str, int], int]] = {column: {} for column in columns}
         self._epochs: dict[tuple[str, int], int] = {}
         self._observed: dict[tuple[str, int], dt.datetime] = {}
         self._errors: dict[tuple[str, int], str | None] = {}
@@ -295,6 +307,8 @@ class _OffsetAnswers:
     def add(self, column: str, batch: Mapping[str, list[int]], response: BrokerResponse) -> None:
         observed_at = response.observed_at
         if response.error:
+            if column in TIERED:
+                return
             for topic, numbers in batch.items():
                 for number in numbers:
                     self._errors[topic, number] = response.error_text
@@ -305,7 +319,7 @@ class _OffsetAnswers:
             self._observed[topic, number] = observed_at
             if error_code == 0 and offset >= 0:
                 offsets[topic, number] = offset
-            elif error_code and column != "log_end_offset":  # not every compatible broker returns it
+            elif error_code and column not in OPTIONAL:
                 self._errors[topic, number] = error_text(error_code)
             if column == "high_watermark" and leader_epoch >= 0:
                 self._epochs[topic, number] = leader_epoch  # newer than the metadata's
@@ -313,8 +327,8 @@ class _OffsetAnswers:
     def partition(self, of: Leader) -> Partition:
         key = of.topic, of.partition
         error = self._errors.get(key, of.error)
-        log_start, high_watermark, lso, log_end = (
-            (None, None, None, None) if error else (offsets.get(key) for offsets in self._offsets.values())
+        log_start, high_watermark, lso, log_end, local_log_start, latest_tiered = (
+            (None,) * len(self._offsets) if error else (offsets.get(key) for offsets in self._offsets.values())
         )
         return Partition(
             topic=of.topic,
@@ -324,6 +338,8 @@ class _OffsetAnswers:
             replicas=of.replicas,
             isr=of.isr,
             log_start_offset=log_start,
+            local_log_start_offset=local_log_start,
+            latest_tiered_offset=latest_tiered,
             last_stable_offset=lso,
             high_watermark=high_watermark,
             log_end_offset=log_end,

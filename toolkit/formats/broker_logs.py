@@ -1,0 +1,304 @@
+"""Brokers' own logs: server.log, controller.log, state-change.log, log-cleaner.log and kafkaServer.out, as events.
+
+The layouts are those of log4j and log4j 2 with a time and a level at the beginning of each entry, and JSON. Lines that
+follow an entry, as those of an exception, belong to it. Kafka's default layout has the local time without its zone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from toolkit.errors import NotFound, UsageError
+from toolkit.formats.broker_log_lines import SEARCHED, line_events
+from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.record import replace
+
+NAMES = re.compile(
+    r"(?:server|controller|state-change|log-cleaner|kafka)(?:[-_.][\w.-]*)?\.log(?:[.-].*)?|kafkaServer\.out(?:[.-].*)?"
+)
+OTHERS = re.compile(r"kafka[-_.](?:request|authorizer|gc|metrics).*")
+BLOCK = 4 << 20  # bytes
+MAX_ENTRY = 1 << 20  # bytes; of a longer one, what follows is an entry of its own
+SAMPLE = 1 << 16  # bytes of a later block, to recognize a layout
+MAX_MESSAGE = 1 << 18  # characters that are searched
+MAX_TEXT = 1000  # characters
+
+CONTAINER = rb"(?:\d{4}-\S{15,31} std(?:out|err) [FP] )?"  # what containerd writes before each line
+STARTS_TEXT = re.compile(
+    rb"[^\n{]{0,120}?\[?(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(?P<zone>Z|[+-]\d\d:?\d\d)?\]?\s+"
+    rb"(?:\[[^\]\n]*\] +)?(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b[ :]*"
+)
+STARTS_JSON = re.compile(CONTAINER + rb"(?:, ?|\[)?(?=\{)")
+STARTS = re.compile(rb"(?m)^(?:" + STARTS_JSON.pattern + rb"|" + STARTS_TEXT.pattern + rb")")
+LOGGER = re.compile(r"(?:\[[^\]]*\] +)?(?:kafka|org|state|io|com)\.[\w.$]+(?::\d+)? +- +")  # before the message
+CLASS = re.compile(r" \([\w.$-]+\)(?: \[[^\]]*\])?$")  # behind it
+BROKER = re.compile(  # in what most classes write before their messages
+    rb"\[(?:(?:Broker|KafkaServer|BrokerServer|ControllerServer|Controller|QuorumController|KafkaRaftServer|RaftManager"
+    rb"|GroupCoordinator|TransactionCoordinator|Transaction (?:State|Marker Channel) Manager"
+    rb"|Transaction Marker Request Completion Handler|\w+LifecycleManager|\w+ChannelManager|MetadataLoader) "
+    rb"(?:id=|nodeId=)?(\d+)[ ,\]]|Partition \S+ broker=(\d+)\]|ReplicaManager broker=(\d+)\]"
+    rb"|ReplicaFetcher replicaId=(\d+),|SocketServer [^\]]*nodeId=(\d+)\])|\b(?:node|broker)\.id = (\d+)\b"
+)
+FOLDER = re.compile(r"(?i)(?:.*(?:broker|kafka|node|server|controller)[-_.]?)?(\d{1,9})")
+EXCEPTION = re.compile(r"(?:[a-z]\w*\.)+(\w+(?:Exception|Error)\b[^\n]*)")
+SECRETS = "Config values:"  # of KafkaConfig and clients: settings, passwords among them
+SETTING = re.compile(r"\s+[\w.-]+ = ")  # a line of them whose first line is not there
+MESSAGE_KEYS = ("message", "short_message", "msg")
+TIME_KEYS = ("@timestamp", "timestamp", "timeMillis", "instant", "timestampSeconds", "time", "ts")
+TRACE_KEYS = ("thrown", "exception", "error.stack_trace", "error.message", "error", "stack_trace", "full_message")
+
+
+class LogEntry(NamedTuple):
+    """An entry of a log: its time, null if unknown; its message, without time, level and logger; its exception."""
+
+    timestamp: dt.datetime | None
+    message: str
+    exception: str
+
+
+def broker_log_files(path: Path) -> list[Path]:
+    """The logs at a path: the file itself, whatever its name, or those in a folder and the folders below it.
+
+    Raises
+    ------
+    NotFound
+        If there is no such path, or the folder has no file with the name of a broker's log.
+    """
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        raise NotFound(f"{path} does not exist.", do="Pass a broker's log, or the folder that has it.")
+    found = sorted(each for each in path.rglob("*") if _is_named_as_log(each.name) and not each.is_dir())
+    if not found:
+        raise NotFound(
+            f"{path} has no broker's log.",
+            means="No file in it is named as server.log, controller.log, state-change.log or kafkaServer.out.",
+            do="Pass the files themselves if they have other names.",
+        )
+    return found
+
+
+def broker_log_events(path: Path, *, time_zone: dt.tzinfo = dt.UTC) -> Iterator[ClusterEvent]:
+    """The events in a broker's log, in the order of the file; it is read once, in blocks.
+
+    Lines that do not bear on transactions are left out. A file that cannot be read, or not to its end, is an event with
+    an `error`; so is one in which no line begins with a time and a level.
+
+    Parameters
+    ----------
+    path
+        The file, gzip or not. For gzip, positions are those in the text.
+    time_zone
+        Zone of times that are written without one; in the hour that a clock is set back, the first of both is taken.
+    """
+    where = ClusterEvent(source=FROM_BROKER_LOG, file=str(path), broker_id=_broker_of_folder(path))
+    position, is_log, is_first = 0, False, True
+    try:
+        for chunk in _chunks(path):
+            if is_first and (known := BROKER.search(chunk)):
+                where, is_first = replace(where, broker_id=_broker(known)), False
+            is_log = is_log or STARTS.search(chunk, 0, len(chunk) if position == 0 else SAMPLE) is not None
+            for begin, end in _found_entries(chunk):
+                found = chunk[begin:end]
+                if known := BROKER.search(found.partition(b"\n")[0]):
+                    where = replace(where, broker_id=_broker(known))
+                yield from _entry_events(found, replace(where, position=position + begin), time_zone)
+            position += len(chunk)
+    except (OSError, EOFError, zlib.error) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc) or type(exc).__name__
+        yield replace(where, position=position, error=f"UNREADABLE: {reason}.")
+        return
+    if position and not is_log:
+        error = "UNKNOWN_LAYOUT: no line begins with a time and a level, or is JSON: other lines are not recognized."
+        yield replace(where, position=0, error=error)
+
+
+def _is_named_as_log(name: str) -> bool:
+    return bool(NAMES.fullmatch(name)) and not OTHERS.fullmatch(name)
+
+
+def time_zone_of(text: str) -> dt.tzinfo:
+    """A time zone by its offset, as ``+02:00``, or its name, as ``Europe/Berlin``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such zone.
+    """
+    from zoneinfo import ZoneInfo
+
+    try:
+        if found := re.fullmatch(r"([+-])(\d\d):?(\d\d)", text):
+            offset = dt.timedelta(hours=int(found[2]), minutes=int(found[3]))
+            return dt.timezone(-offset if found[1] == "-" else offset)
+        return ZoneInfo(text)
+    except (ValueError, KeyError, OSError):
+        raise UsageError(f"{text!r} is not a time zone.", do="Pass it as +02:00 or Europe/Berlin.") from None
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, cut before an entry where there is one."""
+    with path.open("rb") as raw:
+        is_packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        stream = gzip.GzipFile(fileobj=raw) if is_packed else raw
+        buffer, failed = bytearray(), None
+        while True:
+            try:
+                block = stream.read1(BLOCK)
+            except (OSError, EOFError, zlib.error) as exc:  # what was read before is of use
+                block, failed = b"", exc
+            buffer += block
+            if not block:
+                yield bytes(buffer)
+                if failed is not None:
+                    raise failed
+                return
+            if len(buffer) >= BLOCK and (cut := _last_start(buffer)):
+                yield bytes(buffer[:cut])
+                del buffer[:cut]
+
+
+def _last_start(buffer: bytearray) -> int:
+    """Where the last entry begins; 0 to read on; of an entry longer than `MAX_ENTRY`, the end of its last line."""
+    end, stop = len(buffer), max(len(buffer) - MAX_ENTRY, 0)
+    while (end := buffer.rfind(b"\n", stop, end)) >= 0:
+        if STARTS.match(buffer, end + 1):
+            return end + 1
+    return (buffer.rfind(b"\n") + 1 or len(buffer)) if len(buffer) >= BLOCK + MAX_ENTRY else 0
+
+
+def _found_entries(chunk: bytes) -> Iterator[tuple[int, int]]:
+    """Where entries begin and end that have words of `LINES`; RE2 reads all lines, Python only these."""
+    ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n")) + 1
+    bounds = np.concatenate(([0], ends, [len(chunk)] if not len(ends) or ends[-1] != len(chunk) else []))
+    starts = bounds.astype(np.int32)
+    lines = pa.BinaryArray.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(chunk)])
+    is_found = pc.match_substring_regex(lines, pattern=SEARCHED).to_numpy(zero_copy_only=False)
+    read_to = 0
+    for number in np.flatnonzero(is_found).tolist():
+        if starts[number] < read_to:
+            continue
+        first, last = number, number + 1
+        while first and starts[first] > read_to and not STARTS.match(chunk, int(starts[first])):
+            first -= 1
+            if starts[number] - starts[first] > MAX_ENTRY:
+                break
+        if is_part := not STARTS.match(chunk, int(starts[first])):
+            first = number  # no entry begins before it: its time is not known
+        while not is_part and last < len(starts) - 1 and not STARTS.match(chunk, int(starts[last])):
+            last += 1
+            if starts[last] - starts[first] > MAX_ENTRY:
+                break
+        read_to = int(starts[last])
+        yield int(starts[first]), read_to
+
+
+def _entry_events(found: bytes, where: ClusterEvent, time_zone: dt.tzinfo) -> Iterator[ClusterEvent]:
+    try:
+        entry = _entry(found, time_zone)
+    except (ValueError, RecursionError):
+        yield replace(where, error="BAD_JSON: this line is not a whole JSON document, so what it reports is not known.")
+        return
+    if SECRETS in entry.message or SETTING.match(entry.message):
+        return
+    searched = f"{entry.message}\n{entry.exception}" if entry.exception else entry.message
+    exception = EXCEPTION.match(entry.exception)
+    text = f"{entry.message} {exception[1].rstrip()}" if exception else entry.message
+    where = replace(where, timestamp=entry.timestamp, text=text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}...")
+    yield from line_events(searched[:MAX_MESSAGE], where)
+
+
+def _entry(found: bytes, time_zone: dt.tzinfo) -> LogEntry:
+    """An entry in any layout.
+
+    Raises
+    ------
+    ValueError
+        If it begins as JSON, and is none.
+    """
+    if start := STARTS_JSON.match(found):
+        row = json.loads(found[start.end() :].strip().rstrip(b",]\r\n").decode(errors="replace"))
+        if isinstance(row.get("log"), str):  # as Docker keeps a line
+            return _entry(row["log"].encode(errors="replace"), time_zone)
+        return _json_entry(row, time_zone)
+    start, time = STARTS_TEXT.match(found), None
+    if start:
+        time = _time(start["time"].decode(), (start["zone"] or b"").decode(), time_zone)
+    first, _, rest = found[start.end() if start else 0 :].decode(errors="replace").partition("\n")
+    message = CLASS.sub("", LOGGER.sub("", first.rstrip(), count=1))
+    return LogEntry(time, message, rest)
+
+
+def _json_entry(row: Mapping[str, Any], time_zone: dt.tzinfo) -> LogEntry:
+    message = next((str(row[key]) for key in MESSAGE_KEYS if key in row), "")
+    exception = "\n".join(text for key in TRACE_KEYS if key in row for text in _texts(row[key]))
+    time = next((_json_time(row[key], time_zone) for key in TIME_KEYS if key in row), None)
+    first, _, rest = message.partition("\n")
+    return LogEntry(time, first.strip(), "\n".join(filter(None, (rest, exception))))
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a value of JSON, the names and messages of exceptions first; a name and its message in one line."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        named = [value.get(key) for key in ("name", "exception_class", "type", "message", "exception_message")]
+        yield ": ".join(str(each) for each in named if each is not None)
+        for key in ("extendedStackTrace", "stackTrace", "stacktrace", "stack_trace"):
+            yield from _texts(value.get(key))
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from _texts(each.get("class") if isinstance(each, Mapping) else each)
+
+
+def _json_time(value: object, time_zone: dt.tzinfo) -> dt.datetime | None:
+    if isinstance(value, Mapping):  # Instant
+        seconds, nanoseconds = value.get("epochSecond"), value.get("nanoOfSecond")
+        if not isinstance(seconds, int):
+            return None
+        return _epoch_time(seconds * 1000 + (nanoseconds // 1_000_000 if isinstance(nanoseconds, int) else 0))
+    if isinstance(value, int | float):
+        return _epoch_time(value * 1000 if value < 1e11 else value)
+    found = re.match(r"(\S{10}[ T][\d:.,]+) ?(Z|[+-]\d\d:?\d\d)?", str(value))
+    return None if found is None else _time(found[1], found[2] or "", time_zone)
+
+
+def _epoch_time(milliseconds: float) -> dt.datetime | None:
+    try:
+        return dt.datetime.fromtimestamp(int(milliseconds) / 1000, dt.UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _time(text: str, zone: str, time_zone: dt.tzinfo) -> dt.datetime | None:
+    """A written time in UTC, to the millisecond; null if it is none."""
+    seconds, _, fraction = text.replace(",", ".").partition(".")
+    try:
+        time = dt.datetime.fromisoformat(seconds).replace(microsecond=int(fraction[:3].ljust(3, "0") or 0) * 1000)
+        own = dt.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo if zone else time_zone
+        return time.replace(tzinfo=own).astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _broker_of_folder(path: Path) -> int | None:
+    """The number in the name of the folder, such as kafka-2; not that of a version, such as kafka_2.13-4.3.1."""
+    found = FOLDER.fullmatch(path.absolute().parent.name)
+    return None if found is None else int(found[1])
+
+
+def _broker(found: re.Match[bytes]) -> int | None:
+    digits = next(group for group in found.groups() if group is not None)
+    return int(digits) if len(digits) < 10 else None
