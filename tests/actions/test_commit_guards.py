@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -193,3 +193,35 @@ def test_a_commit_can_be_cancelled() -> None:
     with pytest.raises(ActionRefused, match="cancelled"):
         plan_of(cluster).execute(confirm=NAME, cancel=cancelled)
     assert cluster.sent == []
+
+
+def test_a_commit_needs_its_own_name() -> None:
+    cluster = cluster_of()
+    with pytest.raises(ActionRefused, match=r"does not name 'tx-0-5'\. Nothing was sent"):
+        plan_of(cluster).execute(confirm="tx-0-6")
+    assert cluster.sent == []
+
+
+def test_a_checkpoint_that_was_written_again_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of()
+    plan = plan_of(cluster)
+    cluster.transactions = [owner(epoch=1)]
+    other = replace(CHECKPOINT, committables=(Committable(NAME, 7, 1, 5),))
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: other)
+    with pytest.raises(ActionRefused, match="says another thing than when this was planned"):
+        plan.execute(confirm=NAME)
+    assert cluster.sent == []
+
+
+def test_a_commit_waits_for_its_markers() -> None:
+    """The coordinator says PrepareCommit until all of them are written."""
+
+    def prepared(cluster: RowCluster) -> None:
+        cluster.transactions = [owner(state="PrepareCommit")]
+
+    def complete(cluster: RowCluster) -> None:
+        cluster.transactions = [owner(state="CompleteCommit", on=())]
+
+    cluster = cluster_of(before={("transaction_rows", 4): prepared, ("transaction_rows", 5): complete}, timeout=60.0)
+    assert plan_of(cluster).execute(confirm=NAME).state == "CompleteCommit"
+    assert cluster.calls["transaction_rows"] == 5
