@@ -61,6 +61,7 @@ def test_the_type_has_the_fields_of_the_array(dtype: np.dtype[Any], names: Any) 
     assert get_args(names) == dtype.names
 
 
+@pytest.mark.full
 def test_a_wrong_field_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET)
