@@ -19,7 +19,18 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-SLOW = ("outages", "kills", "outcomes", "spark", "history", "06_spark_pipeline", "08_databricks", "04_abort")
+EXPLORATION = "tests/exploration/test_exploration.py"
+SLOW = (
+    "outages",
+    "kills",
+    "outcomes",
+    EXPLORATION,
+    "spark",
+    "history",
+    "06_spark_pipeline",
+    "08_databricks",
+    "04_abort",
+)
 """Groups of tests, and notebooks, that take minutes: workers start with them."""
 
 _FOLDER = pytest.StashKey[Path]()
