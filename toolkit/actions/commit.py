@@ -24,7 +24,7 @@ from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
     PASSING,
-    RIGHT_NEEDED,
+    check_response,
     coordinator_of,
     describe_owner,
     owner_evidence,
@@ -189,13 +189,7 @@ class CommitPlan:
             with trail.exclusive(progress.check_cancelled):
                 check_owner(describe_owner(self.cluster, self.transactional_id), self.committable)
                 outcome["response"] = response = self._send(progress)
-            code = Error.of(response).code
-            if code != "NONE":
-                raise BrokerError(
-                    f"The coordinator refused to commit {self.transactional_id!r}: {response}.",
-                    code=code,
-                    do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
-                )
+            check_response(response, request=f"commit {self.transactional_id!r}")
             progress.effect = "written"
             return fresh.verify(check=progress.check_cancelled)
 

@@ -52,6 +52,30 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
     return int(found.node_id)
 
 
+def check_response(response: str, *, request: str) -> None:
+    """Check a coordinator's answer, ``NONE`` or an error.
+
+    Parameters
+    ----------
+    response
+        The answer.
+    request
+        What was to be done: ``fence 'payments-7'``.
+
+    Raises
+    ------
+    BrokerError
+        If it is an error.
+    """
+    code = Error.of(response).code
+    if code != "NONE":
+        raise BrokerError(
+            f"The coordinator refused to {request}: {response}.",
+            code=code,
+            do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
+        )
+
+
 def owner_evidence(owner: Transaction) -> list[dict[str, Any]]:
     """What the fresh check found, as the evidence column has it."""
     values = {

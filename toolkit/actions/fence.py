@@ -21,7 +21,7 @@ from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
     PASSING,
-    RIGHT_NEEDED,
+    check_response,
     coordinator_of,
     describe_owner,
     owner_evidence,
@@ -235,13 +235,7 @@ class FencePlan:
         with trail.recording(**about, **source, request=request) as outcome, progress.stated():
             self._unchanged_owner()  # the check and the audit line have taken a while
             outcome["response"] = response = self._send(progress)
-            code = Error.of(response).code
-            if code != "NONE":
-                raise BrokerError(
-                    f"The coordinator refused to fence {self.transactional_id!r}: {response}.",
-                    code=code,
-                    do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
-                )
+            check_response(response, request=f"fence {self.transactional_id!r}")
             progress.effect = "written"
             return self.verify(check=progress.check_cancelled)
 

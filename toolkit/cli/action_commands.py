@@ -37,6 +37,14 @@ ConfirmTransaction = Annotated[
         help="Do it: name the transaction, orders-0@913095344. Default: ask at a terminal, else a dry run.",
     ),
 ]
+ConfirmId = Annotated[
+    str | None,
+    typer.Option(
+        "--confirm",
+        metavar="ID",
+        help="Do it: repeat the id. Default: ask at a terminal, else a dry run.",
+    ),
+]
 AuditFile = Annotated[
     Path | None,
     typer.Option(
@@ -162,14 +170,7 @@ def commit(
     transactional_id: Annotated[
         str, typer.Option("--transactional-id", metavar="ID", help="Transactional id that the checkpoint names.")
     ],
-    confirm: Annotated[
-        str | None,
-        typer.Option(
-            "--confirm",
-            metavar="ID",
-            help="Do it: repeat the id. Default: ask at a terminal, else a dry run.",
-        ),
-    ] = None,
+    confirm: ConfirmId = None,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
     source_options: SourceOptions,
@@ -205,14 +206,7 @@ def fence(
     transactional_id: Annotated[
         str, typer.Option("--transactional-id", metavar="ID", help="Transactional id to fence.")
     ],
-    confirm: Annotated[
-        str | None,
-        typer.Option(
-            "--confirm",
-            metavar="ID",
-            help="Do it: repeat the id. Default: ask at a terminal, else a dry run.",
-        ),
-    ] = None,
+    confirm: ConfirmId = None,
     override: Override = None,
     audit_file: AuditFile = None,
     max_transaction_timeout: MaxTransactionTimeout = 900,

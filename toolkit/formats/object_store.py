@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 URI = re.compile(r"(?P<scheme>s3a?|gs|abfss?)://(?:(?P<user>[^/@]*)@)?(?P<host>[^/@?#]+)(?:/(?P<key>.*))?", re.DOTALL)
 ANONYMOUS = "anonymous"
 AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:dfs|blob)\.(?P<domain>.+)")
-FIRST_READ, LARGEST_READ = 1 << 16, 1 << 23  # bytes asked for at least: of a first read, and of one that goes on
+FIRST_READ, LARGEST_READ = 1 << 16, 1 << 23  # bytes requested at least, by a first and by a later read
 ATTEMPTS = 3  # of each read, besides what pyarrow repeats
 GCS_SECONDS = 15  # how long pyarrow repeats a request to Google; 15 minutes by default
 
@@ -230,7 +230,7 @@ class ObjectPath:
 
 
 class ObjectFile(io.RawIOBase):
-    """An object that is open for reading: one range at a time is kept in memory, of at most `LARGEST_READ` or as asked.
+    """An object that is open for reading: one range at a time is in memory, of `LARGEST_READ` or of one read at most.
 
     A read that goes on where the last one ended asks for twice as much; another one, for little more than it takes.
     A read that fails is repeated, as connections break.
