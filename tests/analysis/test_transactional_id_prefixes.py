@@ -6,10 +6,10 @@ import pytest
 
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of, transactional_id_prefixes
+from toolkit.analysis.exposure import growing_prefixes
 from toolkit.schema import TRANSACTIONAL_ID_PREFIXES
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.sources.live.exposure import growing_prefixes
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 UUID = "1f0c6b52-90ab-4c1e-8d31-2f6f0c0a9e11"

@@ -113,7 +113,7 @@ def camel(type_: str) -> str:
 
 
 FIELDS = {
-    "RegisterBroker": ["brokerId", "brokerEpoch", "fenced"],
+    "RegisterBroker": ["brokerId", "brokerEpoch", "fenced", "features"],
     "UnregisterBroker": ["brokerId", "brokerEpoch"],
     "BrokerRegistrationChange": ["brokerId", "brokerEpoch", "fenced"],
     "Topic": ["name", "topicId"],
@@ -124,7 +124,12 @@ FIELDS = {
     "Config": ["name", "value"],
     "ProducerIds": ["brokerId", "brokerEpoch", "nextProducerId"],
 }
-COLUMNS = {"partitionId": "partition", "name": "topic", "brokerId": "affected_broker"}
+COLUMNS = {
+    "partitionId": "partition",
+    "features": "max_metadata_version",
+    "name": "topic",
+    "brokerId": "affected_broker",
+}
 NAMES = {"FeatureLevel": "feature", "Config": "config_name"}
 
 
@@ -142,6 +147,8 @@ def shown(data: dict[str, Any], name: str, type_: str | None) -> Any:
     value = data.get(name)
     if type_ == "BrokerRegistrationChange" and name == "fenced":
         return {1: True, -1: False}.get(value or 0)
+    if name == "features":
+        return next(each["maxSupportedVersion"] for each in data[name] if each["name"] == "metadata.version")
     if name == "leader":
         return NO_CHANGE if value is None else None if value == -1 else value
     return tuple(value) if isinstance(value, list) else value

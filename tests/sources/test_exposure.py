@@ -4,15 +4,17 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from tests.brokers import by_tier
 from tests.process import on
 from tests.rolling_upgrade import Rolling, stage
-from toolkit import Cluster
+from toolkit import Cluster, LogDir
+from toolkit.analysis.exposure import MEANING, VERIFICATION
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.queries import until
 from toolkit.schema import EXPOSURE, Row
-from toolkit.sources.live.exposure import MEANING
 
 pytestmark = pytest.mark.lab
 
@@ -58,6 +60,10 @@ def test_the_exposure_of_each_kafka_version(version: str) -> None:
             assert len(cluster.exposure()) == len(rows)
             named = cluster.exposure_rows(kafka_version=version)
             contradicted = cluster.exposure_rows(kafka_version="4.1.2")
+        files = in_files(kafka)
+        changed, expected = [], []
+        if VERSIONS[version][0]:
+            changed, expected = without_verification(kafka), [(1, VERIFICATION, True)]
     assert [row["error"] for row in rows if row["error"]] == []
     assert (bugs(rows), release(rows)) == (BUGS[version], version.rpartition(".")[0])
     assert (bugs(named), release(named)) == (re.sub(r" ?\(\d+\)", "", BUGS[version]), version)
@@ -66,15 +72,48 @@ def test_the_exposure_of_each_kafka_version(version: str) -> None:
     found = values(rows)
     assert found["broker software"] == f"Apache Kafka {version.rpartition('.')[0]}"
     verification, transaction_version = VERSIONS[version]
-    assert found["transaction.partition.verification.enable"] == verification
+    assert found[VERIFICATION] == verification
     assert found["transaction.version"] == transaction_version
     assert found["transaction.max.timeout.ms"] == "900000"
     assert (found["metadata.version"] is None) == (version == "2.8.2")
     by_name = {row["name"]: row["exposed"] for row in rows if row["subject"] != "transactional_id"}
-    assert by_name["transaction.partition.verification.enable"] == (verification != "true")
+    assert by_name[VERIFICATION] == (verification != "true")
     assert by_name["transaction.version"] == (transaction_version != "2")
     clients = [row for row in rows if row["subject"] == "transactional_id"]
     assert (staged.transactional_id, True) in [(row["transactional_id"], row["exposed"]) for row in clients]
+    check_files(files, rows)
+    assert [(row["broker_id"], row["name"], row["exposed"]) for row in changed] == expected
+
+
+def without_verification(kafka: Kafka) -> list[Row]:
+    """What files say of the setting once it was changed while the broker runs."""
+    admin = AdminClient({**kafka.client_config()})
+    setting = ConfigEntry(VERIFICATION, "false", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[setting])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result()
+    return until(lambda: [row for row in in_files(kafka) if row["value"] == "false"] or None, awaited="the setting")
+
+
+def in_files(kafka: Kafka) -> list[Row]:
+    return LogDir(kafka.log_dirs[1]).exposure_rows()
+
+
+def check_files(files: list[Row], live: list[Row]) -> None:
+    """Files say what the cluster says, but for server.properties, whose values are unknown."""
+    if values(live)["metadata.version"] is None:
+        missing = {row["name"] for row in files if (row["error"] or "").startswith("NO_METADATA_LOG")}
+        assert missing == {"metadata.version", "transaction.version"}, "ZooKeeper"
+        return
+    assert [row["error"] for row in files if row["error"]] == []
+    static = {VERIFICATION, "transaction.max.timeout.ms", "broker software"}
+    columns = ("subject", "name", "transactional_id", "value", "exposed")
+    of_files, of_cluster = (
+        {tuple(row[column] for column in columns) for row in rows if row["name"] not in static}
+        for rows in (files, live)
+    )
+    assert of_files == of_cluster
+    assert {(row["value"], row["exposed"]) for row in files if row["name"] in static} == {(None, None)}
 
 
 @pytest.mark.full

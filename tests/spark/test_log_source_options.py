@@ -20,7 +20,7 @@ def parse(**options: str) -> LogOptions:
 
 
 def test_every_table_of_files_is_available() -> None:
-    not_in_files = {"samples", "late_transactions", "actions", "exposure", "saved_records"}
+    not_in_files = {"samples", "late_transactions", "actions", "saved_records"}
     not_in_files |= {
         "group_lag",
         "reconciliation",

@@ -221,22 +221,23 @@ def history(
     raise typer.Exit(_exit_code(rows, unread))
 
 
-@takes_source()
+@takes_source("log_dir")
 def exposure(
     *,
     output: Output = Format.TABLE,
     kafka_version: Annotated[
         str | None,
-        typer.Option(help="Release of the brokers, as 4.2.1. Brokers report 4.2 only, and some bugs need the rest."),
+        typer.Option(help="Release of the brokers, as 4.2.1. They show 4.2 only, and some bugs need the rest."),
     ] = None,
     source_options: SourceOptions,
 ) -> None:
     """Show how far this cluster is protected from hanging transactions (KIP-890), and which clients are not.
 
-    With the known bugs of the brokers that touch transactions, by the release that they answer like.
+    With the known bugs of the brokers that touch transactions, by the release that they answer like, or registered in
+    the metadata log of a log directory.
     """
-    with source_options.connect() as cluster:
-        rows = cluster.exposure_rows(kafka_version=kafka_version)
+    with source_options.open_logs() as source:
+        rows = source.exposure_rows(kafka_version=kafka_version)
     answer(EXPOSURE, rows, output)
     raise typer.Exit(exit_code(rows))
 

@@ -45,6 +45,9 @@ class MetadataLogRecord(TableRow):
         bool | None, "Whether that broker is fenced from then on, so that it leads nothing; null if unchanged."
     ] = None
     in_controlled_shutdown: Annotated[bool | None, "Whether it is shutting down; null if unchanged."] = None
+    max_metadata_version: Annotated[
+        Int16 | None, "Highest metadata.version that the broker supports, by its registration: it shows its release."
+    ] = None
     feature: Annotated[str | None, "Feature that was finalized, such as transaction.version."] = None
     feature_level: Annotated[Int16 | None, "Its level from then on."] = None
     config_resource: Annotated[str | None, "What a setting is for: topic orders, broker 1, broker for all."] = None

@@ -176,10 +176,13 @@ class Source:
         """Every id counts once. New ids are those whose first record is in ``__transaction_state``, of which a cluster
         gives the newest 20,000 offsets of each partition."""
 
-    @source_table(schema.EXPOSURE, of=[CLUSTER])
+    @source_table(schema.EXPOSURE, of=LOGS)
     def exposure(self, *, kafka_version: str | None = None) -> None:
         """Features of the cluster, settings and known bugs of every broker, and each id whose client predates
-        transaction version 2 (KIP-890). What this principal may not read is a row with `error`."""
+        transaction version 2 (KIP-890). What could not be read, or this principal may not, is a row with `error`.
+        Files have it from ``__cluster_metadata``: releases that brokers registered, and settings that were changed
+        while the cluster ran.
+        """
 
     @source_table(schema.FINDINGS, of=[RECORDING])
     def findings_over_time(

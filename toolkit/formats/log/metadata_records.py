@@ -124,9 +124,9 @@ def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
         reader.skip_text(flexible=True)
         reader.take(4)  # port, security protocol
         reader.tags()
-    for _ in range(reader.length(flexible=True, item_size=6)):  # supported features
-        reader.skip_text(flexible=True)
-        reader.take(4)
+    features = {}
+    for _ in range(reader.length(flexible=True, item_size=6)):  # supported, with the lowest and the highest level
+        name, _, features[name] = reader.text(flexible=True), reader.int16(), reader.int16()
         reader.tags()
     reader.skip_text(flexible=True)  # rack
     fenced = reader.int8() != 0
@@ -137,6 +137,7 @@ def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
         "broker_epoch": broker_epoch,
         "fenced": fenced,
         "in_controlled_shutdown": shutdown,
+        "max_metadata_version": features.get("metadata.version"),
     }
 
 
@@ -279,18 +280,31 @@ class MetadataState:
         Name by topic id.
     partitions
         Newest record of each partition, completed, by topic id and number.
+    brokers
+        Newest registration of each broker, by its id.
+    features
+        Finalized level by name.
+    settings
+        Value by ``config_resource`` and name; without those that were removed.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
     partitions: dict[tuple[str, int], MetadataLogRecord] = field(default_factory=dict)
-    _before: MetadataState | None = None  # the transaction that is open (KIP-868)
+    brokers: dict[int, MetadataLogRecord] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    settings: dict[tuple[str, str], str] = field(default_factory=dict)
+    _before: MetadataState | None = None  # as of the transaction that is open (KIP-868)
 
     def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
         """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
         if record.type == "BeginTransaction":
-            self._before = MetadataState(topics=dict(self.topics), partitions=dict(self.partitions))
+            self._before = self._copy()
         elif record.type == "AbortTransaction" and self._before is not None:
-            self.topics, self.partitions = self._before.topics, self._before.partitions
+            before = self._before
+            self.topics, self.partitions = before.topics, before.partitions
+            self.brokers, self.features, self.settings = before.brokers, before.features, before.settings
+        else:
+            self._add_cluster(record)
         topic_id = record.topic_id
         if topic_id is None:
             return record
@@ -303,10 +317,34 @@ class MetadataState:
                 del self.partitions[key]
         if record.partition is None:
             return named
-        before = self.partitions.get((topic_id, record.partition))
-        whole = named if record.type == "Partition" else _merged(before, named)
+        known_before = self.partitions.get((topic_id, record.partition))
+        whole = named if record.type == "Partition" else _merged(known_before, named)
         self.partitions[topic_id, record.partition] = whole
         return whole
+
+    def _copy(self) -> MetadataState:
+        return MetadataState(
+            topics=dict(self.topics),
+            partitions=dict(self.partitions),
+            brokers=dict(self.brokers),
+            features=dict(self.features),
+            settings=dict(self.settings),
+        )
+
+    def _add_cluster(self, record: MetadataLogRecord) -> None:
+        """What is about a broker, a feature or a setting."""
+        if record.type == "RegisterBroker" and record.affected_broker is not None:
+            self.brokers[record.affected_broker] = record
+        elif record.type == "UnregisterBroker" and record.affected_broker is not None:
+            self.brokers.pop(record.affected_broker, None)
+        elif record.feature is not None and record.feature_level is not None:
+            self.features[record.feature] = record.feature_level
+        elif record.config_resource is not None and record.config_name is not None:
+            key = record.config_resource, record.config_name
+            if record.config_value is None:
+                self.settings.pop(key, None)
+            else:
+                self.settings[key] = record.config_value
 
 
 def _merged(before: MetadataLogRecord | None, change: MetadataLogRecord) -> MetadataLogRecord:

@@ -16,7 +16,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import CLUSTER_EVENTS, Row
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
@@ -238,6 +238,21 @@ class LogDir(LogDirTables, OffsetTables):
         owners = transaction_owners(found, all_ids=side.all_ids)
         as_of = max((each.as_of for each in side.partitions.values() if each.as_of), default=contents.taken_at)
         return transactional_id_prefixes(found, owners, logged, as_of=as_of)
+
+    @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
+    def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
+        from toolkit.analysis.diagnosis.known_bugs import release_of
+        from toolkit.sources.logdir.exposure import read_exposure
+
+        version, contents = arguments.kafka_version, self.contents()
+        records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
+        times = (each.timestamp for each in records if each.timestamp is not None)
+        return read_exposure(
+            contents,
+            records,
+            release=release_of(version) if version else None,
+            as_of=max(times, default=contents.taken_at),
+        )
 
     @implements(
         Source.findings,

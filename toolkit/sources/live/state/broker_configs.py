@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.analysis.exposure import MAX_TIMEOUT
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
 
 TOPIC, BROKER, GROUP = 2, 4, 32  # resource types
 POLICY = "cleanup.policy"
-MAX_TIMEOUT = "transaction.max.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,114 @@
+"""Exposure of the cluster that files are of, by the metadata log of KRaft and the log of the coordinators.
+
+Only settings that were changed while the cluster ran are in the metadata log: others are in each broker's
+``server.properties``, or have the default.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from toolkit.analysis.diagnosis.known_bugs import Release
+from toolkit.analysis.exposure import (
+    LAST_LEVELS,
+    MAX_TIMEOUT,
+    MEANING,
+    UNREAD,
+    VERIFICATION,
+    BrokerRelease,
+    bug_exposure,
+    feature_exposure,
+    id_exposure,
+    mixed_versions,
+)
+from toolkit.formats.log.metadata_records import MetadataState
+from toolkit.schema.live import Exposure
+from toolkit.schema.log import TransactionLogRecord
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.metadata_log import NEWEST, metadata_logs, metadata_records
+from toolkit.sources.logdir.partition_folder import FolderLog
+
+NO_METADATA_LOG = (
+    "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
+    "controller and broker."
+)
+NOT_DYNAMIC = (
+    "It was not changed while the cluster ran: server.properties of the broker decides, or the default, and neither is "
+    "among the files."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Metadata:
+    """What the metadata log says at its end, and why that is not all."""
+
+    state: MetadataState
+    error: str | None = None
+
+
+def read_exposure(
+    contents: Contents, records: Iterable[TransactionLogRecord], *, release: Release | None, as_of: dt.datetime
+) -> Iterator[Exposure]:
+    """Exposure of the cluster, its brokers, and ids with exposed clients.
+
+    Parameters
+    ----------
+    contents
+        The files.
+    records
+        Of ``__transaction_state``.
+    release
+        Release of the brokers; null for the minor release that each broker registered.
+    as_of
+        Up to when the files reach.
+    """
+    metadata = _metadata(contents)
+    yield from feature_exposure(metadata.state.features, broker_id=None, observed_at=as_of, error=metadata.error)
+    releases = [
+        BrokerRelease(
+            broker_id=broker_id,
+            release=LAST_LEVELS.get(broker.max_metadata_version or 0),
+            observed_at=as_of,
+            source="the features that it registered",
+        )
+        for broker_id, broker in sorted(metadata.state.brokers.items())
+    ]
+    yield from mixed_versions(releases)
+    yield from _settings(metadata, [each.broker_id for each in releases], as_of)
+    yield from bug_exposure(releases, release=release)
+    yield from id_exposure(records, now=as_of)
+
+
+def _metadata(contents: Contents) -> _Metadata:
+    """By the replica that reaches furthest."""
+    state = MetadataState()
+    logs = [replicas[0].log for _, replicas in contents.by_partition(metadata_logs(contents.logs))]
+    for log in logs:
+        if isinstance(log, FolderLog):
+            errors = [each.error for each in metadata_records(log, state, since=NEWEST) if each.error]
+            unread = [each for each in errors if not each.startswith("TORN_TAIL")]
+            return _Metadata(state=state, error=unread[0] if unread else None)
+    return _Metadata(state=state, error=NO_METADATA_LOG)
+
+
+def _settings(metadata: _Metadata, brokers: Sequence[int | None], as_of: dt.datetime) -> Iterator[Exposure]:
+    settings = metadata.state.settings
+    for broker_id in brokers:
+        for name in (VERIFICATION, MAX_TIMEOUT):
+            value = settings.get((f"broker {broker_id}", name), settings.get(("broker for all", name)))
+            if metadata.error:
+                exposed, means = None, UNREAD
+            else:
+                exposed, means = (None, NOT_DYNAMIC) if value is None else MEANING[name](value)
+            yield Exposure(
+                subject="broker",
+                name=name,
+                value=value,
+                exposed=exposed,
+                means=means,
+                broker_id=broker_id,
+                observed_at=as_of,
+                error=metadata.error,
+            )
