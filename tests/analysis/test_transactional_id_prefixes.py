@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of, transactional_id_prefixes
-from toolkit.analysis.exposure import growing_prefixes
+from toolkit.analysis.exposure_rules import growing_prefixes
 from toolkit.schema import TRANSACTIONAL_ID_PREFIXES
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord

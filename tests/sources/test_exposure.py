@@ -10,7 +10,7 @@ from tests.brokers import by_tier
 from tests.process import on
 from tests.rolling_upgrade import Rolling, stage
 from toolkit import Cluster, LogDir
-from toolkit.analysis.exposure import MEANING, VERIFICATION
+from toolkit.analysis.exposure_rules import MEANING, VERIFICATION
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
 from toolkit.lab.queries import until

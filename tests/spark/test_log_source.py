@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.lab
 
 SINGLE_TASK_TABLES = {
+    "exposure",
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
     *("metadata_log", "cluster_events"),  # of the only node
     "transactional_id_prefixes",

@@ -9,7 +9,7 @@ from toolkit.analysis.broker_software import Software, software_of
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.diagnosis.known_bugs import Release, release_of
-from toolkit.analysis.exposure import (
+from toolkit.analysis.exposure_rules import (
     LAST_LEVELS,
     MAX_TIMEOUT,
     MEANING,

@@ -242,7 +242,7 @@ class LogDir(LogDirTables, OffsetTables):
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
         from toolkit.analysis.diagnosis.known_bugs import release_of
-        from toolkit.sources.logdir.exposure import read_exposure
+        from toolkit.sources.logdir.file_exposure import read_exposure
 
         version, contents = arguments.kafka_version, self.contents()
         records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
-from toolkit.analysis.exposure import MAX_TIMEOUT
+from toolkit.analysis.exposure_rules import MAX_TIMEOUT
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.known_bugs import Release
-from toolkit.analysis.exposure import (
+from toolkit.analysis.exposure_rules import (
     LAST_LEVELS,
     MAX_TIMEOUT,
     MEANING,
