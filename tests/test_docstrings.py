@@ -6,6 +6,7 @@ import re
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,10 +14,16 @@ import pytest
 from numpydoc.hooks.validate_docstrings import AstValidator
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "toolkit").rglob("*.py"))}
+SOURCES = sorted((ROOT / "toolkit").rglob("*.py"))
 DOCUMENTS = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REFERENCE = re.compile(r"(?<!`)(`{1,2})([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?\1(?!`)")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Not when the module is imported, which every worker does."""
+    return ast.parse(path.read_text())
 
 
 class Documented(AstValidator):  # type: ignore[misc]
@@ -44,7 +51,7 @@ def documented(tree: ast.AST, path: Path) -> Iterator[Documented]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_documented_parameters_are_those_of_the_signature(path: Path) -> None:
-    wrong = {each.name: each.parameter_mismatches for each in documented(SOURCES[path], path)}
+    wrong = {each.name: each.parameter_mismatches for each in documented(parsed(path), path)}
     codes = ("PR01", "PR02")
     assert {name: errors for name, errors in wrong.items() if any(code in codes for code, _ in errors)} == {}
 
@@ -66,13 +73,13 @@ class Names:
         self.parents: dict[str, list[str]] = {}
         self.modules = {module_of(path) for path in SOURCES}
         self.homes: defaultdict[str, list[str]] = defaultdict(list)  # of modules and classes, by their last name
-        for path, tree in SOURCES.items():
-            module = module_of(path)
+        for path in SOURCES:
+            tree, module = parsed(path), module_of(path)
             self.homes[module.rpartition(".")[2]].append(module)
             self.members[module.rpartition(".")[0]].add(module.rpartition(".")[2])
             self._collect(tree.body, module)
         constants = {
-            each.value for tree in SOURCES.values() for each in ast.walk(tree) if isinstance(each, ast.Constant)
+            each.value for path in SOURCES for each in ast.walk(parsed(path)) if isinstance(each, ast.Constant)
         }
         self.known = set[object](constants).union(*self.members.values(), vars(builtins))
 
@@ -118,7 +125,9 @@ class Names:
         return any(self.has(home, path) for home in self.homes[first]) if first in self.homes else None
 
 
-NAMES = Names()
+@cache
+def names() -> Names:
+    return Names()
 
 
 def is_ours(first: str) -> bool:
@@ -137,23 +146,23 @@ def references(path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_in_docstrings_and_comments_exist(path: Path) -> None:
-    words = {each.id for each in ast.walk(SOURCES[path]) if isinstance(each, ast.Name)}
-    words |= {each.arg for each in ast.walk(SOURCES[path]) if isinstance(each, ast.arg | ast.keyword) and each.arg}
+    words = {each.id for each in ast.walk(parsed(path)) if isinstance(each, ast.Name)}
+    words |= {each.arg for each in ast.walk(parsed(path)) if isinstance(each, ast.arg | ast.keyword) and each.arg}
     gone = []
     for quotes, name in references(path):
         first, _, rest = name.partition(".")
         if quotes == "``":  # also Java's classes and Kafka's settings
-            is_there = not is_ours(first) or NAMES.exists(name) is not False
+            is_there = not is_ours(first) or names().exists(name) is not False
         elif rest:
-            found = NAMES.exists(name)
+            found = names().exists(name)
             is_there = find_spec(first) is not None if found is None else found
         else:
-            is_there = name in words or name in NAMES.known
+            is_there = name in words or name in names().known
         gone += [] if is_there else [name]
     assert gone == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_in_documents_exist(path: Path) -> None:
-    names = [name for _, name in REFERENCE.findall(path.read_text()) if is_ours(name.partition(".")[0])]
-    assert [name for name in names if NAMES.exists(name) is False] == []
+    found = [name for _, name in REFERENCE.findall(path.read_text()) if is_ours(name.partition(".")[0])]
+    assert [name for name in found if names().exists(name) is False] == []

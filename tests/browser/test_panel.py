@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
 
 from tests.actions.test_abort import read_committed
@@ -37,6 +36,8 @@ AbortPanel(Cluster({servers!r}), topics={topics!r}, audit=Audit({audit!r}), rech
 def panel_on(kafka: Kafka, topics: Sequence[str], folder: Path) -> Iterator[Locator]:
     """The panel of some topics, in a notebook of one cell."""
     source = OPEN_PANEL.format(servers=kafka.bootstrap_servers, topics=list(topics), audit=str(folder / "audit.jsonl"))
+    import nbformat  # it takes a second, and every worker imports this module
+
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source.strip())])  # type: ignore[no-untyped-call]
     folder.mkdir()
     notebook = write(book, folder / "panel.ipynb")

@@ -1,11 +1,17 @@
-"""The notebooks of the project, their form in git, and copies with other parameters."""
+"""The notebooks of the project, their form in git, and copies with other parameters.
+
+nbformat takes a second to import, and every worker imports this module: functions import it.
+"""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
-from nbformat import NotebookNode
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -18,12 +24,16 @@ METADATA = {
 
 def read(path: Path) -> NotebookNode:
     """Return the notebook of a file."""
+    import nbformat
+
     book: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     return book
 
 
 def write(book: NotebookNode, path: Path) -> Path:
     """Write a notebook to a file, and return the file."""
+    import nbformat
+
     nbformat.validate(book)
     nbformat.write(book, path)  # type: ignore[no-untyped-call]
     return path
@@ -76,5 +86,7 @@ def _plain_text(output: NotebookNode) -> NotebookNode | None:
 
 def _copy(content: Mapping[str, object]) -> NotebookNode:
     """A deep copy, as a NotebookNode."""
+    import nbformat
+
     node: NotebookNode = nbformat.from_dict(content)  # type: ignore[no-untyped-call]
     return node

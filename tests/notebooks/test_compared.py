@@ -1,11 +1,15 @@
 """nbval compares stored outputs: on notebooks without execution counts it compares nothing and passes."""
 
-from pathlib import Path
+from __future__ import annotations
 
-from nbformat import NotebookNode
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.notebooks.books import FOLDER, code_cells, is_checked, read, with_parameters, write
 from tests.notebooks.running import run
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 BOOK = FOLDER / "02_lso_timeline.ipynb"
 SAMPLE = "sample:late-message"  # the incident that the lab stages by default: the stored outputs match without a broker

@@ -1,14 +1,18 @@
 """Form of the notebooks in git: readable, comparable and reviewable."""
 
+from __future__ import annotations
+
 import ast
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from nbformat import NotebookNode
 
 from tests.notebooks.books import BOOKS, cleaned, code_cells, is_checked, read, write
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 MAX_BYTES = 300_000
 MAX_LINES = 12
@@ -44,6 +48,8 @@ def test_a_notebook_begins_with_number_and_parameters(path: Path) -> None:
 def test_only_compared_outputs_are_stored(path: Path, tmp_path: Path) -> None:
     assert path.stat().st_size < MAX_BYTES
     book = read(path)
+    import nbformat
+
     nbformat.validate(book)
     assert not book.metadata.get("widgets")
     for cell in code_cells(book):
