@@ -21,7 +21,7 @@ from tests.tiers import fuzzed
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.formats import broker_logs
 from toolkit.formats.broker_log_lines import LINES, OF_ITSELF, line_events
-from toolkit.formats.broker_logs import broker_log_events, broker_log_files, time_zone_of
+from toolkit.formats.broker_logs import broker_log_events, broker_log_files, time_zone_of, without_repeats
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
@@ -197,6 +197,20 @@ def test_a_line_that_is_not_whole(tmp_path: Path) -> None:
     assert torn.text is None
 
 
+def test_repeated_lines_are_one_event(tmp_path: Path) -> None:
+    """4.3.1 logged 100,000 times in 8 s that it retries a marker."""
+    retried = "Sending {}'s transaction marker for partition two-0 has failed with error NotEnoughReplicas, retrying"
+    path = tmp_path / "server.log"
+    seconds = [(0, "a"), (1, "b"), (5, "a"), (14, "a"), (40, "a"), (41, "b")]
+    lines = [f"[2026-11-25 10:00:{at:02},000] INFO {retried.format(name)} (kafka.X)" for at, name in seconds]
+    path.write_text("\n".join([*lines, f"{retried.format('a')}"]))
+    found = [
+        (each.transactional_id, each.line_count, *(time and time.second for time in (each.timestamp, each.ended_at)))
+        for each in without_repeats(broker_log_events(path))
+    ]
+    assert found == [("a", 3, 0, 14), ("b", None, 1, 1), ("a", None, 40, 40), ("b", None, 41, 41)]
+
+
 def test_what_cannot_be_read_is_a_row(tmp_path: Path) -> None:
     missing = list(broker_log_events(tmp_path / "server.log"))
     assert [each.error for each in missing] == ["UNREADABLE: No such file or directory."]
@@ -289,6 +303,11 @@ WORDINGS: Sequence[tuple[str, dict[str, Any]]] = [
         "transaction log with error "
         "NOT_ENOUGH_REPLICAS. The epoch was increased to 7 but not returned to the client",
         {"event": "epoch_fence_failed", "transactional_id": "pay-1", "producer_epoch": 7},
+    ),
+    (
+        "[TransactionCoordinator id=1] The coordinator failed to write an epoch fence transition for producer pay-1 to "
+        "the transaction log with error COORDINATOR_NOT_AVAILABLE",
+        {"event": "epoch_fence_failed", "transactional_id": "pay-1"},
     ),
     (
         "Expected producer epoch 3 does not match current producer epoch 5 or previous producer epoch 4",

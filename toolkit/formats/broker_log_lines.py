@@ -66,7 +66,8 @@ LINES: Sequence[LinePattern] = (
     _line(
         "epoch_fence_failed",
         "write an epoch fence",
-        f"an epoch fence transition for producer {ID} to the transaction log .*increased to (?P<producer_epoch>\\d+)",
+        f"an epoch fence transition for producer {ID} to the transaction log with error \\w+"
+        r"(?:\. The epoch was increased to (?P<producer_epoch>\d+))?",  # not with transaction version 2
     ),
     _line(
         "producer_fenced", "Expected producer epoch", "Expected producer epoch (?P<producer_epoch>\\d+) does not match"

@@ -11,7 +11,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ MAX_ENTRY = 1 << 20  # bytes; of a longer one, what follows is an entry of its o
 SAMPLE = 1 << 16  # bytes of a later block, to recognize a layout
 MAX_MESSAGE = 1 << 18  # characters that are searched
 MAX_TEXT = 1000  # characters
+SAME_RUN = dt.timedelta(seconds=10)
 
 CONTAINER = rb"(?:\d{4}-\S{15,31} std(?:out|err) [FP] )?"  # what containerd writes before each line
 STARTS_TEXT = re.compile(
@@ -122,6 +123,25 @@ def broker_log_events(path: Path, *, time_zone: dt.tzinfo = dt.UTC) -> Iterator[
     if position and not is_log:
         error = "UNKNOWN_LAYOUT: no line begins with a time and a level, or is JSON: other lines are not recognized."
         yield replace(where, position=0, error=error)
+
+
+def without_repeats(events: Iterable[ClusterEvent]) -> list[ClusterEvent]:
+    """The events of a file, one for lines that say the same within `SAME_RUN`, with their number and the last time.
+
+    A coordinator may log 10,000 times a second that it retries a marker.
+    """
+    found: list[ClusterEvent] = []
+    runs: dict[ClusterEvent, int] = {}  # by what they say, where in `found`
+    for event in events:
+        key = replace(event, timestamp=None, position=None)
+        run = found[runs[key]] if key in runs else None
+        time, last = event.timestamp, run.ended_at if run else None
+        if run and time and last and abs(time - last) <= SAME_RUN:
+            found[runs[key]] = replace(run, last_timestamp=time, line_count=(run.line_count or 1) + 1)
+        else:
+            runs[key] = len(found)
+            found.append(event)
+    return found
 
 
 def _is_named_as_log(name: str) -> bool:

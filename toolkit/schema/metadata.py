@@ -133,11 +133,20 @@ class ClusterEvent(TableRow):
     producer_id: Annotated[Int64 | None, "Producer that it is about."] = None
     producer_epoch: Annotated[Int16 | None, "Epoch of that producer."] = None
     text: Annotated[str | None, "The event as a sentence, or the broker's line without its time."] = None
+    line_count: Annotated[
+        Int64 | None, "How many lines say the same, each within 10 s of the one before; null for one."
+    ] = None
+    last_timestamp: Annotated[dt.datetime | None, "Time of the last of these lines; null for one."] = None
     source: Annotated[str | None, "metadata log, or broker log."] = None
     broker_id: Annotated[Int32 | None, "Node whose file it was read from; null if not known."] = None
     file: Annotated[str | None, "File it was read from."] = None
     position: Annotated[Int64 | None, "Byte in that file, of the batch or the line.", Unit("bytes")] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+
+    @property
+    def ended_at(self) -> dt.datetime | None:
+        """Time of the last line that says it."""
+        return self.last_timestamp or self.timestamp
 
     @property
     def tp(self) -> TopicPartition | None:

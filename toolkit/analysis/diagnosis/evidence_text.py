@@ -104,12 +104,13 @@ def record_entry(record: TransactionLogRecord, *, name: str = "record") -> Evide
 def event_entry(event: ClusterEvent) -> EvidenceEntry:
     """An event of the cluster as evidence."""
     name = "" if event.tp is None else f"{event.topic}-{event.partition}: "
+    more = f" ({event.line_count} lines, until {at(event.last_timestamp)})" if event.last_timestamp else ""
     return EvidenceEntry(
         source=event.source,
         broker_id=event.broker_id,
         observed_at=event.timestamp,
         name=event.event or "unread",
-        value=name + (event.error or event.text or ""),
+        value=name + (event.error or event.text or "") + more,
     )
 
 

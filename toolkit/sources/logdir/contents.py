@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import NotFound, UsageError
-from toolkit.formats.broker_logs import broker_log_events, broker_log_files
+from toolkit.formats.broker_logs import broker_log_events, broker_log_files, without_repeats
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import log_path
@@ -109,8 +109,10 @@ class Contents:
     @cached_property
     def broker_log_events(self) -> Sequence[ClusterEvent]:
         """The events in brokers' own logs, file by file."""
-        files = [file for path in self.broker_logs.paths for file in broker_log_files(path)]
-        return [event for file in files for event in broker_log_events(file, time_zone=self.broker_logs.time_zone)]
+        found, time_zone = list[ClusterEvent](), self.broker_logs.time_zone
+        for file in [file for path in self.broker_logs.paths for file in broker_log_files(path)]:
+            found += without_repeats(broker_log_events(file, time_zone=time_zone))
+        return found
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""

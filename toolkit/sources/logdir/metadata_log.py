@@ -44,7 +44,7 @@ def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> I
         if isinstance(state.log, FolderLog):
             yield from metadata_events(metadata_records(state.log, since=since))
     for event in contents.broker_log_events:
-        if since is None or event.timestamp is None or event.timestamp >= since:
+        if since is None or event.ended_at is None or event.ended_at >= since:
             yield event
 
 

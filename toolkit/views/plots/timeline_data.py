@@ -322,10 +322,15 @@ def timeline_data(
         ids=ids,
         was_coordinator_read=bool(transaction_history or events),
         now=until,
-        cluster_events=[each for each in around if each.timestamp and start <= each.timestamp <= until][-MAX_EVENTS:],
+        cluster_events=[each for each in around if _is_between(each, start, until)][-MAX_EVENTS:],
         start=start,
         first=first,
     )
+
+
+def _is_between(event: ClusterEvent, start: dt.datetime, until: dt.datetime) -> bool:
+    begun, ended = event.timestamp, event.ended_at
+    return begun is not None and ended is not None and begun <= until and ended >= start
 
 
 def _held(curve: LsoCurve, findings: Iterable[Finding]) -> LsoCurve:

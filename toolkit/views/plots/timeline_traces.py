@@ -320,7 +320,7 @@ def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) 
 
 def _event_hover(event: ClusterEvent) -> str:
     facts = [("time", event.timestamp), ("what", event.text), ("topic", event.topic), ("partition", event.partition)]
-    return hover([*facts, ("file", event.file)])
+    return hover([*facts, ("lines", event.line_count), ("until", event.last_timestamp), ("file", event.file)])
 
 
 LABELS = 3  # transactions with a label of their own

@@ -132,7 +132,7 @@ class DiagnosisContext:
             txn_state_partitions={owner.txn_state_partition} if owner else (),
         )
         since = written_at - BEFORE_OPENING
-        near = (each for each in around if each.error or (each.timestamp and each.timestamp >= since))
+        near = (each for each in around if each.error or (each.ended_at and each.ended_at >= since))
         return list({(each.timestamp, each.tp, each.text, each.error): each for each in near}.values())
 
     @cached_property
