@@ -27,7 +27,7 @@ from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 VERSIONS = [
-    pytest.param(version, marks=() if version in {"3.5.2", "4.3.1"} else pytest.mark.full)
+    pytest.param(version, marks=() if version == "4.3.1" else pytest.mark.full)
     for version in ("3.3.2", "3.5.2", "3.9.2", "4.0.1", "4.1.2", "4.2.1", "4.3.1", "4.4.0")
 ]
 DUMPED = re.compile(r"offset: (\d+) .* payload: (\{.*\})")
