@@ -186,7 +186,7 @@ def test_metrics_are_served_while_recording(kafka: Kafka, hanging: StagedInciden
                 return str(answer.read().decode())
 
         wait_for(lambda: hangs in requests(), "a second sample")
-        late = r'^kafka_server_replicamanager_partitionswithlatetransactionscount\{broker_id="1"\} \d+\.0$'
+        late = r'^kafka_txn_broker_late_partitions\{broker_id="1"\} \d+\.0$'
         assert re.search(late, requests(), re.MULTILINE), "what other tests have left may be late"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0

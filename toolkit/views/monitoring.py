@@ -133,7 +133,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             pending=settings.late,
             severity="warning",
             summary=f"Transaction on {ON_PARTITION} is open past its own timeout",
-            description="Its coordinator should have aborted it (KIP-664): it hangs, its coordinator is in trouble, or "
+            description="Its coordinator should have aborted it: it hangs, its coordinator is in trouble, or "
             f"its markers cannot be written. Find out: {DIAGNOSE}",
         ),
         Alert(

@@ -6,6 +6,7 @@ import datetime as dt
 import shlex
 from collections.abc import Iterator
 
+from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
@@ -86,7 +87,14 @@ def _wait(e: OpenEvidence) -> str:
     if e.txn.expires_at is None:
         return "Wait; it is alive."
     expires_at = at(e.txn.expires_at)
-    return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
+    sooner = f"Fence its id only to end it sooner{_unless_flinks(e)}."
+    return f"Wait: it commits, or its coordinator aborts it after {expires_at}. {sooner}"
+
+
+def _unless_flinks(e: OpenEvidence) -> str:
+    if not may_be_flinks(e.txn.transactional_id or ""):
+        return ""
+    return " and, as it may be Flink's, only if no checkpoint is to commit it"
 
 
 def _checkpoint(e: OpenEvidence) -> FlinkCheckpoint:
@@ -224,8 +232,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             f"{e.txn.first_epoch}: its commit would make those records visible."
         ),
         remedy=lambda e: (
-            f'Have its client abort, or fence "{e.txn.transactional_id}", so that the coordinator aborts all '
-            "of it. Never an abort marker: it would lose half of a live transaction."
+            f'Have its client abort, or fence "{e.txn.transactional_id}"{_unless_flinks(e)}, so that the coordinator '
+            "aborts all of it. Never an abort marker: it would lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
         is_explained=True,
