@@ -107,7 +107,7 @@ def abort(
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
         with audited_plan("abort", cluster, found, audit if confirm is not None else None):
             plan = plan_abort(cluster, found)
-        show_finding(found)
+        show_finding(found, source_options)
         if confirm is None:
             print_notice(texts.abort_preview(plan, audit if save_records else None))
         confirmed = confirmation(plan.target, confirm)
@@ -151,7 +151,7 @@ def complete(
     with source_options.connect() as cluster:
         progress("Checking what was decided ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
-        show_finding(found)
+        show_finding(found, source_options)
         with audited_plan("complete", cluster, found, audit if confirm is not None else None):
             plan = plan_complete(cluster, found)
         if confirm is None:
@@ -289,11 +289,12 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
         raise
 
 
-def show_finding(finding: Finding) -> None:
+def show_finding(finding: Finding, source_options: SourceOptions) -> None:
     """Write what is known of the transaction."""
     from toolkit.views.findings_text import finding_lines
 
-    show([*finding_lines([finding.row()], now=dt.datetime.now(dt.UTC), width=width()), ""])
+    row = {**finding.row(), "remedy": source_options.runnable(finding.remedy)}
+    show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])
 
 
 def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,6 +69,7 @@ def diagnose(
             partitions=partition,
             log_evidence=log_evidence,
         )
+    rows = runnable_remedies(rows, source_options)
     answer_findings(rows, rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
@@ -105,6 +105,7 @@ def find_hanging(
             log_evidence=log_evidence,
             broker_id=broker_id,
         )
+    rows = runnable_remedies(rows, source_options)
     answer_findings(in_doubt(rows), rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
@@ -164,6 +165,9 @@ def explain(
         with source_options.open_logs() as source:
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)
+            assert explained.checks is not None
+            findings = tuple(runnable_remedies(explained.checks.findings, source_options))
+            explained = replace(explained, checks=replace(explained.checks, findings=findings))
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=UNREACHABLE)
@@ -277,9 +281,8 @@ def mcp(
     source_options.check()  # invalid usage ends it here, not in a result for the agent
     if source_options.paths:
         source_options.open()
-    named = {"--bootstrap-server": source_options.bootstrap_server, "--command-config": source_options.command_config}
-    address = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
-    mcp_server(AgentTools(source_options.open, address=address, recheck_after=recheck_after)).run("stdio")
+    tools = AgentTools(source_options.open, address=source_options.address, recheck_after=recheck_after)
+    mcp_server(tools).run("stdio")
 
 
 def read_findings(
@@ -303,6 +306,11 @@ def read_findings(
         if recheck_after:
             progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
     return source.finding_rows(**options)
+
+
+def runnable_remedies(rows: Sequence[Row], source_options: SourceOptions) -> list[Row]:
+    """Findings whose remedies can be run as they stand."""
+    return [{**row, "remedy": source_options.runnable(row["remedy"])} for row in rows]
 
 
 def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
