@@ -128,6 +128,15 @@ def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedInc
     assert ask("admin", "lag", "--group", COMMITTED).returncode == 0
 
 
+def test_the_lag_of_all_groups_names_diagnose_for_unstable_offsets(ask: Ask, alive: StagedIncident) -> None:
+    lag = ask("admin", "lag", "--format", "json")
+    assert {COMMITTED, PENDING} <= {row["group_id"] for row in json.loads(lag.stdout)}
+    assert f"An open transaction has offsets of '{PENDING}'." in lag.stderr
+    assert "kafka-txn diagnose --bootstrap-server " in lag.stderr
+    hidden = ask("watcher", "lag")
+    assert (hidden.returncode, "Groups may be hidden; missing: " in hidden.stderr) == (3, True)
+
+
 def test_an_owner_that_may_be_hidden_is_not_an_unknown_one(ask: Ask, alive: StagedIncident, acls: Acls) -> None:
     acls.allow((TOPIC, DATA, LITERAL, READ))
     why = ask("watcher", "why", f"{DATA}-0@{alive.start_offset}", "--format", "json")

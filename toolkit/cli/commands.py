@@ -24,7 +24,8 @@ from toolkit.version import __version__
 
 EXIT_CODES = (
     "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage, no connection or no output, 3 evidence "
-    "incomplete, 4 explain does not recognize the text."
+    "incomplete, 4 explain does not recognize the text, 5 an action is refused and nothing was sent, 6 an action "
+    "failed after its confirmation."
 )
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
     from toolkit.views.explained_error import ExplainedError
-    from toolkit.views.report.incident import IncidentFindings
-    from toolkit.views.report.report_parts import Figure
 
 UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
 STDIN = "-"
@@ -215,13 +214,16 @@ def report(
     from toolkit.actions.audit import Audit
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.report import report as write_report
-    from toolkit.views.report.incident import tables_around
+    from toolkit.views.report.incident import tables_around, timeline_of
     from toolkit.views.report.report import SUFFIXES
 
     partition_options(topic, partition)
     if output.suffix not in SUFFIXES:
         raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     check_output_path(output, source_options.paths)
+    for package, is_needed in (("jinja2", output.suffix == ".html"), ("plotly", interactive)):
+        if is_needed and find_spec(package) is None:
+            raise UsageError(f"{package} is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.")
     if min_held is not None and not source_options.paths:
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
@@ -251,7 +253,7 @@ def report(
         rows,
         **tables,
         actions=actions,
-        figure=_figure({"findings": rows, **tables}) if interactive else None,
+        figure=timeline_of({"findings": rows, **tables}) if interactive else None,
         title=title,
     )
     written = page.save(output)
@@ -366,12 +368,3 @@ def _both_ends(stream: BinaryIO) -> bytes:
     while chunk := stream.read(CHUNK):
         end = (end + chunk)[-CHUNK:]
     return start + end
-
-
-def _figure(tables: IncidentFindings) -> Figure | None:
-    from toolkit.views.report.incident import timeline_of
-
-    try:
-        return timeline_of(tables)
-    except ImportError:
-        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None

@@ -164,6 +164,11 @@ class SourceOptions:
         named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
 
+    @property
+    def source(self) -> str:
+        """The options that name the source."""
+        return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
+
     def runnable(self, remedy: str) -> str:
         """A remedy whose commands can be run as they stand, on this cluster."""
         if not self.names_cluster:
