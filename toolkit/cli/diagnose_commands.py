@@ -221,9 +221,8 @@ def report(
     if output.suffix not in SUFFIXES:
         raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     check_output_path(output, source_options.paths)
-    for package, is_needed in (("jinja2", output.suffix == ".html"), ("plotly", interactive)):
-        if is_needed and find_spec(package) is None:
-            raise UsageError(f"{package} is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.")
+    if interactive and find_spec("plotly") is None:
+        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.")
     if min_held is not None and not source_options.paths:
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."

@@ -26,7 +26,6 @@ NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 STOPPED = "kafka-txn: interrupted."
 
 EXTRAS = {
-    "jinja2": "notebooks",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "plotly": "notebooks",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from toolkit.cli.common_options import duration_option
-from toolkit.cli.output import remark
+from toolkit.cli.output import progress, remark
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -255,6 +255,12 @@ class SourceOptions:
         )
 
     def connect(self) -> Cluster:
+        """As `cluster`, and a person at a terminal sees what is waited for."""
+        self.check()
+        progress(f"Connecting to {self.bootstrap_server or f'the cluster of {self.command_config}'} ...")
+        return self.cluster()
+
+    def cluster(self) -> Cluster:
         """Return the cluster that the options name.
 
         Raises
