@@ -9,6 +9,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
+from toolkit.analysis.broker_software import SYSTEMS
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
@@ -29,6 +30,7 @@ SAFE: Mapping[str, set[str | None]] = {
 
 ABORT = re.compile(
     r"kafka-txn abort\b(?!-)|kafka-transactions\.sh abort|plan_abort|abort marker\b|until (?:it is aborted|you abort)"
+    r"|mark_transaction_expired"
 )
 NO_ADVICE = re.compile(
     r"\A---\n.*?^---$|^## How (?:it happens|to prove it)$.*|:::\{danger\}.*?^:::$|^\*\*Never\*\*.*?(?=\n\n|\Z)",
@@ -38,7 +40,10 @@ NO_ADVICE = re.compile(
 AT_ONCE = re.compile(r"abort (?:it |them )?at once", re.IGNORECASE)
 GENERATED = {"symptoms", "notebooks", "about"}
 REFERENCES = {"commands.md", "python.md"}  # list commands, their output, functions; give no remedies
-RIGHTS = re.compile(r"^\|.*`kafka-txn (?:abort|fence).*$|^[Ff]or `kafka-txn (?:abort|fence)`.*$", re.MULTILINE)
+RIGHTS = re.compile(
+    r"^\|(?=.*(?:WRITE|ALTER|Alter)).*`kafka-txn (?:abort|fence).*$|^[Ff]or `kafka-txn (?:abort|fence)`.*$",
+    re.MULTILINE,
+)
 """Lines that say which right a command needs."""
 
 
@@ -50,7 +55,9 @@ class Precaution(NamedTuple):
 
 
 PRECAUTIONS: Mapping[str, Precaution] = {
-    "an abort discards what was committed": Precaution(ABORT, re.compile("outcome|kafka-txn complete|plan_complete")),
+    "an abort discards what was committed": Precaution(
+        ABORT, re.compile("outcome|kafka-txn complete|plan_complete|not committed")
+    ),
     "a fence discards what a checkpoint of Flink is to commit": Precaution(
         re.compile(r"kafka-txn fence(?!`? refuses)|plan_fence|\b[Ff]ence (?:the|its|that) id"), re.compile("checkpoint")
     ),
@@ -100,6 +107,8 @@ def of_code() -> Iterator[tuple[str, str]]:
         yield f"symptom {name}", " ".join((*symptom.checks, *symptom.safe))
     for bug in KNOWN_BUGS:
         yield bug.key, f"{bug.effect} {bug.remedy}"
+    for system in SYSTEMS:
+        yield system.name, system.remedy
     for alert in alerts(AlertSettings()):
         yield alert.name, f"{alert.summary} {alert.description}"
     for panel in json.loads(grafana_dashboard())["panels"]:
@@ -124,6 +133,7 @@ def test_no_text_advises_what_loses_or_duplicates_records(text: str) -> None:
         "Nobody will ever end them: kafka-txn abort.",
         "End the transaction with `kafka-transactions.sh abort`, and produce the records again.",
         "read_committed consumers stop until you abort it.",
+        "Use `rpk cluster txn`, or mark_transaction_expired of its Admin API.",
     ],
 )
 def test_sentences_that_lost_committed_records_are_found(text: str) -> None:
