@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import COMMAND, PATIENCE_S, ROOT, on, started
+from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -148,6 +148,18 @@ def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
     assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
     assert not Path("/dev/full.records").exists()
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
+
+
+@pytest.mark.parametrize("action", ["abort", "complete", "fence"])
+def test_an_audit_trail_that_cannot_be_written_is_found_before_the_cluster_is_asked(
+    tmp_path: Path, action: str
+) -> None:
+    (tmp_path / "file").touch()
+    of_marker = ["--topic", "orders", "--partition", "0", "--start-offset", "1"]
+    where = ["--transactional-id", "a"] if action == "fence" else of_marker
+    sure = ["--confirm", "x", "--audit-file", str(tmp_path / "file/audit.jsonl")]
+    done = run(action, *where, *sure, "--bootstrap-server", "127.0.0.1:1")
+    assert (done.returncode, "file/audit.jsonl cannot be written" in done.stderr) == (5, True)
 
 
 def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Path) -> None:

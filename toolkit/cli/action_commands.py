@@ -101,6 +101,8 @@ def abort(
     from toolkit.actions.audit import Audit
 
     audit, answer = Audit(audit_file), ActionAnswer(action="abort", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking that it hangs ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
@@ -146,6 +148,8 @@ def complete(
     from toolkit.actions.complete import plan_complete
 
     audit, answer = Audit(audit_file), ActionAnswer(action="complete", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking what was decided ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
@@ -183,14 +187,15 @@ def commit(
 
     if not source_options.flink_checkpoint:
         raise UsageError("commit needs the checkpoint that decides.", do="Add --flink-checkpoint PATH.")
-    answer = ActionAnswer(action="commit", output=output)
+    audit, answer = Audit(audit_file), ActionAnswer(action="commit", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking what the checkpoint and the coordinator say ...")
         plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
         confirmed = answer.confirmation(plan, confirm, texts.commit_preview(plan))
         if confirmed is None:
             return
-        audit = Audit(audit_file)
         progress("Checking it again ...")
         done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
         answer.show_result(plan, done, texts.commit_result(plan, done), audit)
@@ -217,16 +222,17 @@ def fence(
     from toolkit.actions.audit import Audit
     from toolkit.actions.fence import plan_fence
 
-    max_timeout_ms, answer = int(max_transaction_timeout * 1000), ActionAnswer(action="fence", output=output)
+    audit, answer = Audit(audit_file), ActionAnswer(action="fence", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
-        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=max_timeout_ms)
+        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
         answer.say(texts.fence_owner(plan))
         if confirm is not None and plan.flink_warning:
             answer.say([f"Warning: {plan.flink_warning}"])
         confirmed = answer.confirmation(plan, confirm, texts.fence_preview(plan))
         if confirmed is None:
             return
-        audit = Audit(audit_file)
         progress("Checking it again ...")
         done = plan.execute(confirm=confirmed, audit=audit, override=override)
         answer.show_result(plan, done, texts.fence_result(plan, done), audit)
