@@ -96,6 +96,6 @@ def test_what_may_be_flinks_is_fenced_only_if_no_checkpoint_is_to_commit_it(
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=timeout_ms)
     row = only(diagnose([observation(txn)]).findings())
     assert row.verdict == verdict
-    assert row.remedy.endswith("and, as it may be Flink's, only if no checkpoint is to commit it.")
+    assert row.remedy.endswith("Fence its id only to end it sooner, and if no checkpoint of Flink is to commit it.")
     row = only(diagnose([observation(replace(txn, transactional_id="billing"))]).findings())
     assert row.remedy.endswith("Fence its id only to end it sooner.")
