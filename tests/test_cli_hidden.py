@@ -183,7 +183,8 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
 def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path: Path) -> None:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr
-    (warning,) = recorded.stderr.splitlines()
+    warning, first = recorded.stderr.splitlines()
+    assert first.startswith("Recording; first sample at ")
     assert "samples are incomplete; missing: DESCRIBE on Topic '*' for this principal." in warning
 
 

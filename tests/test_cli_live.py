@@ -117,7 +117,7 @@ def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     assert "Dry run: nothing was changed." in dry.stdout
     assert f"--confirm {target}" in dry.stdout
     wrong = on(kafka, "abort", *where, "--confirm", "orders-0@1")
-    assert wrong.returncode == 2
+    assert wrong.returncode == 5
     assert "Nothing was written." in wrong.stderr
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
     done = on(kafka, "abort", *where, "--confirm", target)
@@ -137,7 +137,7 @@ def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:
         start = str(staged.start_offset)
         done = on(kafka, "abort", "--topic", staged.topic, "--partition", "0", "--start-offset", start,
                   "--recheck-after", "0", "--confirm", f"{staged.topic}-0@{start}")  # fmt: skip
-    assert done.returncode == 2
+    assert done.returncode == 5
     assert "is ongoing" in done.stderr
     assert "Traceback" not in done.stderr
 
