@@ -151,7 +151,7 @@ def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("action", ["abort", "complete", "fence"])
-def test_an_audit_trail_that_cannot_be_written_is_found_before_the_cluster_is_asked(
+def test_an_audit_trail_that_cannot_be_written_is_found_before_the_cluster_is_queried(
     tmp_path: Path, action: str
 ) -> None:
     (tmp_path / "file").touch()

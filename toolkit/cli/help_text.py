@@ -38,7 +38,11 @@ class PanelGroup(TyperGroup):
 
 def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
     records = ((each, each.get_help_record(ctx)) for each in parameters)
-    panels = ((getattr(each, "rich_help_panel", None), record) for each, record in records if record is not None)
+    panels = (
+        ("Arguments" if each.param_type_name == "argument" else each.rich_help_panel, record)
+        for each, record in records
+        if record is not None
+    )
     _write(panels, formatter, default="Options")
 
 

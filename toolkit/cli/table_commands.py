@@ -283,7 +283,7 @@ def lag(
 def why(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPIC-PARTITION@OFFSET]", help="The offset, as in orders-0@4711; or by the options."),
+        typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset, as in orders-0@4711; or by the options."),
     ] = None,
     *,
     topic: OneTopic = None,
@@ -321,7 +321,7 @@ def why(
 def gaps(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPIC-PARTITION]", help="The partition, as in orders-0; or by the options."),
+        typer.Argument(metavar="TOPIC-PARTITION", help="The partition, as in orders-0; or by the options."),
     ] = None,
     *,
     topic: OneTopic = None,

@@ -212,7 +212,7 @@ READING_SYMPTOMS = (
         checks=(
             "kafka-txn partitions --topic T: is the offset below the log start (lost), between it and the LSO (a gap), "
             "or behind the LSO (held)?",
-            "kafka-txn gaps TOPIC-PARTITION --start-offset N --stop-offset M: what each missing offset is.",
+            "kafka-txn gaps --topic T --partition P: what each missing offset is.",
         ),
         safe=(
             "Gaps: spark.streaming.kafka.allowNonConsecutiveOffsets=true for DStreams; Structured Streaming skips them "
