@@ -219,7 +219,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_log_says_once_that_samples_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_shows_the_first_sample_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A recorder without a terminal was silent until something failed."""
     screen = RecorderScreen(None)
     for minute in (58, 59):
