@@ -69,7 +69,7 @@ def prometheus_stack(folder: Path, rules: str, *, recorder_port: int) -> Iterato
         routing["receivers"][0]["webhook_configs"] = [{"url": pager, "send_resolved": True}]
         scraping = _documented("prometheus.yml")
         scraping["global"] = {"scrape_interval": QUICK, "scrape_timeout": QUICK, "evaluation_interval": QUICK}
-        scraping["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{recorder_port}"]}]
+        scraping["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{recorder_port}"]
         scraping["alerting"]["alertmanagers"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{alerts}"]}]
         (folder / "kafka-txn.rules.yml").write_text(rules)
         (folder / "prometheus.yml").write_text(yaml.safe_dump(scraping))

@@ -1,12 +1,16 @@
 """The command as a person calls it: flags, formats, exit codes, and one clear sentence when it cannot answer."""
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from tests.process import run
@@ -14,6 +18,7 @@ from tests.views.test_text import finding, healthy
 from toolkit import __version__
 from toolkit.cli.commands import app
 from toolkit.cli.source_options import SourceOptions
+from toolkit.errors import UsageError
 from toolkit.schema import Row
 from toolkit.schema.docs_links import verdict_page
 from toolkit.views.findings_text import LINKED_FINDINGS
@@ -124,6 +129,52 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         assert invoke(command.name, "--help").exit_code == 0
 
 
+def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had ``--max-transactio…``."""
+    monkeypatch.setenv("COLUMNS", "80")
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, command in commands.items():
+        displayed = invoke(name, "--help").stdout
+        flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag[0] == "-"}
+        assert flags <= set(re.findall(r"(?<=\s)-[\w-]+", displayed)), name
+        assert max(map(len, displayed.splitlines())) <= 80
+
+
+def test_the_environment_names_the_cluster_unless_an_option_names_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[SourceOptions] = []
+
+    def refuse(options: SourceOptions) -> NoReturn:
+        seen.append(options)
+        raise UsageError("Seen.")
+
+    monkeypatch.setattr(SourceOptions, "open", refuse)
+    monkeypatch.setenv("KAFKA_TXN_BOOTSTRAP_SERVER", "prod:9092")
+    monkeypatch.setenv("KAFKA_TXN_COMMAND_CONFIG", "prod.properties")
+    assert "Cluster of the environment: --bootstrap-server prod:9092" in invoke("diagnose").stderr
+    for arguments in (["--bootstrap-server", "test:9092"], ["--log-dir", "/copy"], ["--recording", "/samples"]):
+        assert invoke("diagnose", *arguments).stderr == "kafka-txn: Seen.\n"
+    assert [(each.bootstrap_server, each.command_config) for each in seen] == [
+        ("prod:9092", "prod.properties"),
+        ("test:9092", None),
+        (None, None),
+        (None, None),
+    ]
+
+
+def test_a_remedy_names_the_cluster_as_the_user_did() -> None:
+    options = SourceOptions(bootstrap_server="broker:9092", command_config="my client.properties")
+    cluster = "--bootstrap-server broker:9092 --command-config 'my client.properties'"
+    fence = "Check coordinator 3. kafka-txn fence --transactional-id payments-7 ends it."
+    assert options.runnable(fence) == fence.replace("fence --", f"fence {cluster} --")
+    with_checkpoint = replace(options, flink_checkpoint=[Path("/chk-5")])
+    assert f"kafka-txn fence {cluster} --flink-checkpoint /chk-5 --transactional-id" in with_checkpoint.runnable(fence)
+    commit = "kafka-txn commit --flink-checkpoint /chk-5 --transactional-id a commits it"
+    assert with_checkpoint.runnable(commit).count("/chk-5") == 1
+    for unchanged in ("Never kafka-txn abort.", "kafka-txn describe --transactional-id a"):
+        assert options.runnable(unchanged) == unchanged
+    assert SourceOptions(log_dir=["/copy"]).runnable(fence) == fence
+
+
 def test_version_is_printed() -> None:
     assert invoke("--version").stdout == f"kafka-txn {__version__}\n"
 
@@ -135,6 +186,10 @@ def test_version_is_printed() -> None:
         (["partitions", "--partition", "1", "--bootstrap-server", "127.0.0.1:1"], "--partition is a number within"),
         (["describe", "--bootstrap-server", "127.0.0.1:1"], "describe needs an id."),
         (["coordinator", "--bootstrap-server", "127.0.0.1:1"], "coordinator needs an id or a group."),
+        (["why", "orders-0", "--log-dir", "/copy"], "why needs TOPIC-PARTITION@OFFSET."),
+        (["why", "--topic", "orders", "--partition", "0", "--log-dir", "/copy"], "why needs an offset."),
+        (["gaps", "--topic", "orders", "--log-dir", "/copy"], "No partition is named."),
+        (["gaps", "orders-0", "--partition", "0", "--log-dir", "/copy"], "name a partition."),
         (["lab", "--property", "novalue"], "--property novalue is not KEY=VALUE."),
         (["lab", "--version", "1.0"], "'1.0' is not a Kafka version of the lab."),
         (["list", "--command-config", "/no/such/file"], "/no/such/file"),

@@ -1,5 +1,6 @@
 """The commands that change something, with a person at a terminal and without one."""
 
+import json
 import os
 import pty
 import select
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import COMMAND, PATIENCE_S, ROOT, on, started
+from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
@@ -62,7 +63,7 @@ def test_an_operator_types_the_name_to_confirm(kafka: Kafka, tmp_path: Path) -> 
     assert f"bytes in the log) are saved first: {audit.path.with_name('audit.records')}/" in screen
     assert audit.rows() == []
     code, screen = at_terminal(kafka, *arguments, typed="yes\n")
-    assert code == 2
+    assert code == 5
     assert "does not name" in screen
     code, screen = at_terminal(kafka, *arguments, typed=f"{staged.topic}-0@{staged.start_offset}\n")
     assert code == 0
@@ -115,11 +116,27 @@ def test_a_confirmed_abort_or_complete_that_is_refused_is_audited(kafka: Kafka, 
     sure = ["--confirm", f"{staged.topic}-{staged.partition}@{staged.start_offset}", "--audit-file", str(audit.path)]
     for action in ("abort", "complete"):
         refused = on(kafka, action, *where, "--recheck-after", "0", *sure)
-        assert refused.returncode == 2
-        assert on(kafka, action, *where, "--recheck-after", "0", "--audit-file", str(audit.path)).returncode == 2
+        assert refused.returncode == 5
+        assert on(kafka, action, *where, "--recheck-after", "0", "--audit-file", str(audit.path)).returncode == 5
     rows = [(row["step"], row["action"], row["verdict"], row["producer_id"]) for row in audit.rows()]
     assert rows == [("refused", action, "ongoing", staged.producer_id) for action in ("abort", "complete")]
     staged.close()
+
+
+def test_a_program_gets_one_object_and_no_prompt(kafka: Kafka, tmp_path: Path) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    trail = ["--audit-file", str(tmp_path / "audit.jsonl"), "--format", "json"]
+    where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
+    target = f"{staged.topic}-0@{staged.start_offset}"
+    code, screen = at_terminal(kafka, "abort", *where, "--recheck-after", "0.2", *trail, typed="")
+    planned = json.loads(screen[screen.index("{") :])
+    assert (code, planned["dry_run"], planned["target"], planned["result"]) == (0, True, target, None)
+    assert (planned["plan"]["basis"]["verdict"], planned["plan"]["impact"]["records_dropped"]) == ("hanging", 1)
+    done = on(kafka, "abort", *where, "--recheck-after", "0.2", *trail, "--confirm", target)
+    result = json.loads(done.stdout)["result"]
+    assert result["last_stable_offset_after"] > result["last_stable_offset_before"] == staged.start_offset
+    fence = on(kafka, "fence", "--transactional-id", staged.transactional_id, *trail)
+    assert json.loads(fence.stdout)["plan"]["owner"]["transactional_id"] == staged.transactional_id
 
 
 def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
@@ -127,10 +144,22 @@ def test_without_an_audit_trail_nothing_is_done(kafka: Kafka) -> None:
     where = ["--topic", staged.topic, "--partition", "0", "--start-offset", str(staged.start_offset)]
     sure = ["--confirm", f"{staged.topic}-0@{staged.start_offset}", "--audit-file", "/dev/full"]
     done = on(kafka, "abort", *where, "--recheck-after", "0", *sure)
-    assert done.returncode == 2
+    assert done.returncode == 5
     assert "The audit file /dev/full cannot be written: No space left on device. Nothing was sent" in done.stderr
     assert not Path("/dev/full.records").exists()
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
+
+
+@pytest.mark.parametrize("action", ["abort", "complete", "fence"])
+def test_an_audit_trail_that_cannot_be_written_is_found_before_the_cluster_is_queried(
+    tmp_path: Path, action: str
+) -> None:
+    (tmp_path / "file").touch()
+    of_marker = ["--topic", "orders", "--partition", "0", "--start-offset", "1"]
+    where = ["--transactional-id", "a"] if action == "fence" else of_marker
+    sure = ["--confirm", "x", "--audit-file", str(tmp_path / "file/audit.jsonl")]
+    done = run(action, *where, *sure, "--bootstrap-server", "127.0.0.1:1")
+    assert (done.returncode, "file/audit.jsonl cannot be written" in done.stderr) == (5, True)
 
 
 def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Path) -> None:
@@ -145,10 +174,10 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert f"--confirm {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
     for option in ([], ["--override", "ongoing"]):
         zero = on(kafka, *fence, "--max-transaction-timeout", "0", *option, "--confirm", staged.transactional_id)
-        assert zero.returncode == 2, "it is called long, and is alive within its own timeout all the same"
+        assert zero.returncode == 5, "it is called long, and is alive within its own timeout all the same"
         assert "is long now" in zero.stderr
     refused = on(kafka, *fence, "--confirm", staged.transactional_id)
-    assert refused.returncode == 2
+    assert refused.returncode == 5
     assert "override 'ongoing' by that name" in refused.stderr
     code, screen = at_terminal(kafka, *fence, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
     assert code == 0, screen

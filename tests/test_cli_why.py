@@ -24,7 +24,7 @@ def delete_records(client: BrokerClient, topic: str, *, before: int) -> None:
 
 
 def visibility(kafka: Kafka, topic: str, offset: int) -> Row:
-    done = on(kafka, "why", f"{topic}-0@{offset}", "--format", "json")
+    done = on(kafka, "why", "--topic", topic, "--partition", "0", "--offset", str(offset), "--format", "json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     found: Row = row

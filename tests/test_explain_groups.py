@@ -58,7 +58,8 @@ def test_a_java_consumer_that_cannot_determine_its_position(
     assert explained.returncode == 1
     assert explained.stdout.startswith("unstable-offset-commit: ")
     assert f"{stuck.topic}-{stuck.partition} " in explained.stdout
-    assert f"kafka-txn abort --topic {stuck.topic} --partition {stuck.partition}" in explained.stdout
+    command = f"kafka-txn abort --bootstrap-server {kafka.bootstrap_servers}"
+    assert f"{command} --topic {stuck.topic} --partition {stuck.partition}" in explained.stdout
     assert f"group {stuck.group}, {data}-0: UNSTABLE_OFFSET_COMMIT" in explained.stdout
 
 

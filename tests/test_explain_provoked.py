@@ -165,7 +165,8 @@ def test_lag_behind_a_hanging_transaction_is_explained_with_its_remedy(here: Pro
     done = on(here.kafka, "explain", here.texts["tool_lag"], "--recheck-after", "0")
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"Named: group blocked, {hanging.topic}-0" in done.stdout
-    command = f"kafka-txn abort --topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}"
+    where = f"--topic {hanging.topic} --partition 0 --start-offset {hanging.start_offset}"
+    command = f"kafka-txn abort --bootstrap-server {here.kafka.bootstrap_servers} {where}"
     assert command in done.stdout
     assert f"group blocked, {hanging.topic}-0: lag" in done.stdout
 

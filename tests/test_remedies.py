@@ -1,12 +1,14 @@
-"""No text offers an abort where a commit is possible without saying how to exclude it."""
+"""No text offers what can lose or duplicate records without saying how to exclude that."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from toolkit.analysis.broker_software import SYSTEMS
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
@@ -27,8 +29,8 @@ SAFE: Mapping[str, set[str | None]] = {
 
 ABORT = re.compile(
     r"kafka-txn abort\b(?!-)|kafka-transactions\.sh abort|plan_abort|abort marker\b|until (?:it is aborted|you abort)"
+    r"|mark_transaction_expired"
 )
-EXCLUDES_A_COMMIT = re.compile(r"outcome|kafka-txn complete|plan_complete")
 NO_ADVICE = re.compile(
     r"\A---\n.*?^---$|^## How (?:it happens|to prove it)$.*|:::\{danger\}.*?^:::$|^\*\*Never\*\*.*?(?=\n\n|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -36,13 +38,46 @@ NO_ADVICE = re.compile(
 """Of a section: keywords, origins, and what it forbids."""
 AT_ONCE = re.compile(r"abort (?:it |them )?at once", re.IGNORECASE)
 GENERATED = {"symptoms", "notebooks", "about"}
-REFERENCES = {"commands.md"}  # lists commands and their output; gives no remedies
+REFERENCES = {"commands.md", "python.md"}  # list commands, their output, functions; give no remedies
+RIGHTS = re.compile(
+    r"^\|(?=.*(?:WRITE|ALTER|Alter)).*`kafka-txn (?:abort|fence).*$|^[Ff]or `kafka-txn (?:abort|fence)`.*$",
+    re.MULTILINE,
+)
+"""Lines that say which right a command needs."""
 
 
-def offers_an_unchecked_abort(text: str) -> bool:
-    """Whether it names an abort as a remedy, and neither the outcome nor what a commit needs instead."""
-    advice = " ".join(NO_ADVICE.sub("", text).split())
-    return bool(ABORT.search(advice)) and not EXCLUDES_A_COMMIT.search(advice)
+class Precaution(NamedTuple):
+    """What a text that gives an advice has to say, too."""
+
+    advice: re.Pattern[str]
+    says: re.Pattern[str]
+
+
+PRECAUTIONS: Mapping[str, Precaution] = {
+    "an abort discards what was committed": Precaution(
+        ABORT, re.compile("outcome|kafka-txn complete|plan_complete|not committed")
+    ),
+    "a fence discards what a checkpoint of Flink is to commit": Precaution(
+        re.compile(r"kafka-txn fence(?!`? refuses)|plan_fence|\b[Ff]ence (?:the|its|that) id"), re.compile("checkpoint")
+    ),
+    "a group whose offsets are dropped writes its output again": Precaution(
+        re.compile(rf"__consumer_offsets.{{0,200}}(?:{ABORT.pattern})|(?:{ABORT.pattern}).{{0,200}}__consumer_offsets"),
+        re.compile("twice|outcomes.md#what-abort-saves"),
+    ),
+    "a new coordinator skips the marker of a partition without a leader": Precaution(
+        re.compile(r"[Mm]ove the (?:leader|coordinator)"),
+        re.compile(r"leader\b[^.]{0,40}\bback|has a leader|in sync|partitions healthy"),
+    ),
+    "brokers that are shut down for a copy are an outage": Precaution(
+        re.compile(r"shut (?:the|all|all the) brokers down|[Bb]rokers that were all shut down"), re.compile("outage")
+    ),
+}
+
+
+def forgotten(text: str) -> list[str]:
+    """The precautions that the advice in a text leaves out."""
+    advice = " ".join(RIGHTS.sub("", NO_ADVICE.sub("", text)).split())
+    return [name for name, each in PRECAUTIONS.items() if each.advice.search(advice) and not each.says.search(advice)]
 
 
 def sections(path: Path) -> Iterator[tuple[str, str]]:
@@ -61,7 +96,9 @@ def of_docs() -> Iterator[tuple[str, str]]:
 def of_notebooks() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text())["cells"]
-        yield path.name, "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        for part in re.split(r"^(?=## )", text, flags=re.MULTILINE):
+            yield f"{path.name}: {part.splitlines()[0]}", part
 
 
 def of_code() -> Iterator[tuple[str, str]]:
@@ -69,6 +106,8 @@ def of_code() -> Iterator[tuple[str, str]]:
         yield f"symptom {name}", " ".join((*symptom.checks, *symptom.safe))
     for bug in KNOWN_BUGS:
         yield bug.key, f"{bug.effect} {bug.remedy}"
+    for system in SYSTEMS:
+        yield system.name, system.remedy
     for alert in alerts(AlertSettings()):
         yield alert.name, f"{alert.summary} {alert.description}"
     for panel in json.loads(grafana_dashboard())["panels"]:
@@ -79,8 +118,8 @@ TEXTS = [*of_docs(), *of_notebooks(), *of_code()]
 
 
 @pytest.mark.parametrize("text", [text for _, text in TEXTS], ids=[name for name, _ in TEXTS])
-def test_no_text_offers_an_abort_where_a_commit_is_possible(text: str) -> None:
-    assert not offers_an_unchecked_abort(text)
+def test_no_text_advises_what_loses_or_duplicates_records(text: str) -> None:
+    assert forgotten(text) == []
     assert not AT_ONCE.search(NO_ADVICE.sub("", text))
 
 
@@ -93,10 +132,37 @@ def test_no_text_offers_an_abort_where_a_commit_is_possible(text: str) -> None:
         "Nobody will ever end them: kafka-txn abort.",
         "End the transaction with `kafka-transactions.sh abort`, and produce the records again.",
         "read_committed consumers stop until you abort it.",
+        "Use `rpk cluster txn`, or mark_transaction_expired of its Admin API.",
     ],
 )
 def test_sentences_that_lost_committed_records_are_found(text: str) -> None:
-    assert offers_an_unchecked_abort(text)
+    assert forgotten(text) == ["an abort discards what was committed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "precaution"),
+    [
+        (
+            "**Safe** to wait. If the application is gone for good, `kafka-txn fence --transactional-id ID` makes the "
+            "coordinator abort it on all partitions.",
+            "a fence discards",
+        ),
+        ("`overdue`: its coordinator did not end it. Check that coordinator; then fence the id", "a fence discards"),
+        (
+            "`hanging`, outcome undecided: kafka-txn abort. The group of __consumer_offsets continues from its last "
+            "committed offsets.",
+            "",
+        ),
+        (
+            "On `__consumer_offsets`, with the outcome `undecided`, use `kafka-txn abort`: the group reads again.",
+            "a group",
+        ),
+        ("## What is safe\n\nMove the leader of its partition of `__transaction_state`.", "a new coordinator"),
+        ("For proof, shut the brokers down cleanly, and copy the volumes.", "brokers"),
+    ],
+)
+def test_sentences_that_lost_or_duplicated_records_otherwise_are_found(text: str, precaution: str) -> None:
+    assert [name.startswith(precaution) for name in forgotten(text)] == [True]
 
 
 @pytest.mark.parametrize("rule", [*OWNED_RULES, *DISOWNED_RULES], ids=lambda rule: rule.name)

@@ -1,5 +1,6 @@
 """What a completed checkpoint of Flink changes about a decision, beside the same evidence without it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,16 @@ def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str,
 def test_what_is_ending_is_not_offered_for_a_commit(state: str) -> None:
     row = only(diagnose([observation(transaction(state=state))], checkpoints=[checkpoint(OWN)]).findings())
     assert (row.verdict, row.action) == ("ending", None)
+
+
+@pytest.mark.parametrize(("minutes", "timeout_ms", "verdict"), [(5, 3_600_000, "ongoing"), (30, 3_600_000, "long")])
+def test_what_may_be_flinks_is_fenced_only_if_no_checkpoint_is_to_commit_it(
+    minutes: int, timeout_ms: int, verdict: str
+) -> None:
+    """`long` transactions are Flink's, mostly: a fence discards what a completed checkpoint is to commit."""
+    txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=timeout_ms)
+    row = only(diagnose([observation(txn)]).findings())
+    assert row.verdict == verdict
+    assert row.remedy.endswith("Fence its id only to end it sooner, and if no checkpoint of Flink is to commit it.")
+    row = only(diagnose([observation(replace(txn, transactional_id="billing"))]).findings())
+    assert row.remedy.endswith("Fence its id only to end it sooner.")

@@ -76,6 +76,16 @@ def test_a_tls_listener_is_recognized(listener: socket.socket) -> None:
         Cluster(address(listener), timeout=5)
 
 
+@pytest.mark.parametrize(
+    ("answer", "protocol"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP"), (b"<!DOCTYPE HTML>", "another protocol"), (b"\xff" * 8, "another")],
+)
+def test_a_port_that_is_no_listener_is_not_taken_for_tls(listener: socket.socket, answer: bytes, protocol: str) -> None:
+    serve_bytes(listener, answer)
+    with pytest.raises(ConnectionFailed, match=f"This port speaks {protocol}.*, not Kafka's"):
+        Cluster(address(listener), timeout=5)
+
+
 def test_a_listener_that_closes_the_connection_is_recognized(listener: socket.socket) -> None:
     serve_bytes(listener, b"")
     with pytest.raises(ConnectionFailed, match=r"closed the connection: wrong security\.protocol \(PLAINTEXT\)\?$"):

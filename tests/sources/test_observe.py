@@ -322,7 +322,7 @@ def test_without_an_owner_nothing_hangs_where_the_broker_is_not_apache_kafka(mon
     assert (row.verdict, row.action) == ("unknown", None)
     (missing,) = row.missing
     assert missing.startswith("a coordinator of Apache Kafka: brokers 1, 2 run Redpanda (its cluster id is redpanda.")
-    assert missing.endswith("Use `rpk cluster txn`, or mark_transaction_expired of its Admin API.")
+    assert missing.endswith("aborts it: only if its owner confirms that it was not committed.")
 
 
 def test_one_broker_of_another_kind_suffices(monkeypatch: pytest.MonkeyPatch) -> None:

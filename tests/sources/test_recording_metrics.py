@@ -2,7 +2,6 @@
 
 import builtins
 import datetime as dt
-import re
 import shutil
 import subprocess
 import urllib.request
@@ -114,10 +113,8 @@ def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
     assert numbers(metrics)[OPEN_OUTCOMES, (("outcome", "abort"),)] == 1
 
 
-def test_late_partitions_have_kafkas_metric_name() -> None:
-    mbean = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"
-    rule = re.sub(r"kafka\.server:type=(.+),name=(.+)", r"kafka_server_\1_\2", mbean)  # of many JMX exporters
-    assert rule.lower() == LATE
+def test_late_partitions_do_not_have_the_name_of_kafkas_metric_which_counts_by_the_brokers_maximum_timeout() -> None:
+    assert LATE == "kafka_txn_broker_late_partitions"
     metrics = Metrics()
     late = [{"topic": "orders", "partition": 0, "broker_id": 2}] * 2
     metrics.on_sample(taken(sample(NINE), late=list(late)), written=True)

@@ -78,11 +78,7 @@ class Audit:
         try:
             self._write({**about, "step": INTENT})
         except OSError as error:
-            raise ActionRefused(
-                f"The audit file {self.path} cannot be written: {error.strerror or error}.",
-                means="Nothing was sent: an action that cannot be recorded is not done.",
-                do=f"Name another one by --audit-file or {AUDIT_FILE}.",
-            ) from error
+            raise self._unwritable(error) from error
         outcome: dict[str, Any] = {}
         try:
             yield outcome
@@ -90,6 +86,19 @@ class Audit:
             self._end({**about, **outcome, "error": _text(error)}, cause=error)
             raise
         self._end({**about, **outcome}, cause=None)
+
+    def check(self) -> None:
+        """Find out before a plan, which takes seconds, whether a line can be added; the file is made if need be.
+
+        Raises
+        ------
+        ActionRefused
+            If it cannot be opened.
+        """
+        try:
+            os.close(self._open())
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     @contextmanager
     def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -168,8 +177,7 @@ class Audit:
     def _write(self, entry: Row) -> None:
         line = {"at": dt.datetime.now(dt.UTC), "who": _who(), **entry}
         text = json.dumps({name: line[name] for name in ACTIONS.names if line.get(name) is not None}, default=_plain)
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             data = f"{_closing(file)}{text}\n".encode()
@@ -179,6 +187,17 @@ class Audit:
         finally:
             os.close(file)
         flush(self.path.parent)  # the name of a new file is on disk once its folder is synced
+
+    def _open(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _unwritable(self, error: OSError) -> ActionRefused:
+        return ActionRefused(
+            f"The audit file {self.path} cannot be written: {error.strerror or error}.",
+            means="Nothing was sent: an action that cannot be recorded is not done.",
+            do=f"Name another one by --audit-file or {AUDIT_FILE}.",
+        )
 
 
 def _is_locked(file: int) -> bool:

@@ -51,7 +51,8 @@ SYSTEMS: Sequence[CompatibleSystem] = (
         hosts=(".redpanda.com",),
         api_keys=(15_000,),
         differs="Its partitions may end a transaction that its coordinator has lost.",
-        remedy="Use `rpk cluster txn`, or mark_transaction_expired of its Admin API.",
+        remedy="`rpk cluster txn` shows it. mark_transaction_expired of its Admin API aborts it: only if its owner "
+        "confirms that it was not committed.",
     ),
     CompatibleSystem(
         name="Confluent Server or Confluent Cloud",
@@ -72,7 +73,7 @@ SYSTEMS: Sequence[CompatibleSystem] = (
         name="WarpStream",
         hosts=(".warpstream.com",),
         differs="It stores no control records; its control plane decides what consumers receive.",
-        remedy="An abort marker has no meaning there: ask WarpStream's support.",
+        remedy="Markers have no meaning there: ask WarpStream's support.",
     ),
     CompatibleSystem(
         name="Azure Event Hubs",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.cli import action_texts as texts
+from toolkit.cli.action_answer import ActionAnswer, ActionFormat, ActionOutput, is_at_terminal
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
-from toolkit.cli.output import progress, show, size_text, width
+from toolkit.cli.output import progress, size_text
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import ActionRefused, NotFound, UsageError
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
 
 MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
-NOT_CONFIRMED = "Not confirmed: nothing was sent."
 
 StartOffset = Annotated[
     int, typer.Option("--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction.")
@@ -91,6 +89,7 @@ def abort(
     ] = MAX_SAVE_BYTES,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
+    output: ActionOutput = ActionFormat.TABLE,
     source_options: SourceOptions,
 ) -> None:
     """Abort one hanging transaction by an abort marker. Dry run unless confirmed.
@@ -101,19 +100,19 @@ def abort(
     from toolkit.actions.abort import plan_abort
     from toolkit.actions.audit import Audit
 
-    audit = Audit(audit_file)
+    audit, answer = Audit(audit_file), ActionAnswer(action="abort", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking that it hangs ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
         with audited_plan("abort", cluster, found, audit if confirm is not None else None):
             plan = plan_abort(cluster, found)
-        show_finding(found)
-        if confirm is None:
-            print_notice(texts.abort_preview(plan, audit if save_records else None))
-        confirmed = confirmation(plan.target, confirm)
+        answer.show_finding(found, source_options)
+        confirmed = answer.confirmation(plan, confirm, texts.abort_preview(plan, audit if save_records else None))
         if confirmed is None:
             return
-        if save_records:
+        if save_records and not answer.is_json:
             max_save_bytes = agreed_size(plan, max_save_bytes)
         progress("Checking it again ...")
         done = plan.execute(
@@ -124,7 +123,7 @@ def abort(
             save=save_records,
             max_save_bytes=max_save_bytes,
         )
-        print_notice([*texts.abort_result(plan, done), f"Audit trail: {audit.path}."])
+        answer.show_result(plan, done, texts.abort_result(plan, done), audit)
 
 
 @takes_source()
@@ -136,6 +135,7 @@ def complete(
     confirm: ConfirmTransaction = None,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
+    output: ActionOutput = ActionFormat.TABLE,
     source_options: SourceOptions,
 ) -> None:
     """Write the marker that is missing where a transaction was committed, or aborted, without it. Dry run unless
@@ -147,21 +147,21 @@ def complete(
     from toolkit.actions.audit import Audit
     from toolkit.actions.complete import plan_complete
 
-    audit = Audit(audit_file)
+    audit, answer = Audit(audit_file), ActionAnswer(action="complete", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking what was decided ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)
-        show_finding(found)
+        answer.show_finding(found, source_options)
         with audited_plan("complete", cluster, found, audit if confirm is not None else None):
             plan = plan_complete(cluster, found)
-        if confirm is None:
-            print_notice(texts.complete_preview(plan))
-        confirmed = confirmation(plan.target, confirm)
+        confirmed = answer.confirmation(plan, confirm, texts.complete_preview(plan))
         if confirmed is None:
             return
         progress("Checking it again ...")
         done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
-        print_notice([*texts.complete_result(plan, done), f"Audit trail: {audit.path}."])
+        answer.show_result(plan, done, texts.complete_result(plan, done), audit)
 
 
 @takes_source("flink_checkpoint")
@@ -173,6 +173,7 @@ def commit(
     confirm: ConfirmId = None,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
+    output: ActionOutput = ActionFormat.TABLE,
     source_options: SourceOptions,
 ) -> None:
     """Commit a transaction that the last completed checkpoint of a Flink job is to commit. Dry run unless confirmed.
@@ -186,18 +187,18 @@ def commit(
 
     if not source_options.flink_checkpoint:
         raise UsageError("commit needs the checkpoint that decides.", do="Add --flink-checkpoint PATH.")
+    audit, answer = Audit(audit_file), ActionAnswer(action="commit", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
         progress("Checking what the checkpoint and the coordinator say ...")
         plan = plan_commit(cluster, transactional_id, recheck_after=recheck_after)
-        if confirm is None:
-            print_notice(texts.commit_preview(plan))
-        confirmed = confirmation(plan.target, confirm)
+        confirmed = answer.confirmation(plan, confirm, texts.commit_preview(plan))
         if confirmed is None:
             return
-        audit = Audit(audit_file)
         progress("Checking it again ...")
         done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
-        print_notice([*texts.commit_result(plan, done), f"Audit trail: {audit.path}."])
+        answer.show_result(plan, done, texts.commit_result(plan, done), audit)
 
 
 @takes_source("flink_checkpoint")
@@ -210,6 +211,7 @@ def fence(
     override: Override = None,
     audit_file: AuditFile = None,
     max_transaction_timeout: MaxTransactionTimeout = 900,
+    output: ActionOutput = ActionFormat.TABLE,
     source_options: SourceOptions,
 ) -> None:
     """Fence a transactional id: abort its transaction everywhere, and fence its producer. Dry run unless confirmed.
@@ -220,21 +222,20 @@ def fence(
     from toolkit.actions.audit import Audit
     from toolkit.actions.fence import plan_fence
 
-    max_timeout_ms = int(max_transaction_timeout * 1000)
+    audit, answer = Audit(audit_file), ActionAnswer(action="fence", output=output)
+    if confirm is not None:
+        audit.check()
     with source_options.connect() as cluster:
-        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=max_timeout_ms)
-        print_notice(texts.fence_owner(plan))
-        if confirm is None:
-            print_notice(texts.fence_preview(plan))
-        elif plan.flink_warning:
-            print_notice([f"Warning: {plan.flink_warning}"])
-        confirmed = confirmation(plan.target, confirm)
+        plan = plan_fence(cluster, transactional_id, max_transaction_timeout_ms=int(max_transaction_timeout * 1000))
+        answer.say(texts.fence_owner(plan))
+        if confirm is not None and plan.flink_warning:
+            answer.say([f"Warning: {plan.flink_warning}"])
+        confirmed = answer.confirmation(plan, confirm, texts.fence_preview(plan))
         if confirmed is None:
             return
-        audit = Audit(audit_file)
         progress("Checking it again ...")
         done = plan.execute(confirm=confirmed, audit=audit, override=override)
-        print_notice([*texts.fence_result(plan, done), f"Audit trail: {audit.path}."])
+        answer.show_result(plan, done, texts.fence_result(plan, done), audit)
 
 
 def find_transaction(
@@ -289,13 +290,6 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
         raise
 
 
-def show_finding(finding: Finding) -> None:
-    """Write what is known of the transaction."""
-    from toolkit.views.findings_text import finding_lines
-
-    show([*finding_lines([finding.row()], now=dt.datetime.now(dt.UTC), width=width()), ""])
-
-
 def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
     """The limit, raised where a person agrees to save more."""
     size = plan.impact.bytes_dropped
@@ -303,37 +297,3 @@ def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
         return max_save_bytes
     question = f"Its records take {size_text(size)}, more than {size_text(max_save_bytes)}. Save them all the same?"
     return size if typer.confirm(question) else max_save_bytes
-
-
-def is_at_terminal() -> bool:
-    """Whether a person can answer a prompt."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def confirmation(target: str, option: str | None) -> str | None:
-    """What was confirmed, by an option or by a person at a terminal; null for a dry run.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        At Ctrl-C, with a note that nothing was sent.
-    """
-    if option is not None or not is_at_terminal():
-        return option
-    question = f"Type {target} to confirm; Enter cancels"
-    try:
-        return str(typer.prompt(question, default="", show_default=False)).strip() or None
-    except typer.Abort as aborted:
-        if isinstance(aborted.__context__, EOFError):  # Ctrl-D
-            print_notice(["", NOT_CONFIRMED])
-            return None
-        interrupt = KeyboardInterrupt()
-        interrupt.add_note(NOT_CONFIRMED)
-        raise interrupt from aborted
-
-
-def print_notice(sentences: Iterable[str]) -> None:
-    """Write sentences, wrapped to the terminal."""
-    from toolkit.views.findings_text import wrap
-
-    show(line for text in sentences for line in wrap(text, before="", width=width()))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from toolkit.cli import (
     action_commands,
@@ -18,17 +17,19 @@ from toolkit.cli import (
     record_commands,
     table_commands,
 )
+from toolkit.cli.help_text import HELP_SETTINGS, PanelCommand, PanelGroup
 from toolkit.cli.output import exit_on_failure
 from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
 EXIT_CODES = (
     "Exit codes: 0 nothing hangs, 1 something hangs, 2 invalid usage, no connection or no output, 3 evidence "
-    "incomplete, 4 explain does not recognize the text."
+    "incomplete, 4 explain does not recognize the text, 5 an action is refused and nothing was sent, 6 an action "
+    "failed after its confirmation."
 )
 
 
-class Commands(TyperGroup):
+class Commands(PanelGroup):
     """The commands, with errors as one sentence each and without a traceback."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
@@ -55,7 +56,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # it prints local variables, passwords among them
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_SETTINGS,
+    rich_markup_mode=None,
 )
 
 PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
@@ -99,7 +101,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():
-        app.command(name, rich_help_panel=panel)(command)
+        app.command(name, cls=PanelCommand, rich_help_panel=panel)(command)
 
 
 def _version(wanted: bool) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
+import os
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -140,16 +143,23 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
 
 
 def check_output_path(output: Path, read_only: Iterable[str]) -> None:
-    """Refuse to write to where files are that are only read.
+    """Refuse, before anything is read, an output that cannot be written, or that is where files are only read.
 
     Raises
     ------
     UsageError
-        If the output is in one of these folders.
+        If the output is in one of these folders, is a folder, or no file can be made beside it.
     """
     for path in read_only:
         if Path(path).resolve() in output.resolve().parents:
             raise UsageError(f"{output} is in {path}, which is never written to.", do="Write to another folder.")
+    try:
+        if output.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with TemporaryFile(dir=output.parent):
+            pass
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}.") from None
 
 
 def partition_options(topics: list[str] | None, partitions: list[int] | None) -> None:

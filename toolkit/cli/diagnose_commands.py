@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
     from toolkit.schema import Row
     from toolkit.views.explained_error import ExplainedError
-    from toolkit.views.report.incident import IncidentFindings
-    from toolkit.views.report.report_parts import Figure
 
 UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
 STDIN = "-"
@@ -70,6 +68,7 @@ def diagnose(
             partitions=partition,
             log_evidence=log_evidence,
         )
+    rows = runnable_remedies(rows, source_options)
     answer_findings(rows, rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
@@ -105,6 +104,7 @@ def find_hanging(
             log_evidence=log_evidence,
             broker_id=broker_id,
         )
+    rows = runnable_remedies(rows, source_options)
     answer_findings(in_doubt(rows), rows, output)
     raise typer.Exit(verdict_exit_code(rows))
 
@@ -164,6 +164,9 @@ def explain(
         with source_options.open_logs() as source:
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)
+            assert explained.checks is not None
+            findings = tuple(runnable_remedies(explained.checks.findings, source_options))
+            explained = replace(explained, checks=replace(explained.checks, findings=findings))
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=UNREACHABLE)
@@ -211,13 +214,15 @@ def report(
     from toolkit.actions.audit import Audit
     from toolkit.sources.live.cluster import Cluster
     from toolkit.views.report import report as write_report
-    from toolkit.views.report.incident import tables_around
+    from toolkit.views.report.incident import tables_around, timeline_of
     from toolkit.views.report.report import SUFFIXES
 
     partition_options(topic, partition)
     if output.suffix not in SUFFIXES:
         raise UsageError(f"{output} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
     check_output_path(output, source_options.paths)
+    if interactive and find_spec("plotly") is None:
+        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.")
     if min_held is not None and not source_options.paths:
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
@@ -247,7 +252,7 @@ def report(
         rows,
         **tables,
         actions=actions,
-        figure=_figure({"findings": rows, **tables}) if interactive else None,
+        figure=timeline_of({"findings": rows, **tables}) if interactive else None,
         title=title,
     )
     written = page.save(output)
@@ -277,9 +282,8 @@ def mcp(
     source_options.check()  # invalid usage ends it here, not in a result for the agent
     if source_options.paths:
         source_options.open()
-    named = {"--bootstrap-server": source_options.bootstrap_server, "--command-config": source_options.command_config}
-    address = " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
-    mcp_server(AgentTools(source_options.open, address=address, recheck_after=recheck_after)).run("stdio")
+    tools = AgentTools(source_options.open, address=source_options.address, recheck_after=recheck_after)
+    mcp_server(tools).run("stdio")
 
 
 def read_findings(
@@ -303,6 +307,11 @@ def read_findings(
         if recheck_after:
             progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
     return source.finding_rows(**options)
+
+
+def runnable_remedies(rows: Sequence[Row], source_options: SourceOptions) -> list[Row]:
+    """Findings whose remedies can be run as they stand."""
+    return [{**row, "remedy": source_options.runnable(row["remedy"])} for row in rows]
 
 
 def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
@@ -358,12 +367,3 @@ def _both_ends(stream: BinaryIO) -> bytes:
     while chunk := stream.read(CHUNK):
         end = (end + chunk)[-CHUNK:]
     return start + end
-
-
-def _figure(tables: IncidentFindings) -> Figure | None:
-    from toolkit.views.report.incident import timeline_of
-
-    try:
-        return timeline_of(tables)
-    except ImportError:
-        raise UsageError("plotly is not installed.", do="pip install 'kafka-txn-toolkit[notebooks]'.") from None

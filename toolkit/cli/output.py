@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from toolkit.cli.common_options import Format
-from toolkit.errors import BrokerError, ToolkitError
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
 
-INVALID, INCOMPLETE = 2, 3
+INVALID, INCOMPLETE, REFUSED, FAILED = 2, 3, 5, 6
 IMPORTLIB = "<frozen importlib._bootstrap>"
 BROKEN_PIPE, INTERRUPTED = 141, 130  # 128 + SIGPIPE, 128 + SIGINT: what a shell expects of either
 
@@ -26,7 +26,6 @@ NO_PLACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 STOPPED = "kafka-txn: interrupted."
 
 EXTRAS = {
-    "jinja2": "notebooks",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "plotly": "notebooks",
@@ -100,6 +99,10 @@ def exit_on_failure() -> Iterator[None]:
         yield
     except BrokerError as error:  # a broker answered, and did not show what was requested
         raise _exit(f"kafka-txn: {error}", INCOMPLETE) from error
+    except ActionRefused as error:
+        raise _exit(f"kafka-txn: {error}", REFUSED) from error
+    except ActionFailed as error:
+        raise _exit(f"kafka-txn: {error}", FAILED) from error
     except ToolkitError as error:
         raise _exit(f"kafka-txn: {error}", INVALID) from error
     except BrokenPipeError as error:

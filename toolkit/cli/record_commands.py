@@ -95,7 +95,7 @@ def record(
     screen = RecorderScreen(metrics)
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
-            connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).connect,
+            connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).cluster,
             interval_ms=int(interval * 1000),
             options={
                 "late_padding_ms": int(late_padding * 1000),
@@ -204,6 +204,8 @@ class RecorderScreen:
         samples = f"{self._samples:,} sample{'' if self._samples == 1 else 's'}"
         self._last = f"{samples} · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
+        if self._samples == 1 and sample.error is None and not sys.stderr.isatty():  # a log shows that it works
+            remark(f"Recording; first sample at {sample.due:%Y-%m-%d %H:%M:%S} UTC: {_sample_text(sample)}")
 
     def _warn_of_gaps(self, sample: Sample) -> None:
         """Warn when what the samples cannot see changes: they would show nothing of it."""

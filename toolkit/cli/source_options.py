@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
+import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from toolkit.cli.common_options import duration_option
+from toolkit.cli.output import progress, remark
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,13 +28,16 @@ CONNECTION, FILES = "Connection", "Files"
 UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
+SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
+_ACTION = re.compile(r"kafka-txn (abort|complete|commit|fence)(?= --)")
 
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help="Brokers to bootstrap from, separated by commas.",
+        help="Brokers to bootstrap from, separated by commas. Without a source: KAFKA_TXN_BOOTSTRAP_SERVER and "
+        "KAFKA_TXN_COMMAND_CONFIG of the environment.",
         rich_help_panel=CONNECTION,
     ),
 ]
@@ -151,6 +158,38 @@ class SourceOptions:
         broker_logs = map(str, self.broker_log or ())
         return [*(self.log_dir or ()), *broker_logs, *([str(self.recording)] if self.recording else ())]
 
+    @property
+    def address(self) -> str:
+        """The options that name the cluster, for a command line; a file of secrets is named, not read."""
+        named = {"--bootstrap-server": self.bootstrap_server, "--command-config": self.command_config}
+        return " ".join(f"{option} {shlex.quote(value)}" for option, value in named.items() if value)
+
+    @property
+    def source(self) -> str:
+        """The options that name the source."""
+        return self.address or " ".join(f"--log-dir {shlex.quote(path)}" for path in self.log_dir or ())
+
+    def runnable(self, remedy: str) -> str:
+        """A remedy whose commands can be run as they stand, on this cluster."""
+        if not self.names_cluster:
+            return remedy
+        checkpoints = [f"--flink-checkpoint {shlex.quote(str(path))}" for path in self.flink_checkpoint or ()]
+
+        def with_options(found: re.Match[str]) -> str:
+            checked = checkpoints if found[1] in {"abort", "fence"} else []
+            return " ".join([found[0], self.address, *checked])
+
+        return _ACTION.sub(with_options, remedy)
+
+    def or_environment(self) -> SourceOptions:
+        """These options; if they name no source, the cluster that the environment names, which is said on stderr."""
+        server, config = os.environ.get(SERVER_VARIABLE), os.environ.get(CONFIG_VARIABLE)
+        if self.names_cluster or self.paths or not (server or config):
+            return self
+        named = replace(self, bootstrap_server=server or None, command_config=config or None)
+        remark(f"Cluster of the environment: {named.address}")
+        return named
+
     def check(self) -> None:
         """Check that the options name one source: a cluster, log directories or a recording.
 
@@ -175,7 +214,8 @@ class SourceOptions:
             raise UsageError("--flink-checkpoint applies to a cluster.", do="Add --bootstrap-server HOST:PORT.")
         if not (self.names_cluster or self.log_dir or self.recording):
             raise UsageError(
-                "No cluster is named.", do="Add --bootstrap-server HOST:PORT, or --log-dir PATH for files."
+                "No cluster is named.",
+                do=f"Add --bootstrap-server HOST:PORT or set {SERVER_VARIABLE}; or add --log-dir PATH for files.",
             )
 
     def open(self) -> AnySource:
@@ -215,6 +255,12 @@ class SourceOptions:
         )
 
     def connect(self) -> Cluster:
+        """As `cluster`, and a person at a terminal sees what is waited for."""
+        self.check()
+        progress(f"Connecting to {self.bootstrap_server or f'the cluster of {self.command_config}'} ...")
+        return self.cluster()
+
+    def cluster(self) -> Cluster:
         """Return the cluster that the options name.
 
         Raises
@@ -252,7 +298,7 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
                 bootstrap_server=selected.bootstrap_server or leading.bootstrap_server,
                 command_config=selected.command_config or leading.command_config,
             )
-            command(**values, source_options=source_options)
+            command(**values, source_options=source_options.or_environment())
 
         # Typer reads from the signature what a command accepts.
         declared = inspect.signature(SourceOptions, eval_str=True).parameters

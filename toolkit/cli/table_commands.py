@@ -22,6 +22,7 @@ from toolkit.cli.common_options import (
 from toolkit.cli.output import answer, exit_code, remark, show, width
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import BrokerError, NotFound, UsageError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema import (
     COORDINATORS,
     EXPOSURE,
@@ -48,6 +49,10 @@ DETAILS = (
     *("previous_producer_id", "records", "first_offset", "last_offset", "truncated"),
 )
 
+UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+
+OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
+OnePartition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Partition number.")]
 TransactionalIds = Annotated[
     list[str] | None,
     typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated."),
@@ -246,18 +251,20 @@ def exposure(
 def lag(
     *,
     group: Annotated[
-        list[str], typer.Option("--group", metavar="GROUP", help="Consumer group; may be repeated.", show_default=False)
-    ],
+        list[str] | None,
+        typer.Option("--group", metavar="GROUP", help="Only this group; may be repeated. Default: all groups."),
+    ] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
-    """Show how far a group is behind, and why: records to read now, records held behind the LSO, markers.
+    """Show how far groups are behind, and why: records to read now, records held behind the LSO, markers.
 
     A read_committed client measures its lag to the LSO: a lag of 0 can hide held records. Kafka's tool measures to the
     high watermark: a lag that stays can be nothing but markers.
     """
     with source_options.open_logs() as source:
-        rows, failed = _lag_of(source, group)
+        groups, hidden = (group, []) if group else _all_groups(source)
+        rows, failed = _lag_of(source, groups)
     answer(GROUP_LAG, rows, output, without=("reason", "broker_id"))
     if output is Format.TABLE:
         from toolkit.views.findings_text import wrap
@@ -266,15 +273,23 @@ def lag(
             # The numbers alone mislead where something is held, or all of a lag is nothing to read.
             if row["reason"] and (row["held"] or (row["lag"] and not row["behind"])):
                 show(wrap(row["reason"], before=f"{row['topic']}-{row['partition']}  ", width=width()))
-    raise typer.Exit(_exit_code(rows, failed))
+    if unstable := sorted({row["group_id"] for row in rows if (row["error"] or "").startswith(UNSTABLE)}):
+        names = ", ".join(map(repr, unstable))
+        show_it = f"kafka-txn diagnose {source_options.source} --topic {OFFSETS_TOPIC}"
+        remark(f"An open transaction has offsets of {names}. What it waits for: {show_it}")
+    raise typer.Exit(_exit_code(rows, [*failed, *hidden]))
 
 
 @takes_source("log_dir", "recording", "at")
 def why(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset, as in orders-0@4711; or by the options."),
+    ] = None,
     *,
-    offset: Annotated[
-        str, typer.Argument(metavar="TOPIC-PARTITION@OFFSET", help="The offset: orders-0@4711.", show_default=False)
-    ],
+    topic: OneTopic = None,
+    partition: OnePartition = None,
+    offset: Annotated[int | None, typer.Option("--offset", metavar="OFFSET", min=0, help="Offset.")] = None,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
@@ -283,13 +298,17 @@ def why(
     A record with its transaction, transactional id and marker; or a marker, an aborted record, an offset that
     compaction or retention took, or one beyond the LSO, the high watermark or the log end.
     """
-    name, _, number = offset.rpartition("@")
-    if not number.isdigit():
-        raise UsageError(f"{offset!r} is not TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
-    topic, partition = topic_partition(name)
+    if name is not None and offset is None:
+        name, _, number = name.rpartition("@")
+        if not number.isdigit():
+            raise UsageError("why needs TOPIC-PARTITION@OFFSET.", do="For example orders-0@4711.")
+        offset = int(number)
+    topic, partition = topic_partition(name, topic, partition)
+    if offset is None:
+        raise UsageError("why needs an offset.", do="Add --offset OFFSET.")
     options = {"at": time_option(source_options.at)} if source_options.recording else {}
     with source_options.open() as source:
-        rows = source.offset_visibility_rows(topic, partition, int(number), **options)
+        rows = source.offset_visibility_rows(topic, partition, offset, **options)
     if output is not Format.TABLE:
         answer(OFFSET_VISIBILITY, rows, output)
     else:
@@ -301,10 +320,13 @@ def why(
 
 @takes_source("log_dir")
 def gaps(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="TOPIC-PARTITION", help="The partition, as in orders-0; or by the options."),
+    ] = None,
     *,
-    partition: Annotated[
-        str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition: orders-0.", show_default=False)
-    ],
+    topic: OneTopic = None,
+    partition: OnePartition = None,
     start_offset: Annotated[
         str,
         typer.Option(
@@ -328,27 +350,47 @@ def gaps(
     For an alarm of lost records, as "Failed to get records ... after polling" of Spark. Exit code 3 if an offset is
     unexplained or could not be read.
     """
-    topic, number = topic_partition(partition)
+    topic, partition = topic_partition(name, topic, partition)
     start, stop = offset_spec(start_offset), offset_spec(stop_offset)
     read_committed = isolation_level is IsolationLevel.READ_COMMITTED
     with source_options.open_logs() as source:
-        rows = source.missing_offset_rows(topic, number, start=start, stop=stop, read_committed=read_committed)
+        rows = source.missing_offset_rows(topic, partition, start=start, stop=stop, read_committed=read_committed)
     answer(MISSING_OFFSETS, rows, output, without=("topic", "partition", "isolation_level", "broker_id"))
     raise typer.Exit(3 if any(row["status"] == "unexplained" for row in rows) else exit_code(rows))
 
 
-def topic_partition(text: str) -> tuple[str, int]:
-    """Return the topic and partition that ``orders-0`` names.
+def topic_partition(name: str | None, topic: str | None, partition: int | None) -> tuple[str, int]:
+    """Return the topic and partition that ``orders-0`` names, or two options.
 
     Raises
     ------
     UsageError
-        If it names none.
+        If they name none, or both do.
     """
-    topic, _, number = text.rpartition("-")
-    if not topic or not number.isdigit():
-        raise UsageError(f"{text!r} is not TOPIC-PARTITION.", do="For example orders-0.")
-    return topic, int(number)
+    if name is None:
+        if topic is None or partition is None:
+            raise UsageError("No partition is named.", do="Add --topic TOPIC and --partition N.")
+        return topic, partition
+    if topic is not None or partition is not None:
+        raise UsageError(f"{name!r} and --topic or --partition name a partition.", do="Use one of them.")
+    named, _, number = name.rpartition("-")
+    if not named or not number.isdigit():
+        raise UsageError(f"{name!r} is not TOPIC-PARTITION.", do="For example orders-0.")
+    return named, int(number)
+
+
+def _all_groups(source: Cluster | LogDir) -> tuple[list[str], list[str]]:
+    """The groups of a source that commit offsets, and sentences about groups that may be hidden."""
+    from toolkit.sources.logdir import LogDir
+
+    if isinstance(source, LogDir):
+        from toolkit.sources.logdir.coordinator_state import groups_in_files
+
+        return groups_in_files(source), []
+    from toolkit.sources.live.state.group_offsets import groups_with_offsets
+
+    groups, gaps = groups_with_offsets(source.client)
+    return groups, [f"Groups may be hidden; missing: {gap}." for gap in gaps]
 
 
 def _lag_of(source: Cluster | LogDir, groups: Sequence[str]) -> tuple[list[Row], list[str]]:

@@ -57,7 +57,7 @@ class RecordedSample(TableRow):
 
 @declares(
     "late_transactions",
-    row="a transaction open for longer than its own timeout plus a margin (the late transactions of KIP-664)",
+    row="a transaction open for longer than its own timeout plus a margin (KIP-664: than the brokers' maximum)",
     key=("sampled_at", "topic", "partition", "producer_id"),
     sort=("sampled_at", "topic", "partition", "start_offset", "producer_id"),
 )

@@ -241,17 +241,10 @@ class ExplainedError:
         return "\n".join(self.lines(width=TEXT_WIDTH))
 
     def _repr_html_(self) -> str:
-        """The same as HTML for a notebook, without network access.
-
-        Raises
-        ------
-        UsageError
-            If jinja2 is not installed.
-        """
+        """The same as HTML for a notebook, without network access."""
         return page(
             __name__.rpartition(".")[0],
             TEMPLATE,
-            what="An explanation",
             recognized=[(each, list(answer_lines(each.symptom))) for each in self.recognized],
             unknown=TITLE_OF_UNKNOWN,
             collect=WHAT_TO_COLLECT,

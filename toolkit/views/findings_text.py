@@ -55,7 +55,7 @@ TICK = dt.timedelta(seconds=1)
 """A file's time may be a clock tick older than its last record."""
 
 _LABEL = 9
-_COMMAND = re.compile(r"kafka-txn (?:abort|complete) --topic \S+ --partition \d+ --start-offset \d+")
+_COMMAND = re.compile(r"kafka-txn (?:abort|complete|commit|fence)(?: --[a-z-]+ (?:'[^']*'|[^\s']\S*))+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
     (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),

@@ -15,7 +15,8 @@ from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 
 DASHBOARD = "grafana_dashboard.json"
-ON_PARTITION = "{{ $labels.topic }}-{{ $labels.partition }}"
+OF_CLUSTER = "{{ with $labels.cluster }} of {{ . }}{{ end }}"  # a label of the scrape configuration, if any
+ON_PARTITION = f"{{{{ $labels.topic }}}}-{{{{ $labels.partition }}}}{OF_CLUSTER}"
 DIAGNOSE = "kafka-txn diagnose --topic {{ $labels.topic }} --partition {{ $labels.partition }}"
 
 # Cheap to query over months; ``without`` keeps labels of the installation, such as the cluster.
@@ -123,7 +124,8 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr="kafka_txn_group_held_partitions > 0",
             pending=settings.group_held,
             severity="critical",
-            summary="Consumer group {{ $labels.group }} is blocked by a transaction on {{ $value }} partition(s)",
+            summary=f"Consumer group {{{{ $labels.group }}}}{OF_CLUSTER} is blocked by a transaction on "
+            "{{ $value }} partition(s)",
             description="The group has read everything up to the LSO; its client reports a lag of 0. "
             "Restarting it does not help. Find the transaction: kafka-txn diagnose",
         ),
@@ -133,7 +135,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             pending=settings.late,
             severity="warning",
             summary=f"Transaction on {ON_PARTITION} is open past its own timeout",
-            description="Its coordinator should have aborted it (KIP-664): it hangs, its coordinator is in trouble, or "
+            description="Its coordinator should have aborted it: it hangs, its coordinator is in trouble, or "
             f"its markers cannot be written. Find out: {DIAGNOSE}",
         ),
         Alert(
@@ -141,7 +143,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr=f"{up} == 0 or absent({up})",
             pending=settings.recorder_blind,
             severity="critical",
-            summary="kafka-txn record cannot be scraped",
+            summary=f"kafka-txn record{OF_CLUSTER} cannot be scraped",
             description=f"Prometheus' job {settings.job} has no recorder that responds, so no other alert about "
             "transactions can fire, and firing ones have resolved although their cause may persist.",
         ),
@@ -150,7 +152,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr="time() - kafka_txn_last_sample_timestamp_seconds > 3 * kafka_txn_sample_interval_seconds",
             pending=settings.recorder_blind,
             severity="critical",
-            summary="kafka-txn record has not read the cluster for more than three intervals",
+            summary=f"kafka-txn record{OF_CLUSTER} has not read the cluster for more than three intervals",
             description="All numbers about transactions are those of its last successful sample. It cannot reach the "
             "cluster, or takes too long to.",
         ),
@@ -159,7 +161,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr="kafka_txn_last_sample_gaps > 0 or kafka_txn_last_sample_unread_partitions > 0",
             pending=settings.recorder_incomplete,
             severity="warning",
-            summary="kafka-txn record gets incomplete responses from the cluster",
+            summary=f"kafka-txn record{OF_CLUSTER} gets incomplete responses from the cluster",
             description="Where a response is missing the verdict is unknown, and KafkaTxnHanging cannot fire. A "
             "permission is missing, a coordinator is loading, or a partition has no leader: kafka-txn diagnose",
         ),
@@ -168,7 +170,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
             expr="increase(kafka_txn_samples_unwritten_total[5m]) > 0",
             pending=settings.recorder_incomplete,
             severity="warning",
-            summary="kafka-txn record cannot write its samples",
+            summary=f"kafka-txn record{OF_CLUSTER} cannot write its samples",
             description="The recording has a gap from here on, and no postmortem will show it: the disk is full or "
             "read-only. The metrics continue.",
         ),

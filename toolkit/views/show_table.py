@@ -227,13 +227,7 @@ class TableView:
         return "\n".join(row_lines(self.table, self.rows, columns=self._names()))
 
     def _repr_html_(self) -> str:
-        """A table that can be sorted by its headings, without network access.
-
-        Raises
-        ------
-        UsageError
-            If jinja2 is not installed.
-        """
+        """A table that can be sorted by its headings, without network access."""
         rows = self.rows[:MAX_ROWS]
         reasons: list[list[tuple[str, str]]] = [[] for _ in rows]
         if self._is_answer:
@@ -246,7 +240,6 @@ class TableView:
         return page(
             __name__.rpartition(".")[0],
             TEMPLATE,
-            what="A table",
             table=self.table,
             is_answer=self._is_answer,
             headings=headings,

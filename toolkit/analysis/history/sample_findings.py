@@ -1,8 +1,7 @@
 """Diagnose the samples of a recording: two successive samples serve as two observations.
 
-Late transactions (KIP-664) are open for longer than their own timeout plus a padding. Kafka's
-PartitionsWithLateTransactionsCount uses the brokers' maximum timeout and the producer's newest timestamp. Here each
-transaction is measured by its own timeout, from its opening time.
+Late transactions are open for longer than their own timeout plus a padding, from their opening time. Kafka's
+PartitionsWithLateTransactionsCount (KIP-664) uses the brokers' maximum timeout and the producer's newest timestamp.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ FENCING_SYMPTOMS = (
         causes=(
             "Its transaction exceeded transaction.timeout.ms: the coordinator aborted it and raised the epoch.",
             "A second instance has the same transactional.id: a rolling restart, a zombie, an id used twice.",
-            "The coordinator changed and lost a rotation of the producer id: brokers 4.1.2 and 4.2.1 (KAFKA-20310).",
+            "The coordinator changed and lost a rotation of the producer id: brokers from 4.0.0 to 4.2 (KAFKA-20310).",
             "An operator fenced it: kafka-txn fence, forceTerminateTransaction, Admin.fenceProducers.",
         ),
         checks=(

@@ -34,10 +34,11 @@ READING_SYMPTOMS = (
             "kafka-txn coordinator --group GROUP: which partition of __consumer_offsets that is.",
         ),
         safe=(
-            "`ongoing`: wait, or end it with its client.",
+            "`ongoing`: wait, or have its client end it.",
             "`stuck_ending`, outcome commit: kafka-txn complete, if the remedy names it; the group gets the offsets.",
-            "`hanging`, outcome undecided or abort: kafka-txn abort; the group continues from its last committed "
-            "offsets and reads later records again. What it wrote for them, if that was committed, it writes twice.",
+            "`hanging`, outcome undecided or abort: first find out whether its output was committed on other "
+            "partitions. Then kafka-txn abort; the group continues from its last committed offsets and reads later "
+            "records again. To not write committed output twice, set its offsets to the saved ones first.",
         ),
         never=(
             "Recreate the group, or reset its offsets: it loses its position, and the next transaction may hang again.",
@@ -53,7 +54,9 @@ READING_SYMPTOMS = (
             *wordings("words", r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b"),
         ),
         causes=(
-            "The last offset of the partition is a commit or abort marker, which no consumer ever counts as read.",
+            "The last offset of the partition is a commit or abort marker, and the group has committed the offset "
+            "after its last record, which is that of the marker. librdkafka does so, and Java applications that commit "
+            "record offset + 1; the position of a Java client is past the marker.",
         ),
         checks=("kafka-txn diagnose --topic T --partition P: `clear` means that nothing is held.",),
         safe=("Nothing to do. Alert on lag that grows, or on a held LSO, instead of lag above 0.",),
@@ -209,7 +212,7 @@ READING_SYMPTOMS = (
         checks=(
             "kafka-txn partitions --topic T: is the offset below the log start (lost), between it and the LSO (a gap), "
             "or behind the LSO (held)?",
-            "kafka-txn scan PATH --table transactions: markers and aborted transactions around that offset.",
+            "kafka-txn gaps --topic T --partition P: what each missing offset is.",
         ),
         safe=(
             "Gaps: spark.streaming.kafka.allowNonConsecutiveOffsets=true for DStreams; Structured Streaming skips them "

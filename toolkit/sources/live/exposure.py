@@ -114,7 +114,7 @@ def _means(software: Software) -> str:
     if software.system:
         differs = f"{software.system.differs} {software.system.remedy}"
         return f"{evidence} There, a transaction without an owner is never proven to hang. {differs}"
-    return f"{evidence} Its coordinators end every transaction that they own; one without an owner hangs."
+    return f"{evidence} Its coordinators end every transaction that they own; one without an owner is never ended."
 
 
 def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:

@@ -317,6 +317,20 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
     }
 
 
+def groups_in_files(files: Source) -> list[str]:
+    """Groups with a committed or a pending offset in the files, sorted.
+
+    Raises
+    ------
+    NotFound
+        If ``__consumer_offsets`` is not among them.
+    """
+    files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
+    commits = records_of(files.offsets_log(), OffsetsLogRecord)
+    found = (each.group_id for each in commits if each.kind == "offset_commit" and not each.tombstone)
+    return sorted({group for group in found if group is not None})
+
+
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
 

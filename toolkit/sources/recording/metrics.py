@@ -1,8 +1,8 @@
 """Prometheus metrics of a recorder, in bounded number for any cluster; the only importer of prometheus-client.
 
-The count of partitions with late transactions has the name of Kafka's own metric (KIP-664) under the JMX exporter's
-usual rules, so that alerting rules fit both. All others begin with ``kafka_txn``. Alerting rules and a dashboard are
-in `toolkit.views.monitoring`.
+All begin with ``kafka_txn``: late transactions are counted by their own timeout, so the count does not have the name of
+Kafka's PartitionsWithLateTransactionsCount (KIP-664), which goes by the brokers' maximum timeout. Alerting rules and a
+dashboard are in `toolkit.views.monitoring`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from toolkit.version import __version__
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
 MAX_GROUP_LAGS = 1000  # series, one per group and partition
 OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]
-LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+LATE = "kafka_txn_broker_late_partitions"
 PARTITION_GAUGES = (
     ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),
     ("lso_held_seconds", "held_seconds", "How long the transaction that holds the last stable offset has held it."),
@@ -331,7 +331,7 @@ class Metrics:
         for name, doc, label, numbers in (
             (
                 LATE,
-                "Partitions with a late transaction (KIP-664), by their leader.",
+                "Partitions with a transaction open past its own timeout and a padding, by their leader.",
                 "broker_id",
                 series.late_partitions,
             ),

@@ -57,13 +57,7 @@ class Report:
 
     @cached_property
     def html(self) -> str:
-        """One self-contained page without network requests.
-
-        Raises
-        ------
-        UsageError
-            If jinja2 is not installed.
-        """
+        """One self-contained page without network requests."""
         return html(self.title, self.summary, self.sections, figure=self.figure)
 
     @cached_property
@@ -77,7 +71,7 @@ class Report:
         Raises
         ------
         UsageError
-            For another suffix, a path that cannot be written to, or a page without jinja2.
+            For another suffix, or a path that cannot be written to.
         """
         path = Path(path)
         if path.suffix not in SUFFIXES:

@@ -103,14 +103,9 @@ def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], 
         As for `markdown`.
     figure
         Figure under the findings.
-
-    Raises
-    ------
-    UsageError
-        If jinja2 is not installed.
     """
     values = {"title": title, "summary": summary, "sections": sections, "figures": _figures(figure)}
-    return page(__name__.rpartition(".")[0], TEMPLATE, what="A page", **values) + "\n"
+    return page(__name__.rpartition(".")[0], TEMPLATE, **values) + "\n"
 
 
 def _figures(figure: Figure | None) -> dict[str, str]:

@@ -26,7 +26,8 @@ def _abort(e: OpenEvidence) -> str:
     if e.txn.tp[0] == OFFSETS_TOPIC:
         return (
             f"{_command(e.txn, 'abort')} (the offsets in it are dropped: its groups continue from their last committed "
-            "ones)"
+            "ones, and process records again; output that was committed for them is then written twice, unless the "
+            "groups' offsets are set first)"
         )
     return _command(e.txn, "abort")
 

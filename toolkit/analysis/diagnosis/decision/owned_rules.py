@@ -6,6 +6,7 @@ import datetime as dt
 import shlex
 from collections.abc import Iterator
 
+from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
@@ -17,6 +18,7 @@ from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 
+NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
@@ -86,7 +88,15 @@ def _wait(e: OpenEvidence) -> str:
     if e.txn.expires_at is None:
         return "Wait; it is alive."
     expires_at = at(e.txn.expires_at)
-    return f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner."
+    condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
+    return (
+        f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
+        f"{condition}."
+    )
+
+
+def _may_be_flinks(e: OpenEvidence) -> bool:
+    return may_be_flinks(e.txn.transactional_id or "")
 
 
 def _checkpoint(e: OpenEvidence) -> FlinkCheckpoint:
@@ -224,8 +234,9 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             f"{e.txn.first_epoch}: its commit would make those records visible."
         ),
         remedy=lambda e: (
-            f'Have its client abort, or fence "{e.txn.transactional_id}", so that the coordinator aborts all '
-            "of it. Never an abort marker: it would lose half of a live transaction."
+            f"Have its client abort, or{f', {NOT_CHECKPOINTED},' if _may_be_flinks(e) else ''} fence "
+            f'"{e.txn.transactional_id}", so that the coordinator aborts all of it. Never an abort marker: it would '
+            "lose half of a live transaction."
         ),
         cause="mixed epochs in one transaction",
         is_explained=True,

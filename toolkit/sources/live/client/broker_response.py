@@ -43,6 +43,7 @@ def error_text(code: int, message: str | None = None) -> str:
 
 
 log = logging.getLogger(__name__)
+TLS_ALERT = 0x15  # the first byte of what a TLS listener sends to a plaintext client
 
 
 def row_text(error: ToolkitError) -> str:
@@ -73,8 +74,12 @@ def plain_text(text: str) -> str:
 def what_to_check(text: str, protocol: str) -> str:
     """What to check after a failed connection, by its error text and ``security.protocol``."""
     plaintext = protocol in ("PLAINTEXT", "SASL_PLAINTEXT")
-    if plaintext and "Invalid frame length" in text:
-        return f"The listener seems to use TLS, but security.protocol is {protocol}."
+    if frame := re.search(r"Invalid frame length: (-?\d+)", text):
+        begin = int(frame[1]).to_bytes(5, signed=True)[1:]
+        if plaintext and begin[0] == TLS_ALERT:
+            return f"The listener seems to use TLS, but security.protocol is {protocol}."
+        protocol_of = "HTTP" if begin == b"HTTP" else "another protocol"
+        return f"This port speaks {protocol_of}, not Kafka's: use the address of a Kafka listener."
     if not plaintext and re.search("WRONG_VERSION_NUMBER|record layer failure|EOF", text):
         return f"The listener seems not to use TLS, but security.protocol is {protocol}."
     if not plaintext and "CERTIFICATE_VERIFY_FAILED" in text:

@@ -77,6 +77,20 @@ def group_ids(client: BrokerClient, brokers: Iterable[int]) -> dict[str, int]:
     return {group: each.coordinator_id for group, each in listed if each.protocol_type in WITH_OFFSETS}
 
 
+def groups_with_offsets(client: BrokerClient) -> tuple[list[str], Sequence[str]]:
+    """Groups that commit offsets, share groups included, sorted; and what is missing for the proof that none is hidden.
+
+    Raises
+    ------
+    BrokerError, ConnectionFailed
+        As `listed_groups`.
+    """
+    brokers = sorted(client.brokers)
+    groups = listed_groups(client, brokers).items()
+    found = sorted(group for group, each in groups if each.protocol_type in {*WITH_OFFSETS, SHARE})
+    return found, groups_are_visible(client, brokers).gaps
+
+
 def undescribed_group(client: BrokerClient, group: str) -> str | None:
     """Why no broker lists a group, as ``NAME: text``; null if it does not exist.
 

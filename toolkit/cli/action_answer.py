@@ -1,0 +1,142 @@
+"""What a command that acts writes: sentences and a prompt, or with ``--format json`` one object."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from toolkit.cli.output import show, width
+
+if TYPE_CHECKING:
+    from toolkit.actions.audit import Audit
+    from toolkit.cli.source_options import SourceOptions
+    from toolkit.schema.live import Finding
+
+NOT_CONFIRMED = "Not confirmed: nothing was sent."
+OPENED = {"cluster", "checkpoint"}  # fields of a plan that hold a connection or a file, and no fact
+
+
+class ActionFormat(StrEnum):
+    """How an action is answered."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+ActionOutput = Annotated[
+    ActionFormat,
+    typer.Option("--format", help="table for people; json for programs: one object, and no prompt, only --confirm."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionAnswer:
+    """The answer of one command that acts.
+
+    Parameters
+    ----------
+    action
+        The command.
+    output
+        How it is written.
+    """
+
+    action: str
+    output: ActionFormat
+
+    @property
+    def is_json(self) -> bool:
+        """Whether one object is written, and nothing else."""
+        return self.output is ActionFormat.JSON
+
+    def say(self, sentences: Iterable[str]) -> None:
+        """Write sentences, wrapped to the terminal, for a person."""
+        from toolkit.views.findings_text import wrap
+
+        if not self.is_json:
+            show(line for text in sentences for line in wrap(text, before="", width=width()))
+
+    def show_finding(self, finding: Finding, source_options: SourceOptions) -> None:
+        """Write what is known of the transaction, for a person."""
+        from toolkit.views.findings_text import finding_lines
+
+        if not self.is_json:
+            row = {**finding.row(), "remedy": source_options.runnable(finding.remedy)}
+            show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])
+
+    def confirmation(self, plan: Any, option: str | None, preview: Iterable[str]) -> str | None:
+        """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            At Ctrl-C, with a note that nothing was sent.
+        """
+        if option is not None:
+            return option
+        if self.is_json:
+            self._write(plan)
+            return None
+        self.say(preview)
+        return self._typed(plan.target) if is_at_terminal() else None
+
+    def show_result(self, plan: Any, result: Any, sentences: Iterable[str], audit: Audit) -> None:
+        """Write what was done."""
+        if self.is_json:
+            self._write(plan, result=result, audit_file=str(audit.path))
+        self.say([*sentences, f"Audit trail: {audit.path}."])
+
+    def _write(self, plan: Any, **done: Any) -> None:
+        fields = {
+            "action": self.action,
+            "target": plan.target,
+            "dry_run": not done,
+            "refusal": getattr(plan, "refusal", None),
+            "warnings": getattr(plan, "warnings", ()),
+            "plan": plan,
+            "result": None,
+            "audit_file": None,
+        }
+        sys.stdout.write(json.dumps(plain(fields | done), indent=2) + "\n")
+
+    def _typed(self, target: str) -> str | None:
+        """What a person types at a terminal; null if nothing."""
+        question = f"Type {target} to confirm; Enter cancels"
+        try:
+            return str(typer.prompt(question, default="", show_default=False)).strip() or None
+        except typer.Abort as aborted:
+            if isinstance(aborted.__context__, EOFError):  # Ctrl-D
+                self.say(["", NOT_CONFIRMED])
+                return None
+            interrupt = KeyboardInterrupt()
+            interrupt.add_note(NOT_CONFIRMED)
+            raise interrupt from aborted
+
+
+def is_at_terminal() -> bool:
+    """Whether a person can answer a prompt."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON: records as objects, times as ISO 8601 in UTC."""
+    if dataclasses.is_dataclass(value):
+        names = [each.name for each in dataclasses.fields(value) if each.name not in OPENED]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
