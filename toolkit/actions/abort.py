@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.actions.abort_impact import AbortImpact, abort_impact
 from toolkit.actions.audit import Audit
 from toolkit.actions.confirmation import check_confirmation
+from toolkit.actions.impact import MarkerImpact, marker_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
@@ -70,7 +70,7 @@ class AbortPlan(MarkerPlan):
         What the marker would change.
     """
 
-    impact: AbortImpact = field(compare=False)
+    impact: MarkerImpact = field(compare=False)
 
     @property
     def marker(self) -> Mapping[str, Any]:
@@ -319,5 +319,5 @@ def plan_abort(cluster: Cluster, finding: AnyFinding | Finding) -> AbortPlan:
         last_sequence=state.last_sequence,
         last_timestamp=state.last_timestamp,
         basis=found,
-        impact=abort_impact(cluster.client, found, partition=partition, producers=producers),
+        impact=marker_impact(cluster.client, found, partition=partition, producers=producers),
     )

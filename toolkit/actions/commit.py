@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import check_epochs
-from toolkit.actions.complete_impact import CompleteImpact, complete_impact
 from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.coordinator_requests import (
     ENDED,
@@ -30,6 +29,7 @@ from toolkit.actions.coordinator_requests import (
     owner_evidence,
 )
 from toolkit.actions.delivery import delivered
+from toolkit.actions.impact import CompleteImpact, complete_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, complete_impact
 from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.delivery import Delivery, delivered, group_offsets
+from toolkit.actions.impact import CompleteImpact, OffsetCommitted, complete_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
