@@ -8,8 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
-from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.impact import MarkerImpact, marker_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
@@ -30,7 +29,7 @@ from toolkit.actions.marker_plan import (
     partition_view,
     state_of,
 )
-from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_saving
+from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
 from toolkit.errors import ActionRefused
 
 if TYPE_CHECKING:

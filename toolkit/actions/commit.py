@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import check_epochs
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
@@ -39,6 +38,7 @@ from toolkit.actions.marker_plan import (
     state_of,
 )
 from toolkit.actions.progress import Progress
+from toolkit.actions.refusals import check_confirmation
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import Finding, Transaction

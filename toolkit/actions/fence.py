@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
@@ -28,6 +27,7 @@ from toolkit.actions.coordinator_requests import (
 )
 from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
+from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE

@@ -8,8 +8,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from toolkit.config.keys import FILE_KEYS, HIDDEN, KNOWN, NUMBERS, RENAMED, SECRET_KEY, Properties
-from toolkit.config.properties import need_package, read_properties
+from toolkit.config.properties import (
+    FILE_KEYS,
+    HIDDEN,
+    KNOWN,
+    NUMBERS,
+    RENAMED,
+    SECRET_KEY,
+    Properties,
+    need_package,
+    read_properties,
+)
 from toolkit.config.sasl import KerberosLogin, TokenProvider, sasl, scram_name
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
