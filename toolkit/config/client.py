@@ -107,11 +107,6 @@ class ClientConfig:
         """The bootstrap servers, as ``host:port``."""
         return tuple(self._properties["bootstrap.servers"].split(","))
 
-    @property
-    def api_timeout(self) -> float:
-        """Seconds for one call, with its retries: ``default.api.timeout.ms``, or Java's default of 60 s."""
-        return int(self._properties.get("default.api.timeout.ms", 60_000)) / 1000
-
     def librdkafka(self) -> dict[str, Any]:
         """The configuration for confluent-kafka; a new dict, with the secrets in it."""
         return {key: value for key, value in self._properties.items() if key != "default.api.timeout.ms"}
