@@ -13,7 +13,7 @@ import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from toolkit.java.java_runtime import find_java
+from toolkit.java import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.server.jars import fetch_jars
 

@@ -24,7 +24,7 @@ CIRCLES: set[str] = set()  # folders still to be given a direction; none may joi
 
 def room(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    if len(parts) > 1 and parts[0] not in {"config", "java", "schema"}:  # a package on the ground
+    if len(parts) > 1 and parts[0] not in {"config", "schema"}:  # a package on the ground
         return parts[0]
     return "cli" if path.stem in {"cli", "connections", "__main__"} else "ground"
 

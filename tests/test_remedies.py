@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from toolkit.analysis.broker_software import SYSTEMS
+from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
-from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer
 from tests.brokers import NEWEST, OLDER, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
-from toolkit.actions.abort_impact import AbortImpact
 from toolkit.actions.audit import Audit
+from toolkit.actions.impact import MarkerImpact
 from toolkit.actions.refusals import check_abort
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
 from toolkit.errors import ActionRefused, BrokerError, UsageError
@@ -211,8 +211,11 @@ def test_the_impact_counts_dropped_and_released_records(kafka: Kafka, cluster: C
         impact = plan.impact
         released = impact.records_released
         assert released is not None
-        assert impact == AbortImpact(
-            records_dropped=1,
+        assert impact == MarkerImpact(
+            records=1,
+            size=impact.size,
+            first_offset=staged.start_offset,
+            last_offset=staged.start_offset,
             records_released=released,
             groups=(),
             last_stable_offset=staged.start_offset,
@@ -235,10 +238,10 @@ def test_the_impact_does_not_count_unread_records(
     staged = INCIDENTS["never_added"](kafka)
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
         write_committed(client, staged.topic, staged.partition)
-    monkeypatch.setattr("toolkit.actions.log_impact.MAX_BYTES", 1)
+    monkeypatch.setattr("toolkit.actions.impact.MAX_BYTES", 1)
     monkeypatch.setattr("toolkit.sources.live.logs.partition_log.FETCH_BYTES", 1)  # a broker returns one batch
     impact = plan_abort(cluster, finding(cluster, staged)).impact
-    assert (impact.records_dropped, impact.records_released) == (None, None)
+    assert (impact.records, impact.records_released) == (None, None)
     first, end = staged.start_offset, impact.next_stable_offset
     assert re.fullmatch(
         rf"The log was read from offset {first} to {first + 1} \(\d+ bytes\) and not to {end}\.", impact.unread

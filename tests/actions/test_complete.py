@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.actions.test_abort import read_committed
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions import complete_impact
+from toolkit.actions import impact as impact_module
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import plan_complete
@@ -187,7 +187,7 @@ def test_an_offset_commit_of_a_newer_kafka_is_named(
     def newer(value: bytes) -> OffsetCommit:
         raise DecodeError("Version 99 of an offset commit is unknown.", position=0)
 
-    monkeypatch.setattr(complete_impact, "read_offset_commit", newer)
+    monkeypatch.setattr(impact_module, "read_offset_commit", newer)
     impact = plan_complete(cluster, diagnosed(cluster, skipped.partitions["offsets"])).impact
     assert (impact.offset_commits, impact.unread) == ((), "Version 99 of an offset commit is unknown.")
 

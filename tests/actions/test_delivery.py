@@ -8,8 +8,8 @@ import pytest
 
 from tests.actions.rows import RowCluster, abort_plan
 from toolkit.actions import delivery
-from toolkit.actions.complete_impact import OffsetCommitted
 from toolkit.actions.delivery import Delivery, delivered, group_offsets
+from toolkit.actions.impact import OffsetCommitted
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.sources.live.logs.transaction_log import CommittedRead
 from toolkit.sources.live.logs.transaction_records import LastBatch

@@ -331,6 +331,20 @@ def test_without_a_coordinator_nothing_is_sent() -> None:
     assert (raised.value.effect, cluster.sent) == ("nothing", [])
 
 
+def test_a_coordinator_that_is_not_found_after_a_refusal_leaves_nothing_done() -> None:
+    """The fence was said to be uncertain, although only the search for its coordinator had no answer."""
+
+    def fails(cluster: RowCluster) -> None:
+        assert isinstance(cluster, FenceCluster)
+        cluster.coordinator_error = TIMED_OUT
+
+    cluster = cluster_of(**OVERDUE)
+    cluster.answers, cluster.before = (LOADING,), {("send_one", 1): fails}
+    with pytest.raises(ActionFailed, match="REQUEST_TIMED_OUT") as raised:
+        execute(plan_of(cluster))
+    assert (raised.value.effect, len(cluster.sent)) == ("nothing", 1)
+
+
 def test_without_an_answer_it_is_uncertain() -> None:
     def fails(cluster: RowCluster) -> None:
         raise NO_ANSWER

@@ -635,8 +635,8 @@ def test_the_offsets_of_groups_are_read_back_on_their_topic_only(monkeypatch: py
 def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: pytest.MonkeyPatch) -> None:
     is_abort = plan_of is abort_plan
     plan_it: Any = plan_abort if is_abort else plan_complete
-    name = "abort" if is_abort else "complete"
-    monkeypatch.setattr(f"toolkit.actions.{name}.{name}_impact", lambda *_, **__: None)
+    impact = "abort.marker_impact" if is_abort else "complete.complete_impact"
+    monkeypatch.setattr(f"toolkit.actions.{impact}", lambda *_, **__: None)
     cluster = RowCluster()
     basis = plan_of(cluster).basis
     plan = plan_it(cluster, basis)
@@ -667,7 +667,7 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
 
 
 def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolkit.actions.abort.abort_impact", lambda *_, **__: None)
+    monkeypatch.setattr("toolkit.actions.abort.marker_impact", lambda *_, **__: None)
     cluster: Any = RowCluster()
     plan = plan_abort(cluster, found(verdict="unknown", outcome="unknown", action=None, missing=["rights"]))
     assert plan.refusal == "rights"

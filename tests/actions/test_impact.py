@@ -10,11 +10,8 @@ import pytest
 from tests.actions.rows import NO_ANSWER, found
 from tests.analysis.build import partition, producer
 from tests.analysis.logged import data, headers, marker
-from toolkit.actions import complete_impact as complete_module
-from toolkit.actions import log_impact as log_module
-from toolkit.actions.abort_impact import abort_impact
-from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, complete_impact
-from toolkit.actions.log_impact import LogImpact, log_impact
+from toolkit.actions import impact as impact_module
+from toolkit.actions.impact import CompleteImpact, MarkerImpact, OffsetCommitted, complete_impact, marker_impact
 from toolkit.formats.log.headers import COMMIT, DamagedRange, ScanResult
 from toolkit.schema.live import Finding, Partition, Producer
 from toolkit.sources.live.logs import partition_log
@@ -64,9 +61,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return log
 
 
-def impact(*producers: Producer, of: Finding | None = None, on: Partition | None = None) -> LogImpact:
+def impact(*producers: Producer, of: Finding | None = None, on: Partition | None = None) -> MarkerImpact:
     where = partition(hw=120) if on is None else on
-    return log_impact(NOBODY, found() if of is None else of, partition=where, producers=producers)
+    return marker_impact(NOBODY, found() if of is None else of, partition=where, producers=producers)
 
 
 def next_hold(*producers: Producer, lso: int = 100, hw: int = 120) -> tuple[int, int | None, int | None]:
@@ -80,9 +77,10 @@ def next_hold(*producers: Producer, lso: int = 100, hw: int = 120) -> tuple[int,
 
 
 def test_a_marker_ends_its_records_and_releases_those_before_the_next_open_transaction(log: SimpleNamespace) -> None:
-    assert impact(OWN, BEHIND, ENDED) == LogImpact(
+    assert impact(OWN, BEHIND, ENDED) == MarkerImpact(
         records=5,
-        released=2,
+        records_released=2,
+        groups=None,
         size=200,
         first_offset=100,
         last_offset=107,
@@ -98,8 +96,8 @@ def test_a_marker_ends_its_records_and_releases_those_before_the_next_open_trans
 @pytest.mark.usefixtures("log")
 def test_an_abort_discards_what_a_commit_shows() -> None:
     where, producers = partition(hw=120), [OWN, BEHIND]
-    abort = abort_impact(NOBODY, found(), partition=where, producers=producers)
-    assert (abort.records_dropped, abort.records_released, abort.bytes_dropped) == (5, 2, 200)
+    abort = marker_impact(NOBODY, found(), partition=where, producers=producers)
+    assert (abort.records, abort.records_released, abort.size) == (5, 2, 200)
     complete = complete_impact(NOBODY, found(), partition=where, producers=producers, last=LastBatch(0, 3))
     assert (complete.records, complete.records_released, complete.size) == (5, 2, 200)
     assert (complete.first_offset, complete.last_offset) == (100, 107)
@@ -144,7 +142,7 @@ def test_offset_0_and_producer_id_0_are_no_missing_ones(log: SimpleNamespace, mo
         transactions.append((producer_id, start_offset))
         yield from ()
 
-    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    monkeypatch.setattr(impact_module, "open_batches", open_batches)
     where = partition(lso=0, hw=2)
     done = complete_impact(NOBODY, first, partition=where, producers=[], last=LastBatch(0, 1))
     assert (done.records, done.size, done.first_offset, done.last_stable_offset) == (2, 200, 0, 0)
@@ -173,13 +171,13 @@ def test_what_could_not_be_read_is_not_counted(log: SimpleNamespace) -> None:
         log.chunks, log.taken = [chunk(data(100, records=3)), last, chunk(*WRITTEN)], 0
         partial = impact(OWN)
         assert partial.unread == f"The log could not be read: {why}"
-        assert (partial.records, partial.released, partial.size) == (None, None, None)
+        assert (partial.records, partial.records_released, partial.size) == (None, None, None)
         assert (partial.first_offset, partial.last_offset) == (None, None)
         assert log.taken == 2, "what is behind it decides nothing"
 
 
 def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "MAX_BYTES", 20)
+    monkeypatch.setattr(impact_module, "MAX_BYTES", 20)
     first, second, third = (chunk(data(at, pid=1, records=4), size=10) for at in (100, 104, 108))
     log.chunks = [first, second, third]
     assert impact(OWN).unread == "The log was read from offset 100 to 108 (20 bytes) and not to 120."
@@ -189,7 +187,7 @@ def test_a_long_log_is_read_up_to_a_limit_of_bytes(log: SimpleNamespace, monkeyp
 
 
 def test_a_slow_log_is_read_up_to_a_limit_of_time(log: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_module, "TIMEOUT_S", -1.0)
+    monkeypatch.setattr(impact_module, "TIMEOUT_S", -1.0)
     log.chunks = [chunk(data(100, pid=1, records=4), size=10), chunk(*WRITTEN)]
     assert impact(OWN).unread == "The log was read from offset 100 to 104 (10 bytes) and not to 120."
 
@@ -226,11 +224,11 @@ def test_groups_continue_only_if_the_lso_moves() -> None:
     free, blocked = [OWN], [OWN, producer(8, start=100)]
     last = LastBatch(0, 3)
     for producers, groups in ((free, ["billing"]), (blocked, [])):
-        abort = abort_impact(NOBODY, held, partition=where, producers=producers)
+        abort = marker_impact(NOBODY, held, partition=where, producers=producers)
         complete = complete_impact(NOBODY, held, partition=where, producers=producers, last=last)
         assert list(abort.groups or ()) == list(complete.groups or ()) == groups
     unknown = found(groups_held=None)
-    assert abort_impact(NOBODY, unknown, partition=where, producers=free).groups is None
+    assert marker_impact(NOBODY, unknown, partition=where, producers=free).groups is None
     assert complete_impact(NOBODY, unknown, partition=where, producers=free, last=last).groups is None
 
 
@@ -263,7 +261,7 @@ def completed(
         if not batches:
             raise NO_ANSWER
 
-    monkeypatch.setattr(complete_module, "open_batches", open_batches)
+    monkeypatch.setattr(impact_module, "open_batches", open_batches)
     last, where = LastBatch(0, None), partition(topic, hw=120)
     return complete_impact(NOBODY, found(topic=topic), partition=where, producers=[OWN], last=last)
 

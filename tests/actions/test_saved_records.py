@@ -87,7 +87,7 @@ def test_all_of_a_transaction_is_saved_and_nothing_else(
 def test_an_abort_saves_the_records_beside_the_audit_trail(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    assert plan.impact.bytes_dropped
+    assert plan.impact.size
     path = plan.records_path(audit)
     assert path.parent == audit.path.parent / "trail.records"
     done = plan.execute(confirm=plan.target, recheck_after=0)
@@ -122,7 +122,7 @@ def test_a_refused_abort_leaves_no_copy(kafka: Kafka, cluster: Cluster, audit: A
 def test_what_cannot_be_saved_is_not_aborted(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
     staged = INCIDENTS["never_added"](kafka)
     plan = plan_abort(cluster, finding(cluster, staged))
-    size = plan.impact.bytes_dropped
+    size = plan.impact.size
     assert size
     with pytest.raises(ActionRefused, match=rf"take more than {size - 1} bytes.*Nothing was written.*--max-save-bytes"):
         plan.execute(confirm=plan.target, max_save_bytes=size - 1, recheck_after=0)

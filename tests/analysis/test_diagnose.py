@@ -8,9 +8,9 @@ import pytest
 
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed
+from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
-from toolkit.analysis.diagnosis.decision.partition_rules import PARTITION_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.process import PATIENCE_S
-from tests.workload import BUSY, Worker
+from tests.workload import BUSY, ENDINGS, Worker
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
@@ -123,7 +122,11 @@ def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
             workers = [Worker(kafka, [(TOPIC, 0), (TOPIC, 1)], f"worker-{number}", stop) for number in range(2)]
             for worker in workers:
                 worker.start()
-            time.sleep(3)
+            until(
+                lambda: True if all(any(each.endings[kind] for each in workers) for kind in ENDINGS) else None,
+                awaited="every ending",
+                timeout=PATIENCE_S,
+            )
             stop.set()
             for worker in workers:
                 worker.join(PATIENCE_S)

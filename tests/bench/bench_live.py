@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit import Cluster
-from toolkit.java.java_runtime import find_java
+from toolkit.java import find_java
 from toolkit.lab import Kafka
 
 KAFKA_TXN = Path(sys.executable).parent / "kafka-txn"

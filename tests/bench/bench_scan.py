@@ -30,7 +30,7 @@ from confluent_kafka.cimpl import NewTopic
 from toolkit.analysis.log.log_transactions import finish, merge, partial_transactions
 from toolkit.config import ClientConfig
 from toolkit.formats.log.scan import scan_file
-from toolkit.java.java_runtime import find_java
+from toolkit.java import find_java
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from bench_scan import HELD, KAFKA_TXN, SETTINGS, fill, log_directory, timed  # type: ignore[import-not-found]
 
 from toolkit import LogDir
-from toolkit.java.java_runtime import class_archive_options, find_java
+from toolkit.java import class_archive_options, find_java
 from toolkit.lab import Kafka
 from toolkit.spark.spark_session import SMALL, class_archive, delta_settings, local_session
 

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import struct
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ PER_TOPIC = 100
 COORDINATORS = 50
 HELD_EVERY = 1000
 END, HELD_FROM = 1000, 500
+STARTED = int(time.time() * 1000)  # within its time-out: what is overdue would have to be proven by logs
 NOT_FOUND, SECURITY_DISABLED = 105, 54
 REQUESTS = (
     metadata.ApiVersionsRequest,
@@ -182,7 +184,7 @@ def describe_producers(cluster: FakeCluster, broker: int, request: Any, version:
             producer_id=cluster.number(name, number),
             producer_epoch=0,
             last_sequence=9,
-            last_timestamp=1_790_000_000_000,
+            last_timestamp=STARTED,
             coordinator_epoch=0,
             current_txn_start_offset=HELD_FROM if cluster.is_held(name, number) else -1,
         )
@@ -237,7 +239,7 @@ def describe_transactions(cluster: FakeCluster, broker: int, request: Any, versi
                 transactional_id=name,
                 transaction_state=_state(cluster, number) if is_there else "",
                 transaction_timeout_ms=900_000 if is_there else 0,
-                transaction_start_time_ms=1_790_000_000_000 if is_there else 0,
+                transaction_start_time_ms=STARTED if is_there else 0,
                 producer_id=number,
                 producer_epoch=0,
                 topics=[state.TopicData(topic=topic, partitions=[number % PER_TOPIC])] if is_open else [],

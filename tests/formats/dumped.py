@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from toolkit.config import ClientConfig
 from toolkit.formats.log.scan import scan_file
-from toolkit.java.java_runtime import find_java, java_command
+from toolkit.java import find_java, java_command
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until

@@ -15,8 +15,7 @@ from typing import Self
 
 from platformdirs import user_cache_path
 
-from toolkit.java.java_runtime import UNVERIFIED, find_java, java_command
-from toolkit.java.maven import Download, download, locked, repository_url
+from toolkit.java import UNVERIFIED, Download, download, find_java, java_command, locked, repository_url
 from toolkit.lab import Kafka
 from toolkit.lab.server.process_supervisor import ProcessSupervisor
 

@@ -275,7 +275,7 @@ def test_a_port_in_use_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_java_is_reported_before_any_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
+    monkeypatch.setattr("toolkit.java.find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"^The lab needs Java 17 or newer"):
         Kafka().start()
 

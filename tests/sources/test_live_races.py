@@ -5,7 +5,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -17,7 +17,7 @@ from tests.workload import Worker
 from toolkit import Cluster
 from toolkit.lab import Kafka
 
-DURATION_S = amount(10, full=60)
+DURATION_S = amount(4, full=60)
 WORKERS = 6
 ENDINGS = {"commit": 60, "abort": 30, "fence": 5, "timeout": 2}
 PARTITIONS = 4
@@ -53,7 +53,7 @@ def diagnose_in_a_loop(
             worker.start()
         try:
             deadline = time.monotonic() + DURATION_S
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline or not ENDINGS.keys() <= endings_of(workers).keys():
                 found = cluster.findings(recheck_after=0 if calls % 3 else 1.1)
                 verdicts.update(found["verdict"])
                 wrong = found[~found["verdict"].isin(fits)]
@@ -63,7 +63,11 @@ def diagnose_in_a_loop(
             stop.set()
             for worker in workers:
                 worker.join(PATIENCE_S)
-    return verdicts, sum((worker.endings for worker in workers), Counter[str]())
+    return verdicts, endings_of(workers)
+
+
+def endings_of(workers: Iterable[Worker]) -> Counter[str]:
+    return sum((worker.endings for worker in workers), Counter[str]())
 
 
 @pytest.mark.lab

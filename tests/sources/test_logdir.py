@@ -78,7 +78,7 @@ def test_every_table_is_as_declared(root: Path, name: str) -> None:
     declared = toolkit.schema.TABLES[name]
     frame = getattr(LogDir(root), name)()
     assert list(frame.columns) == declared.names
-    assert frame.dtypes.to_dict() == declared.pandas_dtypes
+    assert frame.dtypes.to_dict() == {field.name: pd.ArrowDtype(field.type) for field in declared.arrow_schema}
     assert "error" not in frame or frame["error"].isna().all()
 
 

@@ -122,7 +122,7 @@ def stamps(samples: Sequence[Sample]) -> list[str]:
 
 def test_a_large_day_is_not_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, every(20, 9))
-    monkeypatch.setattr("toolkit.sources.recording.compaction.MAX_DAY_BYTES", 1)
+    monkeypatch.setattr("toolkit.sources.recording.sample_writer.MAX_DAY_BYTES", 1)
     with SampleWriter(tmp_path) as writer:
         writer.merge(now=NINE + dt.timedelta(days=1))
     assert names(tmp_path) == ["20261121T09.3.parquet", "20261121T10.3.parquet", "20261121T11.3.parquet"]

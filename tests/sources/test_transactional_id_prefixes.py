@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -21,20 +20,14 @@ def run() -> str:
     return f"{uuid.uuid4().hex[:6]}x"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Kafka]:
-    with Kafka("4.3.1") as kafka:
-        yield kafka
-
-
 def grid(run: str, first: int) -> list[str]:
     return [f"grid.{run}-{subtask}-{number}" for subtask in range(2) for number in range(first, first + 3)]
 
 
 @pytest.fixture(scope="module")
-def ids(broker: Kafka, run: str) -> dict[str, list[str]]:
+def ids(kafka: Kafka, run: str) -> dict[str, list[str]]:
     """Ids of a Flink job, of pods that number their producers from 0, and random ones."""
-    with Cluster(broker.bootstrap_servers) as cluster:
+    with Cluster(kafka.bootstrap_servers) as cluster:
         found = {
             "flink": grid(f"flink{run}", 7),
             "spring": grid(f"spring{run}", 0),
@@ -51,8 +44,8 @@ def owners(rows: list[Row]) -> dict[str, str | None]:
     return {row["transactional_id"]: row["application"] for row in rows}
 
 
-def test_a_grid_of_subtasks_and_checkpoints_is_flinks(broker: Kafka, ids: dict[str, list[str]], run: str) -> None:
-    with Cluster(broker.bootstrap_servers) as cluster:
+def test_a_grid_of_subtasks_and_checkpoints_is_flinks(kafka: Kafka, ids: dict[str, list[str]], run: str) -> None:
+    with Cluster(kafka.bootstrap_servers) as cluster:
         found = owners(cluster.transaction_owner_rows())
         assert {found[each] for each in ids["flink"]} == {f"grid.flink{run}"}
         assert {found[each] for each in (*ids["spring"], *ids["random"])} == {None}
@@ -60,9 +53,9 @@ def test_a_grid_of_subtasks_and_checkpoints_is_flinks(broker: Kafka, ids: dict[s
         assert (named["framework"], named["task"], named["confidence"]) == ("Apache Flink", "subtask 0", "likely")
 
 
-def test_ids_by_prefix(broker: Kafka, ids: dict[str, list[str]], run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ids_by_prefix(kafka: Kafka, ids: dict[str, list[str]], run: str, capsys: pytest.CaptureFixture[str]) -> None:
     app(
-        ["list", "--by-prefix", "--format", "json", "--bootstrap-server", broker.bootstrap_servers],
+        ["list", "--by-prefix", "--format", "json", "--bootstrap-server", kafka.bootstrap_servers],
         standalone_mode=False,
     )
     rows = {row["prefix"]: row for row in json.loads(capsys.readouterr().out)}
@@ -73,7 +66,7 @@ def test_ids_by_prefix(broker: Kafka, ids: dict[str, list[str]], run: str, capsy
         (3, 3, 0, ["Empty 3"]),
     ]
     assert (flink["owner"], spring["owner"]) == (f"Apache Flink grid.flink{run} (likely)", None)
-    files = {row["prefix"]: row for row in LogDir(broker.log_dirs[1]).transactional_id_prefix_rows()}
+    files = {row["prefix"]: row for row in LogDir(kafka.log_dirs[1]).transactional_id_prefix_rows()}
     for each in (flink, spring, random):
         same = ("ids", "new_ids", "open_ids", "states", "owner")
         assert [files[each["prefix"]][name] for name in same] == [each[name] for name in same]

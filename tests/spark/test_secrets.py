@@ -22,8 +22,8 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
-from toolkit.spark.datasources.connection_options import client_config, connecting
 from toolkit.spark.datasources.data_sources import KafkaBatches
+from toolkit.spark.datasources.live_options import client_config, connecting
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, CANARY = "alice", "cAnArY-9f8e7d"

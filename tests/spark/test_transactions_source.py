@@ -33,9 +33,8 @@ from toolkit.schema import RECORDED
 from toolkit.sources.recording import Recording
 from toolkit.spark import register, sample_table, write_recording
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.datasources.connection_options import connecting
 from toolkit.spark.datasources.data_sources import KafkaTransactions
-from toolkit.spark.datasources.live_options import EVERYTHING, RECORDED_TABLES, recorded_schema
+from toolkit.spark.datasources.live_options import EVERYTHING, RECORDED_TABLES, connecting, recorded_schema
 from toolkit.spark.packaging import _zipped, self_contained_source
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.actions.abort_impact import AbortImpact, abort_impact
 from toolkit.actions.audit import Audit
-from toolkit.actions.confirmation import check_confirmation
+from toolkit.actions.impact import MarkerImpact, marker_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
@@ -30,7 +29,7 @@ from toolkit.actions.marker_plan import (
     partition_view,
     state_of,
 )
-from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_saving
+from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
 from toolkit.errors import ActionRefused
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class AbortPlan(MarkerPlan):
         What the marker would change.
     """
 
-    impact: AbortImpact = field(compare=False)
+    impact: MarkerImpact = field(compare=False)
 
     @property
     def marker(self) -> Mapping[str, Any]:
@@ -319,5 +318,5 @@ def plan_abort(cluster: Cluster, finding: AnyFinding | Finding) -> AbortPlan:
         last_sequence=state.last_sequence,
         last_timestamp=state.last_timestamp,
         basis=found,
-        impact=abort_impact(cluster.client, found, partition=partition, producers=producers),
+        impact=marker_impact(cluster.client, found, partition=partition, producers=producers),
     )

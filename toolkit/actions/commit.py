@@ -13,23 +13,22 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import check_epochs
-from toolkit.actions.complete_impact import CompleteImpact, complete_impact
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
-    PASSING,
+    POLL_S,
+    audit_columns,
     check_response,
-    coordinator_of,
     describe_owner,
     owner_evidence,
+    send_until_decided,
 )
 from toolkit.actions.delivery import delivered
+from toolkit.actions.impact import CompleteImpact, complete_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
@@ -39,10 +38,10 @@ from toolkit.actions.marker_plan import (
     state_of,
 )
 from toolkit.actions.progress import Progress
+from toolkit.actions.refusals import check_confirmation
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import Finding, Transaction
-from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.transaction_records import LastBatch
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
 FLINKS_VERSION = 4
 """Of EndTxn. From 5 on it raises the epoch, and Flink would find its own transaction fenced."""
-POLL_S = 0.1
 COMMITTED = {"PrepareCommit", "CompleteCommit"}
 REFUSED = {
     "COORDINATOR_LOAD_IN_PROGRESS",
@@ -170,7 +168,8 @@ class CommitPlan:
             If the request was sent, and the audit file could not be written any more.
         """
         trail, progress = audit or Audit(), self._progress(cancel)
-        with audited_refusal(trail, self._about), progress.stated():
+        about = audit_columns("commit", self.cluster, self.committable)
+        with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(lambda: plan_commit(self.cluster, self.transactional_id, recheck_after=recheck_after))
             self._check_same(fresh)
@@ -185,7 +184,7 @@ class CommitPlan:
             f"EndTxn transactional_id={self.transactional_id}, producer_id={self.committable.producer_id}, "
             f"producer_epoch={self.committable.producer_epoch}, committed=true"
         )
-        with trail.recording(**self._about, **source, request=request) as outcome, progress.stated():
+        with trail.recording(**about, **source, request=request) as outcome, progress.stated():
             with trail.exclusive(progress.check_cancelled):
                 check_owner(describe_owner(self.cluster, self.transactional_id), self.committable)
                 outcome["response"] = response = self._send(progress)
@@ -229,18 +228,6 @@ class CommitPlan:
                 means=NOTHING_SENT,
             )
 
-    @property
-    def _about(self) -> dict[str, Any]:
-        """Columns of every line of the audit trail."""
-        return {
-            "action": "commit",
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "target": self.target,
-            "transactional_id": self.transactional_id,
-            "producer_id": self.committable.producer_id,
-            "producer_epoch": self.committable.producer_epoch,
-        }
-
     def _progress(self, cancel: threading.Event | None) -> Progress:
         return Progress(
             nothing=NOTHING_SENT,
@@ -254,8 +241,6 @@ class CommitPlan:
         )
 
     def _send(self, progress: Progress) -> str:
-        """The coordinator's answer, once it is not one that passes by itself."""
-        deadline = time.monotonic() + self.cluster.timeout
         request = messages.EndTxn(
             transactional_id=self.transactional_id,
             producer_id=self.committable.producer_id,
@@ -263,22 +248,12 @@ class CommitPlan:
             committed=True,
             max_version=FLINKS_VERSION,
         )
-        may_have_committed = False
-        while True:
-            coordinator = progress.wait(partial(coordinator_of, self.cluster, self.transactional_id))
-            response = coordinator if isinstance(coordinator, str) else ""
-            if isinstance(coordinator, int):
-                progress.sending()
-                message = progress.wait(partial(self.cluster.client.send_one, request, broker_id=coordinator))
-                response = error_text(message.error_code) if message.error_code else "NONE"
-                may_have_committed |= Error.of(response).code not in REFUSED
-            if Error.of(response).code not in PASSING or time.monotonic() > deadline:
-                break
-            progress.check_cancelled()
-            threading.Event().wait(POLL_S)
-        if not may_have_committed:
-            progress.effect = "nothing"
-        return response
+
+        def send(coordinator: int) -> str:
+            message = self.cluster.client.send_one(request, broker_id=coordinator)
+            return error_text(message.error_code) if message.error_code else "NONE"
+
+        return send_until_decided(self.cluster, self.transactional_id, progress, send, refused=REFUSED)
 
 
 def plan_commit(cluster: Cluster, transactional_id: str, *, recheck_after: float = RECHECK_AFTER) -> CommitPlan:

@@ -18,9 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete_impact import CompleteImpact, OffsetCommitted, complete_impact
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.delivery import Delivery, delivered, group_offsets
+from toolkit.actions.impact import CompleteImpact, OffsetCommitted, complete_impact
 from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
@@ -32,7 +31,7 @@ from toolkit.actions.marker_plan import (
     partition_view,
     state_of,
 )
-from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, complete_refusal
+from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, check_confirmation, complete_refusal
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches

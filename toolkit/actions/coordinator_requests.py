@@ -1,7 +1,11 @@
-"""What a fence and a commit share: the coordinator of a transactional id, its state, and errors that pass."""
+"""What a fence and a commit share: the coordinator of a transactional id, its state, and a request that it answers."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Container
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import BrokerError, NotFound
@@ -11,6 +15,8 @@ from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
 
 if TYPE_CHECKING:
+    from toolkit.actions.progress import Progress
+    from toolkit.formats.flink_checkpoint import Committable
     from toolkit.sources.live.cluster import Cluster
 
 NOTHING_SENT = "Nothing was sent."
@@ -21,6 +27,7 @@ PASSING = {
     "COORDINATOR_NOT_AVAILABLE",
     "NOT_COORDINATOR",
 }
+POLL_S = 0.1
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 
 
@@ -52,6 +59,46 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
     return int(found.node_id)
 
 
+def send_until_decided(
+    cluster: Cluster,
+    transactional_id: str,
+    progress: Progress,
+    send: Callable[[int], str],
+    *,
+    refused: Container[str],
+) -> str:
+    """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written.
+
+    Parameters
+    ----------
+    cluster, transactional_id
+        Where the id is known, and the id.
+    progress
+        The steps; nothing was written if no answer leaves it open.
+    send
+        Sends the request to a broker, and returns ``NONE`` or the error.
+    refused
+        Errors of the request after which it has had no effect.
+    """
+    deadline = time.monotonic() + cluster.timeout
+    may_have_effect = False
+    while True:
+        coordinator = progress.wait(partial(coordinator_of, cluster, transactional_id))
+        if isinstance(coordinator, int):
+            progress.sending()
+            response = progress.wait(partial(send, coordinator))
+            may_have_effect |= Error.of(response).code not in refused
+        else:
+            response = coordinator
+        if Error.of(response).code not in PASSING or time.monotonic() > deadline:
+            break
+        progress.check_cancelled()
+        threading.Event().wait(POLL_S)
+    if not may_have_effect:
+        progress.effect = "nothing"
+    return response
+
+
 def check_response(response: str, *, request: str) -> None:
     """Check a coordinator's answer, ``NONE`` or an error.
 
@@ -74,6 +121,18 @@ def check_response(response: str, *, request: str) -> None:
             code=code,
             do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
         )
+
+
+def audit_columns(action: str, cluster: Cluster, owner: Transaction | Committable) -> dict[str, Any]:
+    """Columns of every line of the audit trail."""
+    return {
+        "action": action,
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "target": owner.transactional_id,
+        "transactional_id": owner.transactional_id,
+        "producer_id": owner.producer_id,
+        "producer_epoch": owner.producer_epoch,
+    }
 
 
 def owner_evidence(owner: Transaction) -> list[dict[str, Any]]:

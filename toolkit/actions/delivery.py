@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from toolkit.actions.complete_impact import OffsetCommitted
+from toolkit.actions.impact import OffsetCommitted
 from toolkit.errors import BrokerError
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.logs.transaction_log import read_committed

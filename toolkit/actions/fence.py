@@ -16,18 +16,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.confirmation import check_confirmation
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
-    PASSING,
+    audit_columns,
     check_response,
-    coordinator_of,
     describe_owner,
     owner_evidence,
+    send_until_decided,
 )
 from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
+from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
@@ -35,7 +35,6 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 
@@ -44,7 +43,13 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-REFUSED = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "INVALID_REQUEST", "NOT_COORDINATOR"}
+REFUSED = {
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "INVALID_REQUEST",
+    "NOT_COORDINATOR",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+}
 """Errors after which nothing was fenced; CONCURRENT_TRANSACTIONS also comes while the coordinator does it."""
 SAFE = {"overdue", "idle"}
 OVERRIDABLE = {"ongoing", "long", "prepared"}  # live within its own timeout, or not ours to decide
@@ -224,7 +229,7 @@ class FencePlan:
             If the request was sent, and the audit file could not be written any more.
         """
         trail, progress = audit or Audit(), self._progress(cancel)
-        about = {**self._about, "override": override}
+        about = {**audit_columns("fence", self.cluster, self.owner), "override": override}
         with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(partial(self._preflight, override))
@@ -277,18 +282,6 @@ class FencePlan:
             observed_at=now.observed_at,
         )
 
-    @property
-    def _about(self) -> dict[str, Any]:
-        """Columns of every line of the audit trail."""
-        return {
-            "action": "fence",
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "target": self.target,
-            "transactional_id": self.owner.transactional_id,
-            "producer_id": self.owner.producer_id,
-            "producer_epoch": self.owner.producer_epoch,
-        }
-
     def _progress(self, cancel: threading.Event | None) -> Progress:
         return Progress(
             nothing=NOTHING_SENT,
@@ -302,8 +295,6 @@ class FencePlan:
         )
 
     def _send(self, progress: Progress) -> str:
-        """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written."""
-        deadline = time.monotonic() + self.cluster.timeout
         request = messages.InitProducerId(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=max(1, int(self.cluster.timeout * 1000)),
@@ -311,23 +302,8 @@ class FencePlan:
             producer_epoch=-1,
             max_version=5,
         )
-        may_have_fenced = False
-        while True:
-            coordinator = progress.wait(partial(coordinator_of, self.cluster, self.transactional_id))
-            if isinstance(coordinator, int):
-                progress.sending()
-                response = progress.wait(partial(self._ask, request, coordinator))
-            else:
-                response = coordinator
-            code = Error.of(response).code
-            may_have_fenced |= not (code in REFUSED or code.endswith("AUTHORIZATION_FAILED"))
-            if code not in PASSING or time.monotonic() > deadline:
-                break
-            progress.check_cancelled()
-            threading.Event().wait(0.1)
-        if not may_have_fenced:
-            progress.effect = "nothing"
-        return response
+        send = partial(self._ask, request)
+        return send_until_decided(self.cluster, self.transactional_id, progress, send, refused=REFUSED)
 
     def _ask(self, request: Any, coordinator: int) -> str:
         message = self.cluster.client.send_one(request, broker_id=coordinator)

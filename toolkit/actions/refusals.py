@@ -1,4 +1,4 @@
-"""What the fresh finding has to say for an abort or complete, what a person may override, and what nobody may."""
+"""What a person confirms, what the fresh finding has to say for an abort or complete, and what may be overridden."""
 
 from __future__ import annotations
 
@@ -18,6 +18,31 @@ DISCARDED = {"undecided", "abort"}
 """Outcomes of records that an abort marker may discard: the coordinator has not decided to commit them."""
 COMPLETED = {"commit", "abort"}
 """Outcomes that `complete` carries out."""
+
+
+def check_confirmation(confirm: str, target: str, *, means: str) -> None:
+    """Raise unless the confirmation is exactly the target.
+
+    Parameters
+    ----------
+    confirm
+        The typed text.
+    target
+        The required text.
+    means
+        What the refusal means, as a sentence.
+
+    Raises
+    ------
+    ActionRefused
+        If they differ.
+    """
+    if confirm != target:
+        raise ActionRefused(
+            f"The confirmation {confirm!r} does not name {target!r}.",
+            means=means,
+            do=f"To continue, confirm with exactly {target}.",
+        )
 
 
 def abort_refusal(finding: Finding) -> str | None:

@@ -292,7 +292,7 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
 
 def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
     """The limit, raised where a person agrees to save more."""
-    size = plan.impact.bytes_dropped
+    size = plan.impact.size
     if size is None or size <= max_save_bytes or not is_at_terminal():
         return max_save_bytes
     question = f"Its records take {size_text(size)}, more than {size_text(max_save_bytes)}. Save them all the same?"

@@ -9,12 +9,11 @@ from toolkit.cli.output import size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan, AbortResult
-    from toolkit.actions.abort_impact import AbortImpact
     from toolkit.actions.audit import Audit
     from toolkit.actions.commit import CommitPlan, CommitResult
     from toolkit.actions.complete import CompletePlan, CompleteResult
-    from toolkit.actions.complete_impact import CompleteImpact
     from toolkit.actions.fence import FencePlan, FenceResult
+    from toolkit.actions.impact import MarkerImpact
     from toolkit.schema.live import Finding
 
 MAX_LINES = 20  # of committed offsets
@@ -31,10 +30,10 @@ def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
     if impact.unread:
         yield f"- The number of records is unknown. {impact.unread}"
     else:
-        yield f"- its records, which are never read: {impact.records_dropped}"
+        yield f"- its records, which are never read: {impact.records}"
         yield f"- records behind it that can then be read: {impact.records_released}"
     if audit is not None:
-        size = "of unknown size" if impact.bytes_dropped is None else size_text(impact.bytes_dropped)
+        size = "of unknown size" if impact.size is None else size_text(impact.size)
         yield f"- its records ({size} in the log) are saved first: {plan.records_path(audit)}"
     else:
         yield "- its records are not saved"
@@ -166,7 +165,7 @@ def fence_result(plan: FencePlan, done: FenceResult) -> Iterator[str]:
         yield f"Markers are not yet written to {partitions}."
 
 
-def _after_marker(impact: AbortImpact | CompleteImpact, finding: Finding) -> Iterator[str]:
+def _after_marker(impact: MarkerImpact, finding: Finding) -> Iterator[str]:
     """Where the LSO goes, who holds it then, which groups continue; and what no check can rule out."""
     now, then = impact.last_stable_offset, impact.next_stable_offset
     yield f"- the LSO stays at {now}" if then == now else f"- the LSO goes from {now} to {then}"

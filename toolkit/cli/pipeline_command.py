@@ -147,7 +147,7 @@ def _all_settings(settings: dict[str, str], table_format: TableFormat, *, remote
     """Settings of --conf over the defaults of a local Spark."""
     if remote is not None and remote.startswith("sc://"):
         return settings
-    from toolkit.java.java_runtime import class_archive_options
+    from toolkit.java import class_archive_options
     from toolkit.spark.spark_session import SMALL, class_archive
 
     archive = class_archive()

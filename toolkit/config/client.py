@@ -8,8 +8,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from toolkit.config.keys import FILE_KEYS, HIDDEN, KNOWN, NUMBERS, RENAMED, SECRET_KEY, Properties
-from toolkit.config.properties import need_package, read_properties
+from toolkit.config.properties import (
+    FILE_KEYS,
+    HIDDEN,
+    KNOWN,
+    NUMBERS,
+    RENAMED,
+    SECRET_KEY,
+    Properties,
+    need_package,
+    read_properties,
+)
 from toolkit.config.sasl import KerberosLogin, TokenProvider, sasl, scram_name
 from toolkit.config.tls import ssl_context, tls
 from toolkit.errors import UsageError
@@ -97,11 +106,6 @@ class ClientConfig:
     def bootstrap_servers(self) -> tuple[str, ...]:
         """The bootstrap servers, as ``host:port``."""
         return tuple(self._properties["bootstrap.servers"].split(","))
-
-    @property
-    def api_timeout(self) -> float:
-        """Seconds for one call, with its retries: ``default.api.timeout.ms``, or Java's default of 60 s."""
-        return int(self._properties.get("default.api.timeout.ms", 60_000)) / 1000
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration for confluent-kafka; a new dict, with the secrets in it."""

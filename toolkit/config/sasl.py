@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from toolkit.config.keys import KERBEROS_KEYS, OAUTH_KEYS, PASSWORD_KEYS, Properties
-from toolkit.config.properties import refuse_java
+from toolkit.config.properties import KERBEROS_KEYS, OAUTH_KEYS, PASSWORD_KEYS, Properties, refuse_java
 from toolkit.errors import AuthenticationFailed, UsageError
 
 

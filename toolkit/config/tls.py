@@ -13,8 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from toolkit.config.keys import TLS_KEYS, Properties
-from toolkit.config.properties import need_package, read_bytes, refuse_java
+from toolkit.config.properties import TLS_KEYS, Properties, need_package, read_bytes, refuse_java
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:

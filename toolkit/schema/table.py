@@ -126,13 +126,6 @@ class Table:
         fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in self.columns]
         return pa.schema([field.with_metadata({"doc": c.doc}) for field, c in zip(fields, self.columns, strict=True)])
 
-    @property
-    def pandas_dtypes(self) -> dict[str, pd.ArrowDtype]:
-        """Column name to Arrow-backed pandas dtype."""
-        import pandas as pd
-
-        return {column.name: pd.ArrowDtype(arrow_type(column.type)) for column in self.columns}
-
     def arrow(self, rows: Iterable[Row] | Iterable[TypedRow]) -> pa.Table:
         """Rows or records to an Arrow table in key order; a field that a row lacks is null.
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from platformdirs import user_cache_path
 
 from toolkit.errors import ConnectionFailed, SetupError, UsageError
-from toolkit.java.java_runtime import FAST_START, UNVERIFIED, find_java, java_version
-from toolkit.java.maven import Download, download, locked, repository_url
+from toolkit.java import FAST_START, UNVERIFIED, Download, download, find_java, java_version, locked, repository_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +51,7 @@ SMALL = {
 def class_archive() -> Path:
     """Path of the class archive for Spark's Java, next to pyspark.
 
-    It saves three seconds for a session and a pipeline run, see `toolkit.java.java_runtime.class_archive_options`.
+    It saves three seconds for a session and a pipeline run, see `toolkit.java.class_archive_options`.
     """
     spec, version = find_spec("pyspark"), java_version(find_java(wanted_by="Spark"))
     return Path((spec and spec.origin) or ".").parent / "__pycache__" / f"classes-java{version}.jsa"

@@ -317,9 +317,9 @@ def show(
     )
 
 
-def table_of(names: Sequence[str], *, tables: Mapping[str, Table] = TABLES) -> Table | None:
+def table_of(names: Sequence[str]) -> Table | None:
     """The declared table that has these columns, the one with the fewest other columns; null if there is none."""
-    fitting = [table for table in tables.values() if set(names) <= set(table.names)]
+    fitting = [table for table in TABLES.values() if set(names) <= set(table.names)]
     return min(fitting, key=lambda table: len(table.names), default=None) if names else FINDINGS
 
 

@@ -199,7 +199,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     -------
     list of Finding
         Where both have a transaction, the log's times and amounts win, if it has them; which verdict it has is decided
-        on both (`decision.two_source_rules.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the
+        on both (`decision.decide.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the
         transaction is over.
     """
     recorded: defaultdict[TransactionKey, list[Finding]] = defaultdict(list)

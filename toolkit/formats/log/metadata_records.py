@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.config.keys import HIDDEN, SECRET_KEY
+from toolkit.config.properties import HIDDEN, SECRET_KEY
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import Record, decode_batch
 from toolkit.formats.log.batches import BatchHeader

@@ -18,7 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from toolkit.errors import LabError, NotFound, UsageError
-from toolkit.java.java_runtime import UNVERIFIED, class_archive_options, find_java, java_command, java_version
+from toolkit.java import UNVERIFIED, class_archive_options, find_java, java_command, java_version
 from toolkit.lab.server.jars import fetch_jars
 from toolkit.lab.server.node import (
     READ_BY_FORMAT,

@@ -17,8 +17,7 @@ from platformdirs import user_cache_path
 from tqdm.auto import tqdm
 
 from toolkit.errors import LabError
-from toolkit.java.java_runtime import find_java
-from toolkit.java.maven import Download, download, locked, repository_url
+from toolkit.java import Download, download, find_java, locked, repository_url
 
 LISTS = Path(__file__).with_name("jar_lists")
 """A file for each version: SHA-256 and path of every jar. ``python -m tests.jar_lists`` writes one."""

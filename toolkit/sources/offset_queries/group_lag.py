@@ -186,7 +186,7 @@ def _ranges(
     """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
     if high_watermark - committed > max_offsets:
         return None, None
-    from toolkit.sources.offset_queries.missing_offset_ranges import (
+    from toolkit.sources.offset_queries.offset_scan import (
         classified_ranges,  # imports numpy, which takes time
     )
 

@@ -94,7 +94,7 @@ class OffsetTables(ABC):
         read_committed: bool = True,
     ) -> list[Row]:
         """`missing_offsets` as rows."""
-        from toolkit.sources.offset_queries.missing_offset_ranges import missing_offsets
+        from toolkit.sources.offset_queries.offset_scan import missing_offsets
         from toolkit.sources.offset_queries.offset_spec import check_offset_range
 
         check_offset_range(start, stop)

@@ -28,18 +28,16 @@ from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
+    coordinators,
     find_samples,
+    named_transactions,
     observation_of,
     read_observation,
     read_sample,
-)
-from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
-from toolkit.sources.recording.sample_queries import (
-    coordinators,
-    named_transactions,
     recorded_visibility,
     select_partitions,
 )
+from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RECORDING, TableArguments, implements
 

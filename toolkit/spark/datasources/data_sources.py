@@ -12,9 +12,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from toolkit.config import ClientConfig
-from toolkit.spark.datasources.connection_options import ConnectingSource, client_config, connecting, hide_secrets
 from toolkit.spark.datasources.live_options import (
+    ConnectingSource,
     batches_options,
+    client_config,
+    connecting,
+    hide_secrets,
     recorded_schema,
     transactions_options,
 )
@@ -133,7 +136,7 @@ class KafkaBatches(ConnectingSource, DataSource):
 
     Options have the names of Spark's own Kafka source, where it has them.
 
-    - Connection: see `connection_options.client_config`. ``timeout`` limits connecting and each round of requests
+    - Connection: see `live_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default 30 s).
     - Partitions: one of ``subscribe`` (topics, separated by commas), ``subscribePattern`` (a regular expression that
       matches the full name; it never matches Kafka's internal topics), ``assign`` (JSON).
@@ -198,7 +201,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     Options:
 
-    - Connection: see `connection_options.client_config`. ``timeout`` limits connecting and each round of requests
+    - Connection: see `live_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default a third of the interval, between 1 s and 30 s).
     - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
       ``producers``, ``transactions``, ``findings``, ``late_transactions``.

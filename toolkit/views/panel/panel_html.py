@@ -29,6 +29,7 @@ from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan
+    from toolkit.actions.impact import OffsetCommitted
     from toolkit.views.report.report_parts import Fact, Grid
 
 
@@ -263,15 +264,14 @@ def done_html(plan: AbortPlan | CompletePlan, done: AbortResult | CompleteResult
 def _changes(plan: AbortPlan | CompletePlan) -> Iterator[str]:
     """What the marker would change."""
     impact, fate = plan.impact, "never read by any read_committed consumer"
+    offset_commits: Sequence[OffsetCommitted] = ()
     if isinstance(plan, CompletePlan):
-        records, offset_commits = plan.impact.records, plan.impact.offset_commits[:MAX_COMMITS]
+        offset_commits = plan.impact.offset_commits[:MAX_COMMITS]
         fate = "then visible to read_committed consumers" if plan.outcome == "commit" else fate
-    else:
-        records, offset_commits = plan.impact.records_dropped, ()
     if impact.unread:
         yield f"The number of records is unknown. {impact.unread}"
     else:
-        yield f"{count(records or 0, 'record')} of it: {fate}."
+        yield f"{count(impact.records or 0, 'record')} of it: {fate}."
         yield f"{count(impact.records_released or 0, 'record')} behind it: can then be read."
     for committed in offset_commits:
         partition = f"{printable(committed.topic)}-{committed.partition}"

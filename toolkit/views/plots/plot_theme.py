@@ -195,10 +195,10 @@ def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = 
     return figure
 
 
-def empty_figure(theme: Theme, *, title: str, missing: str, height: int = 260) -> go.Figure:
+def empty_figure(theme: Theme, *, title: str, missing: str) -> go.Figure:
     """A figure with a text about missing data."""
     figure = go.Figure()
-    apply_theme(figure, theme, title=title, height=height)
+    apply_theme(figure, theme, title=title, height=260)
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_annotation(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolkit.analysis.diagnosis.decision.open_rule import OpenRule
+from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import by_observations, coordinator_says

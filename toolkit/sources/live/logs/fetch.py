@@ -16,6 +16,23 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds, named_offset
 
+WAIT_MS = 500  # for a leader that does not have the offsets yet
+
+# Transient errors: an election, a restart, a leader that does not know its high watermark yet.
+TRANSIENT = {
+    "BROKER_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "NETWORK_EXCEPTION",
+    "NOT_LEADER_OR_FOLLOWER",
+    "OFFSET_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_OR_PARTITION",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:

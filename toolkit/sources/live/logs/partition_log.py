@@ -18,13 +18,12 @@ from toolkit.formats.log.scan import scan
 from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch, offset_of
+from toolkit.sources.live.logs.fetch import TRANSIENT, WAIT_MS, FetchedBatches, FetchPosition, fetch, offset_of
 from toolkit.sources.live.state.leaders import Leader, is_missing, read_metadata, read_partitions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
 from toolkit.sources.progress_bar import progress
 
 FETCH_BYTES = 8 << 20
-WAIT_MS = 500  # for a leader that does not have the offsets yet
 PAUSE = 0.2  # seconds before a retry after an error
 NOTHING = scan(b"")
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
@@ -32,21 +31,6 @@ NOT_RETURNED = (
     "REMOTE_STORAGE: the leader returns nothing at offset {}, which is in remote storage: that is slow, or fails there"
 )
 UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later offsets are not replicated yet"
-
-# Transient errors: an election, a restart, a leader that does not know its high watermark yet.
-TRANSIENT = {
-    "BROKER_NOT_AVAILABLE",
-    "FENCED_LEADER_EPOCH",
-    "KAFKA_STORAGE_ERROR",
-    "LEADER_NOT_AVAILABLE",
-    "NETWORK_EXCEPTION",
-    "NOT_LEADER_OR_FOLLOWER",
-    "OFFSET_NOT_AVAILABLE",
-    "REPLICA_NOT_AVAILABLE",
-    "REQUEST_TIMED_OUT",
-    "UNKNOWN_LEADER_EPOCH",
-    "UNKNOWN_TOPIC_OR_PARTITION",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.errors import BrokerError, DecodeError, ToolkitError
-from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values
 from toolkit.formats.coordinator.transaction_log_records import (
     STATE_TOPIC,
     read_transaction_key,
     read_transaction_value,
 )
-from toolkit.formats.log.scan import scan
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Transaction
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.logs.partition_log import TRANSIENT, WAIT_MS
+from toolkit.sources.live.logs.fetch import TRANSIENT, WAIT_MS, FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import Leader, Leaders, read_metadata, read_partitions
 
@@ -157,6 +154,9 @@ def _leaders_again(client: BrokerClient, leaders: Leaders) -> Leaders:
 
 def _add(newest: NewestRecords, number: int, found: FetchedBatches) -> int | None:
     """Add the records of a response, and return the offset after its last batch; null if it has none."""
+    from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values  # imports numpy
+    from toolkit.formats.log.scan import scan
+
     if not found.records:
         return None
     scanned = scan(found.records, crc=True, last=False)

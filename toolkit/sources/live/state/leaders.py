@@ -286,7 +286,7 @@ def _query_offsets(
     ]
 
     def records_of(responses: Sequence[BrokerResponse]) -> list[Partition]:
-        answers = _OffsetAnswers()
+        answers = _OffsetAnswers(queries)
         for (_, batch, query), response in zip(sent, responses, strict=True):
             answers.add(query.column, batch, response)
         return [answers.partition(each) for each in leaders.values()]
@@ -297,9 +297,8 @@ def _query_offsets(
 class _OffsetAnswers:
     """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made once."""
 
-    def __init__(self) -> None:
-        columns = [query.column for query in (*OFFSET_QUERIES, *TIERED_QUERIES)]
-        self._offsets: dict[str, dict[tuple[str, int], int]] = {column: {} for column in columns}
+    def __init__(self, queries: Iterable[OffsetQuery]) -> None:
+        self._offsets: dict[str, dict[tuple[str, int], int]] = {query.column: {} for query in queries}
         self._epochs: dict[tuple[str, int], int] = {}
         self._observed: dict[tuple[str, int], dt.datetime] = {}
         self._errors: dict[tuple[str, int], str | None] = {}
@@ -327,9 +326,7 @@ class _OffsetAnswers:
     def partition(self, of: Leader) -> Partition:
         key = of.topic, of.partition
         error = self._errors.get(key, of.error)
-        log_start, high_watermark, lso, log_end, local_log_start, latest_tiered = (
-            (None,) * len(self._offsets) if error else (offsets.get(key) for offsets in self._offsets.values())
-        )
+        offsets = {} if error else {column: found.get(key) for column, found in self._offsets.items()}
         return Partition(
             topic=of.topic,
             partition=of.partition,
@@ -337,15 +334,10 @@ class _OffsetAnswers:
             leader_epoch=self._epochs.get(key, of.leader_epoch),
             replicas=of.replicas,
             isr=of.isr,
-            log_start_offset=log_start,
-            local_log_start_offset=local_log_start,
-            latest_tiered_offset=latest_tiered,
-            last_stable_offset=lso,
-            high_watermark=high_watermark,
-            log_end_offset=log_end,
             broker_id=of.leader,
             observed_at=self._observed.get(key, of.observed_at),
             error=error,
+            **offsets,
         )
 
 

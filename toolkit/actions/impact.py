@@ -1,14 +1,19 @@
-"""What a marker changes on its partition, counted from the batches behind the transaction's start."""
+"""What an abort or commit marker changes on its partition: records, the LSO, groups, and their offsets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from toolkit.errors import ToolkitError
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
+from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
+
 if TYPE_CHECKING:
+    from toolkit.formats.log.batch_records import Record
     from toolkit.formats.log.headers import Headers
     from toolkit.schema.live import Finding, Partition, Producer
     from toolkit.sources.live.client.broker_client import BrokerClient
@@ -18,18 +23,22 @@ TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogImpact:
-    """The records of a transaction, those behind it, and the LSO before and after its marker.
+class MarkerImpact:
+    """What a marker changes for read_committed consumers of its partition.
 
     Parameters
     ----------
-    records, released
-        Data records of the transaction, and those of others behind the LSO that can be read then; null if the log was
-        not read so far.
+    records
+        Data records of the transaction; null if the log was not read so far. After a commit they become visible; after
+        an abort nobody receives them.
     size
         Bytes of its batches in the log; also known if the read ended behind its last batch.
     first_offset, last_offset
         Of its batches that are left in the log; null if there is none, or it is not known.
+    records_released
+        Data records of others behind the LSO that can be read then; null if the log was not read so far.
+    groups
+        Groups that continue; null if unknown.
     last_stable_offset, next_stable_offset
         The LSO now, and where it would go.
     next_start_offset, next_producer_id
@@ -39,20 +48,45 @@ class LogImpact:
     """
 
     records: int | None
-    released: int | None
     size: int | None
     first_offset: int | None
     last_offset: int | None
+    records_released: int | None
+    groups: Sequence[str] | None
     last_stable_offset: int
     next_stable_offset: int
     next_start_offset: int | None
     next_producer_id: int | None
-    unread: str
+    unread: str = ""
 
 
-def log_impact(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitted:
+    """An offset that a group committed within the transaction; a null offset removes the group's."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteImpact(MarkerImpact):
+    """What the marker that is missing changes.
+
+    Parameters
+    ----------
+    offset_commits
+        On ``__consumer_offsets``, the offsets that become their groups', the newest of each; empty elsewhere. A group
+        that has committed a newer offset since keeps that one.
+    """
+
+    offset_commits: Sequence[OffsetCommitted]
+
+
+def marker_impact(
     client: BrokerClient, finding: Finding, *, partition: Partition, producers: Sequence[Producer]
-) -> LogImpact:
+) -> MarkerImpact:
     """What ending a transaction changes; reads the log from it to the high watermark, at most some megabytes.
 
     Parameters
@@ -90,9 +124,10 @@ def log_impact(
             next_stable_offset=next_lso,
         )
     own = _own_batches(headers, finding, producers, is_whole=not unread)
-    return LogImpact(
+    return MarkerImpact(
         records=records,
-        released=released,
+        records_released=released,
+        groups=finding.groups_held if next_lso > lso else (),
         size=None if own is None else int(own["size"].sum()),
         first_offset=int(own["base_offset"][0]) if own is not None and len(own) else None,
         last_offset=int(own["last_offset"][-1]) if own is not None and len(own) else None,
@@ -102,6 +137,62 @@ def log_impact(
         next_producer_id=next_producer,
         unread=unread,
     )
+
+
+def complete_impact(
+    client: BrokerClient, finding: Finding, *, partition: Partition, producers: Sequence[Producer], last: LastBatch
+) -> CompleteImpact:
+    """`marker_impact`, and the offsets that the transaction commits.
+
+    Parameters
+    ----------
+    client, finding, partition, producers
+        As for `marker_impact`.
+    last
+        The transaction's last batch.
+    """
+    impact = marker_impact(client, finding, partition=partition, producers=producers)
+    values = asdict(impact)
+    if finding.topic != OFFSETS_TOPIC:
+        return CompleteImpact(**values, offset_commits=())
+    try:
+        return CompleteImpact(**values, offset_commits=offset_commits(client, finding, partition=partition, last=last))
+    except ToolkitError as error:
+        return CompleteImpact(**{**values, "unread": error.what}, offset_commits=())
+
+
+def offset_commits(
+    client: BrokerClient, finding: Finding, *, partition: Partition, last: LastBatch
+) -> tuple[OffsetCommitted, ...]:
+    """The newest offset of each group and partition that the transaction commits."""
+    found: dict[tuple[str, str, int], OffsetCommitted] = {}
+    for batch in open_batches(
+        client,
+        partition,
+        producer_id=finding.producer_id or 0,
+        start_offset=finding.start_offset or 0,
+        last=last,
+    ):
+        for record in batch.records():
+            commit = _decoded(record)
+            if commit is not None:
+                found[commit.group_id, commit.topic, commit.partition] = commit
+    return tuple(found[key] for key in sorted(found))
+
+
+def _decoded(record: Record) -> OffsetCommitted | None:
+    """Null for what is no offset commit.
+
+    Raises
+    ------
+    DecodeError
+        If a newer Kafka wrote it: a plan without it would leave out a group.
+    """
+    key = read_group_key(record.key or b"")
+    if key is None or key.topic is None or key.partition is None:
+        return None
+    offset = None if record.value is None else read_offset_commit(record.value).offset
+    return OffsetCommitted(group_id=key.group_id, topic=key.topic, partition=key.partition, offset=offset)
 
 
 def _own_batches(
