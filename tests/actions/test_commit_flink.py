@@ -84,7 +84,7 @@ def killed_before_its_commit(
 
 def _undecided(kafka: Kafka, job: FlinkJob) -> FlinkCheckpoint | None:
     """The newest complete checkpoint, once it is one whose transactions are open."""
-    checkpoint = read_checkpoint(job.job_folder() or job.checkpoints)
+    checkpoint = read_checkpoint(job.last_checkpoint() or job.checkpoints)
     with Cluster(kafka.bootstrap_servers) as cluster:
         rows = cluster.transaction_rows(transactional_ids=[each.transactional_id for each in checkpoint.committables])
     states = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.actions.rows import ENDED, NO_ANSWER, RowCluster, found, partition, transaction
+from tests.formats.flink_bytes import write_checkpoint
 from toolkit.actions import commit, coordinator_requests
 from toolkit.actions.audit import Audit
 from toolkit.actions.commit import CommitPlan, plan_commit
@@ -184,6 +185,19 @@ def test_what_a_later_checkpoint_is_to_commit_is_left_to_it() -> None:
     connected: Any = cluster_of()
     with pytest.raises(ActionRefused, match="leaves 'tx-1-5' to checkpoint 6"):
         plan_commit(connected, "tx-1-5")
+
+
+def test_what_another_job_of_the_prefix_may_have_written_again_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was restored from an earlier checkpoint: a commit would make the same records visible twice."""
+    own = replace(CHECKPOINT, path=tmp_path / ("1" * 32) / "chk-5" / "_metadata")
+    own.path.parent.mkdir(parents=True)
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    assert plan_of(cluster_of()).checkpoint == own
+    write_checkpoint(tmp_path / ("2" * 32), 6, [], prefix="tx")
+    with pytest.raises(ActionRefused, match=r"Another job of the prefix has checkpoint 6 .*wrote these records again"):
+        plan_of(cluster_of())
 
 
 def test_a_commit_can_be_cancelled() -> None:
