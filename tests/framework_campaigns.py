@@ -93,6 +93,10 @@ class Application:
     def tend(self) -> None:
         """Bring back what has failed while the process goes on."""
 
+    def problems(self) -> list[str]:
+        """What else is wrong at the end."""
+        return []
+
     @property
     def is_over(self) -> bool:
         """Whether it has ended by itself."""
@@ -208,17 +212,16 @@ class Connect(Application):
 
     def tend(self) -> None:
         """Create the connector, and restart tasks that were fenced, which Connect leaves failed."""
-        connector = {
-            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
-            "tasks.max": "1",
-            "file": self._lines.name,
-            "topic": self.topic,
-            "transaction.boundary": "interval",
-            "transaction.boundary.interval.ms": "1000",
-        }
+        interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
+        connector = {"tasks.max": "1", **interval, **self.connector()}
         with suppress(OSError):  # the worker has yet to start, or to join
             self._ask("PUT", "connectors/orders-csv/config", connector)
             self._ask("POST", "connectors/orders-csv/restart?includeTasks=true&onlyFailed=true")
+
+    def connector(self) -> Mapping[str, str]:
+        """The settings of the connector."""
+        file_source = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+        return {"connector.class": file_source, "file": self._lines.name, "topic": self.topic}
 
     def _ask(self, method: str, path: str, body: object = None) -> None:
         data = None if body is None else json.dumps(body).encode()
@@ -228,6 +231,47 @@ class Connect(Application):
 
     def read(self, message: Message) -> int:
         return int(message.value() or b"")
+
+
+class Mirror(Connect):
+    """MirrorMaker 2 with exactly-once delivery, of a topic of the same cluster, by an idempotent producer."""
+
+    topic = "source.numbers"
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        super().__init__(kafka, folder)
+        self.create("numbers")
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer(settings)
+
+    def connector(self) -> Mapping[str, str]:
+        servers = self.kafka.bootstrap_servers
+        return {
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            "source.cluster.alias": "source",
+            "target.cluster.alias": "target",
+            "source.cluster.bootstrap.servers": servers,
+            "target.cluster.bootstrap.servers": servers,
+            "topics": "numbers",
+            "replication.factor": "2",
+            "offset-syncs.topic.replication.factor": "2",
+            "sync.topic.acls.enabled": "false",
+            "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+            "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        }
+
+    def write_more(self) -> None:
+        self._producer.produce("numbers", value=f"{self.written}".encode())
+        self._producer.poll(0)
+        self.written += 1
+
+    def problems(self) -> list[str]:
+        """It writes under producer ids of its own, not under those of the source."""
+        with Cluster(self.kafka.bootstrap_servers) as cluster:
+            ids = [
+                {row["producer_id"] for row in cluster.producer_rows(topics=[each])} for each in ("numbers", self.topic)
+            ]
+        return [] if all(ids) and ids[0].isdisjoint(ids[1]) else [f"producer ids of the source and the mirror: {ids}"]
 
 
 class Flink(Application):
@@ -317,6 +361,7 @@ class Campaign:
         if twice or (lost and not may_lose):
             self.problems.append(f"{len(twice)} records twice {twice[:9]}, {len(lost)} lost {lost[:9]}")
         self.problems += [f"FALSE hanging: {json.dumps(row, default=str)}" for row in self.watcher.hanging.values()]
+        self.problems += app.problems()
         self.problems += [f"no owner: {name}, {owner}" for name, owner in self.unnamed]
 
     @property
@@ -390,7 +435,7 @@ def run(framework: str, seed: str, seconds: float) -> Campaign:
         application: Application = (
             Flink(kafka, folder, records=int(15 * seconds))
             if framework == "flink"
-            else {"streams": Streams, "connect": Connect}[framework](kafka, folder)
+            else {"streams": Streams, "connect": Connect, "mirror": Mirror}[framework](kafka, folder)
         )
         stop = threading.Event()
         watcher = Watcher(kafka.bootstrap_servers, stop)
@@ -422,7 +467,7 @@ def _write(application: Application, stop: threading.Event) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("framework", choices=["streams", "connect", "flink"])
+    parser.add_argument("framework", choices=["streams", "connect", "mirror", "flink"])
     parser.add_argument("--seed", default="one")
     parser.add_argument("--seconds", type=float, default=300)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Streams, Connect and Flink as they run, disturbed at random: see `tests.framework_campaigns`."""
+"""Streams, Connect, MirrorMaker and Flink as they run, disturbed at random: see `tests.framework_campaigns`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FLINK = pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java 
     [
         pytest.param("streams", marks=pytest.mark.xdist_group("campaign of streams")),
         pytest.param("connect", marks=pytest.mark.xdist_group("campaign of connect")),
+        pytest.param("mirror", marks=pytest.mark.xdist_group("campaign of connect")),
         pytest.param("flink", marks=[FLINK, pytest.mark.xdist_group("campaign of flink")]),
     ],
 )
