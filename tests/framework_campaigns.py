@@ -366,13 +366,16 @@ class Campaign:
 
     @property
     def unnamed(self) -> list[tuple[str, str]]:
-        """Ids of the application whose owner was not named, and what was said."""
+        """Ids of the application that were never named as its own, or were named as another's.
+
+        While the coordinator of its group is down, nobody knows whose they are.
+        """
         app = self.application
-        return sorted(
-            (name, owner)
-            for name, owner in self.watcher.owners
-            if name.startswith(app.prefix) and not owner.startswith(app.owner) and not app.may_lack_owner(name)
-        )
+        own = {
+            each for each in self.watcher.owners if each[0].startswith(app.prefix) and not app.may_lack_owner(each[0])
+        }
+        named = {name for name, owner in own if owner.startswith(app.owner)}
+        return sorted(each for each in own if each[0] not in named or not each[1].startswith((app.owner, "none")))
 
     def _transactions(self) -> list[Row]:
         """Its open transactions; null if the cluster does not answer now."""

@@ -348,7 +348,7 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
                 means=NOTHING_SENT,
             )
         return checkpoint, committable
-    names = ", ".join(each.name for each in cluster.flink_checkpoints) or "No checkpoint"
+    names = ", ".join(each.name for each in cluster.flink_checkpoints) or "The empty list of checkpoints"
     raise NotFound(
         f"{names} has no transaction of {transactional_id!r} to commit.",
         means="Its Flink job aborts it when it is restored, and writes its records again.",
