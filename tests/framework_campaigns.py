@@ -66,6 +66,8 @@ class Application:
     """Of its transactional ids."""
     topic: str
     """Where it writes."""
+    unnamed = 0.0
+    """Which part of its ids may be in findings without an owner only: nobody knows it while a coordinator is down."""
     keeps_after_timeout = True
     """Whether it writes again what a timeout has aborted."""
 
@@ -82,10 +84,6 @@ class Application:
     def read(self, message: Message) -> int:
         """The number in a record."""
         raise NotImplementedError
-
-    def may_lack_owner(self, transactional_id: str) -> bool:
-        """Whether too few ids were there to know whose this one is."""
-        return False
 
     def write_more(self) -> None:
         """Add input, about 20 times per second."""
@@ -278,6 +276,7 @@ class Flink(Application):
     """A job of Flink, restored from its last completed checkpoint after a kill."""
 
     owner, prefix, topic = "Apache Flink", "flink-", "from-flink"
+    unnamed = 0.25  # an id lives for 0.4 s, and the grid of the first ones shows nothing
     keeps_after_timeout = False  # what a checkpoint has pre-committed
 
     def __init__(self, kafka: Kafka, folder: Path, *, records: int) -> None:
@@ -297,9 +296,6 @@ class Flink(Application):
             rate=20,
             timeout_ms=TIMEOUT_MS,
         )
-
-    def may_lack_owner(self, transactional_id: str) -> bool:
-        return int(transactional_id.rpartition("-")[2]) <= 3  # a grid of subtasks and checkpoints shows Flink
 
     @property
     def is_over(self) -> bool:
@@ -362,20 +358,17 @@ class Campaign:
             self.problems.append(f"{len(twice)} records twice {twice[:9]}, {len(lost)} lost {lost[:9]}")
         self.problems += [f"FALSE hanging: {json.dumps(row, default=str)}" for row in self.watcher.hanging.values()]
         self.problems += app.problems()
-        self.problems += [f"no owner: {name}, {owner}" for name, owner in self.unnamed]
+        self.problems += self.unnamed
 
     @property
-    def unnamed(self) -> list[tuple[str, str]]:
-        """Ids of the application that were never named as its own, or were named as another's.
-
-        While the coordinator of its group is down, nobody knows whose they are.
-        """
+    def unnamed(self) -> list[str]:
+        """What is wrong with the owners of the application's ids."""
         app = self.application
-        own = {
-            each for each in self.watcher.owners if each[0].startswith(app.prefix) and not app.may_lack_owner(each[0])
-        }
+        own = {each for each in self.watcher.owners if each[0].startswith(app.prefix)}
         named = {name for name, owner in own if owner.startswith(app.owner)}
-        return sorted(each for each in own if each[0] not in named or not each[1].startswith((app.owner, "none")))
+        never = sorted({name for name, _ in own} - named)
+        wrong = [f"{name} is of {owner}" for name, owner in own if not owner.startswith((app.owner, "none"))]
+        return wrong + ([f"never named: {never}"] if len(never) > app.unnamed * len(named) else [])
 
     def _transactions(self) -> list[Row]:
         """Its open transactions; null if the cluster does not answer now."""

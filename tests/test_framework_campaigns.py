@@ -18,8 +18,7 @@ FLINK = pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java 
     "framework",
     [
         pytest.param("streams", marks=pytest.mark.xdist_group("campaign of streams")),
-        pytest.param("connect", marks=pytest.mark.xdist_group("campaign of connect")),
-        pytest.param("mirror", marks=pytest.mark.xdist_group("campaign of connect")),
+        pytest.param("mirror", marks=pytest.mark.xdist_group("campaign of mirror")),  # a source of Connect
         pytest.param("flink", marks=[FLINK, pytest.mark.xdist_group("campaign of flink")]),
     ],
 )

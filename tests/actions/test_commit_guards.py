@@ -289,7 +289,7 @@ def test_a_commit_can_be_cancelled_between_two_requests() -> None:
     assert len(cluster.sent) == 1
 
 
-def test_a_commit_is_written_down_where_it_is_told(tmp_path: Path, audit: Audit) -> None:
+def test_a_commit_is_written_down_in_the_named_file(tmp_path: Path, audit: Audit) -> None:
     own = Audit(tmp_path / "own.jsonl")
     plan_of(cluster_of()).execute(confirm=NAME, audit=own)
     assert ([row["step"] for row in own.rows()], audit.rows()) == (["intent", "outcome"], [])
