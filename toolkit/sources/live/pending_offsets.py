@@ -25,6 +25,10 @@ PAUSE_S = 1.0
 """A commit that its coordinator has accepted is in the log by then, or its replicas are behind."""
 
 
+MAX_OFFSETS = 1_000_000
+"""Of the log behind the first open transaction, to find offsets that were deleted; a longer one is not read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GroupPartition:
     """A group's partition of ``__consumer_offsets``, and its producers, as the leader has them."""
@@ -111,8 +115,8 @@ def _deleted(
     """Offsets that transactions have committed, which are open before and after, and that are not pending between."""
     from toolkit.sources.live.logs.coordinator_logs import offsets_log_records  # imports numpy
 
-    number = before.partition.partition
-    if not before.opened:
+    number, end = before.partition.partition, before.partition.high_watermark
+    if not before.opened or end is None or end - min(before.opened.values()) > MAX_OFFSETS:
         return {}
     written: dict[TopicPartition, tuple[int, int]] = {}
     for record in offsets_log_records(client, topic, [number], start=min(before.opened.values())):
