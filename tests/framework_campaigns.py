@@ -14,11 +14,13 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +183,8 @@ class Connect(Application):
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         super().__init__(kafka, folder)
         self.create(self.topic)
-        self._lines = (folder / "lines.txt").open("a")
+        self._lines = folder / "lines.txt"
+        self._lines.touch()
         (port,) = free_ports(1)
         self._url = f"http://127.0.0.1:{port}"
 
@@ -204,28 +207,36 @@ class Connect(Application):
         return JavaClient(self.kafka, "connect", "org.apache.kafka.connect.cli.ConnectDistributed", properties)
 
     def write_more(self) -> None:
-        self._lines.write(f"{self.written}\n")
-        self._lines.flush()
+        with self._lines.open("a") as lines:
+            lines.write(f"{self.written}\n")
         self.written += 1
 
     def tend(self) -> None:
         """Create the connector, and restart tasks that were fenced, which Connect leaves failed."""
         interval = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
         connector = {"tasks.max": "1", **interval, **self.connector()}
+        path = "connectors/orders-csv"
         with suppress(OSError):  # the worker has yet to start, or to join
-            self._ask("PUT", "connectors/orders-csv/config", connector)
-            self._ask("POST", "connectors/orders-csv/restart?includeTasks=true&onlyFailed=true")
+            try:
+                status = json.loads(self._ask("GET", f"{path}/status"))
+            except urllib.error.HTTPError as error:
+                if error.code == HTTPStatus.NOT_FOUND:
+                    self._ask("PUT", f"{path}/config", connector)
+                return
+            if "FAILED" in {each["state"] for each in (status["connector"], *status["tasks"])}:
+                self._ask("POST", f"{path}/restart?includeTasks=true&onlyFailed=true")
 
     def connector(self) -> Mapping[str, str]:
         """The settings of the connector."""
         file_source = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-        return {"connector.class": file_source, "file": self._lines.name, "topic": self.topic}
+        return {"connector.class": file_source, "file": str(self._lines), "topic": self.topic}
 
-    def _ask(self, method: str, path: str, body: object = None) -> None:
+    def _ask(self, method: str, path: str, body: object = None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}/{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
-        urllib.request.urlopen(request, timeout=30).close()
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
 
     def read(self, message: Message) -> int:
         return int(message.value() or b"")

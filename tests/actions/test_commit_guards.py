@@ -240,13 +240,35 @@ def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> Non
     assert checked == [("orders", 0), ("orders", 1)]
 
 
+def test_the_plan_has_the_numbers_of_its_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the records are counted by, and that the read-back looks for."""
+    own = replace(CHECKPOINT, committables=(Committable(NAME, 7, 2, 5),))
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    looked_for: list[LastBatch] = []
+    monkeypatch.setattr(commit, "check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
+    prepared = found(verdict="prepared", action="commit", partition=3, producer_epoch=2)
+    cluster = cluster_of(
+        flink_checkpoints=[own],
+        transactions=[owner(epoch=2, on=(("orders", 3),))],
+        producers=[producer(epoch=2, partition=3)],
+        partitions=[partition(number=3)],
+        findings=[prepared.row()],
+    )
+    (planned,) = plan_of(cluster).partitions
+    assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 3, 100)
+    assert (planned.producer_id, planned.producer_epoch) == (7, 2)
+    assert looked_for == [LastBatch(2, 3)]
+    requested = [arguments for method, arguments in cluster.arguments if method == "producer_rows"]
+    assert [each["partitions"] for each in requested] == [[3]]
+
+
 def test_a_checkpoint_that_no_longer_has_the_transaction_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where an earlier one has it: the last one decides."""
     newer = replace(CHECKPOINT, path=Path("/checkpoints/chk-6/_metadata"), checkpoint_id=6)
     emptied = replace(newer, committables=())
     read = {CHECKPOINT.path: CHECKPOINT, newer.path: emptied}
     monkeypatch.setattr(commit, "read_checkpoint", read.__getitem__)
-    with pytest.raises(NotFound, match="has no transaction of 'tx-0-5' to commit"):
+    with pytest.raises(NotFound, match=r"checkpoint 5 .*, checkpoint 6 .* has no transaction of 'tx-0-5' to commit"):
         plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, newer]))
     assert plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, emptied])).checkpoint == CHECKPOINT
     with pytest.raises(NotFound, match="The empty list of checkpoints has no transaction"):
