@@ -146,6 +146,8 @@ class Watcher:
     staged: set[str] = field(default_factory=set)
     hanging: dict[Key, Row] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
+    owners: set[tuple[str, str]] = field(default_factory=set)
+    """Transactional ids, and what was said of who runs them."""
     state: str = ""
 
     def run(self) -> None:
@@ -163,6 +165,8 @@ class Watcher:
         self.looks[self.state] += 1
         for row in rows:
             self.verdicts[row["verdict"]] += 1
+            if row["transactional_id"]:
+                self.owners.add((row["transactional_id"], row["owner"] or "none"))
             if row["verdict"] != "hanging":
                 continue
             if row["topic"] in self.staged:

@@ -23,7 +23,7 @@ from toolkit.actions.commit import plan_commit
 from toolkit.actions.fence import FLINK, plan_fence
 from toolkit.cli.commands import app
 from toolkit.errors import ActionRefused, NotFound
-from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoint
+from toolkit.formats.flink_checkpoint import JOB_FOLDER, FlinkCheckpoint, read_checkpoint
 from toolkit.lab import Kafka
 from toolkit.lab.queries import until
 from toolkit.schema import Row
@@ -84,7 +84,7 @@ def killed_before_its_commit(
 
 def _undecided(kafka: Kafka, job: FlinkJob) -> FlinkCheckpoint | None:
     """The newest complete checkpoint, once it is one whose transactions are open."""
-    checkpoint = read_checkpoint(job.job_folder() or job.checkpoints)
+    checkpoint = read_checkpoint(job.last_checkpoint() or job.checkpoints)
     with Cluster(kafka.bootstrap_servers) as cluster:
         rows = cluster.transaction_rows(transactional_ids=[each.transactional_id for each in checkpoint.committables])
     states = [
@@ -106,6 +106,7 @@ def test_a_checkpoint_decides_what_a_killed_job_left_open(
     topic = f"flink-{naming.lower()}"
     job, checkpoint = killed_before_its_commit(broker, tmp_path, topic, naming=naming)
     assert not checkpoint.is_savepoint
+    assert JOB_FOLDER.fullmatch(checkpoint.path.parents[1].name), "as `newer_of_other_job` expects it"
     assert checkpoint.prefixes == {topic}
     to_commit = {each.transactional_id for each in checkpoint.committables}
     older = min(job.checkpoints.glob("*/chk-*/_metadata"), key=lambda each: int(each.parent.name[4:]))

@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
-from tests.actions.rows import ENDED, NO_ANSWER, RowCluster, found, partition, transaction
+from tests.actions.rows import ALIVE, ENDED, NO_ANSWER, RowCluster, found, partition, producer, transaction
+from tests.formats.flink_bytes import write_checkpoint
 from toolkit.actions import commit, coordinator_requests
 from toolkit.actions.audit import Audit
 from toolkit.actions.commit import CommitPlan, plan_commit
 from toolkit.actions.delivery import Delivery
-from toolkit.errors import ActionFailed, ActionRefused
+from toolkit.errors import ActionFailed, ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
+from toolkit.sources.live.logs.transaction_records import LastBatch
 
 NAME = "tx-0-5"
 NONE, LOADING, CONCURRENT, FENCED, INVALID_STATE, DENIED, UNKNOWN = 0, 14, 51, 90, 48, 53, -1
+NOT_AVAILABLE, NOT_COORDINATOR, OLD_EPOCH, OTHER_ID = 15, 16, 47, 49
 
 
 def owner(producer_id: int = 7, **more: Any) -> Row:
@@ -110,6 +113,10 @@ def test_what_passes_by_itself_is_tried_again(passing: int) -> None:
         ((INVALID_STATE,), "nothing"),
         ((DENIED,), "nothing"),
         ((LOADING,), "nothing"),
+        ((NOT_AVAILABLE,), "nothing"),
+        ((NOT_COORDINATOR,), "nothing"),
+        ((OLD_EPOCH,), "nothing"),
+        ((OTHER_ID,), "nothing"),
         ((UNKNOWN,), "uncertain"),
         ((CONCURRENT,), "uncertain"),
         ((CONCURRENT, FENCED), "uncertain"),  # the first one may have been ours
@@ -129,6 +136,35 @@ def test_without_an_answer_it_is_uncertain() -> None:
     with pytest.raises(ActionFailed, match=r"uncertain whether .* was committed.*kafka-txn describe") as failed:
         plan_of(cluster_of(before={("send_one", 1): fail})).execute(confirm=NAME)
     assert failed.value.effect == "uncertain"
+
+
+def test_a_coordinator_that_is_not_found_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of()
+    plan = plan_of(cluster)
+    monkeypatch.setattr(commit, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
+    with pytest.raises(ActionFailed, match=r"refused to commit 'tx-0-5': TRANSACTIONAL_ID_AUTH") as failed:
+        plan.execute(confirm=NAME)
+    assert (failed.value.effect, cluster.sent) == ("nothing", [])
+
+
+def test_a_commit_whose_marker_is_missing_is_an_error() -> None:
+    """The coordinator has committed it, and a partition has it open still: read_committed consumers wait."""
+
+    def without_marker(cluster: RowCluster) -> None:
+        cluster.producers = ALIVE
+
+    with pytest.raises(ActionFailed, match="is still open: no marker has ended it") as failed:
+        plan_of(cluster_of(before={("transaction_rows", 4): without_marker})).execute(confirm=NAME)
+    assert failed.value.effect == "written"
+
+
+def test_a_commit_whose_markers_are_on_their_way_is_committed() -> None:
+    def prepared(cluster: RowCluster) -> None:
+        cluster.transactions = [owner(state="PrepareCommit")]
+
+    assert (
+        plan_of(cluster_of(before={("transaction_rows", 4): prepared})).execute(confirm=NAME).state == "PrepareCommit"
+    )
 
 
 def test_a_coordinator_that_does_not_commit_is_an_error() -> None:
@@ -180,10 +216,82 @@ def test_a_partition_with_other_records_is_not_committed(other: Any) -> None:
         plan_of(cluster)
 
 
+def test_records_of_another_epoch_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would become visible with those of the checkpoint."""
+
+    def refuse(_: Any, of: Row, finding: Any, last: Any) -> None:
+        assert (finding.start_offset, last) == (100, LastBatch(0, producer()["last_sequence"]))
+        raise ActionRefused("the last batch has epoch 1")
+
+    monkeypatch.setattr(commit, "check_epochs", refuse)
+    with pytest.raises(ActionRefused, match="the last batch has epoch 1"):
+        plan_of(cluster_of())
+
+
+def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> None:
+    """Another producer's open transaction on one of them decides nothing."""
+    cluster = cluster_of(transactions=[owner(on=(("orders", 1), ("orders", 0)))])
+    other = found(producer_id=8, verdict="hanging", start_offset=90)
+    cluster.findings = [*cluster.findings, other.row()]
+    (planned,) = plan_of(cluster).partitions
+    assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 0, 100)
+    assert (planned.producer_id, planned.producer_epoch) == (7, 0)
+    (checked,) = [arguments["partitions"] for method, arguments in cluster.arguments if method == "finding_rows"]
+    assert checked == [("orders", 0), ("orders", 1)]
+
+
+def test_the_plan_has_the_numbers_of_its_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the records are counted by, and that the read-back looks for."""
+    own = replace(CHECKPOINT, committables=(Committable(NAME, 7, 2, 5),))
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    looked_for: list[LastBatch] = []
+    monkeypatch.setattr(commit, "check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
+    prepared = found(verdict="prepared", action="commit", partition=3, producer_epoch=2)
+    cluster = cluster_of(
+        flink_checkpoints=[own],
+        transactions=[owner(epoch=2, on=(("orders", 3),))],
+        producers=[producer(epoch=2, partition=3)],
+        partitions=[partition(number=3)],
+        findings=[prepared.row()],
+    )
+    (planned,) = plan_of(cluster).partitions
+    assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 3, 100)
+    assert (planned.producer_id, planned.producer_epoch) == (7, 2)
+    assert looked_for == [LastBatch(2, 3)]
+    requested = [arguments for method, arguments in cluster.arguments if method == "producer_rows"]
+    assert [each["partitions"] for each in requested] == [[3]]
+
+
+def test_a_checkpoint_that_no_longer_has_the_transaction_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an earlier one has it: the last one decides."""
+    newer = replace(CHECKPOINT, path=Path("/checkpoints/chk-6/_metadata"), checkpoint_id=6)
+    emptied = replace(newer, committables=())
+    read = {CHECKPOINT.path: CHECKPOINT, newer.path: emptied}
+    monkeypatch.setattr(commit, "read_checkpoint", read.__getitem__)
+    with pytest.raises(NotFound, match=r"checkpoint 5 .*, checkpoint 6 .* has no transaction of 'tx-0-5' to commit"):
+        plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, newer]))
+    assert plan_of(cluster_of(flink_checkpoints=[CHECKPOINT, emptied])).checkpoint == CHECKPOINT
+    with pytest.raises(NotFound, match="The empty list of checkpoints has no transaction"):
+        plan_of(cluster_of(flink_checkpoints=[]))
+
+
 def test_what_a_later_checkpoint_is_to_commit_is_left_to_it() -> None:
     connected: Any = cluster_of()
     with pytest.raises(ActionRefused, match="leaves 'tx-1-5' to checkpoint 6"):
         plan_commit(connected, "tx-1-5")
+
+
+def test_what_another_job_of_the_prefix_may_have_written_again_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was restored from an earlier checkpoint: a commit would make the same records visible twice."""
+    own = replace(CHECKPOINT, path=tmp_path / ("1" * 32) / "chk-5" / "_metadata")
+    own.path.parent.mkdir(parents=True)
+    monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
+    assert plan_of(cluster_of()).checkpoint == own
+    write_checkpoint(tmp_path / ("2" * 32), 6, [], prefix="tx")
+    with pytest.raises(ActionRefused, match=r"Another job of the prefix has checkpoint 6 .*wrote these records again"):
+        plan_of(cluster_of())
 
 
 def test_a_commit_can_be_cancelled() -> None:
@@ -193,6 +301,29 @@ def test_a_commit_can_be_cancelled() -> None:
     with pytest.raises(ActionRefused, match="cancelled"):
         plan_of(cluster).execute(confirm=NAME, cancel=cancelled)
     assert cluster.sent == []
+
+
+def test_a_commit_can_be_cancelled_between_two_requests() -> None:
+    cancelled = threading.Event()
+    cluster = cluster_of(answers=(LOADING,), before={("send_one", 1): lambda _: cancelled.set()}, timeout=60.0)
+    with pytest.raises(ActionFailed, match="cancelled"):
+        plan_of(cluster).execute(confirm=NAME, cancel=cancelled)
+    assert len(cluster.sent) == 1
+
+
+def test_a_commit_is_written_down_in_the_named_file(tmp_path: Path, audit: Audit) -> None:
+    own = Audit(tmp_path / "own.jsonl")
+    plan_of(cluster_of()).execute(confirm=NAME, audit=own)
+    assert ([row["step"] for row in own.rows()], audit.rows()) == (["intent", "outcome"], [])
+
+
+@pytest.mark.parametrize(
+    ("state", "means"),
+    [("PrepareAbort", "cannot be committed any more"), ("CompleteCommit", "is committed already")],
+)
+def test_a_refusal_says_how_it_ended(state: str, means: str) -> None:
+    with pytest.raises(ActionRefused, match=means):
+        plan_of(cluster_of(transactions=[owner(state=state)]))
 
 
 def test_a_commit_needs_its_own_name() -> None:

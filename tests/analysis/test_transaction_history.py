@@ -364,6 +364,23 @@ def test_successive_producer_ids_of_an_id_are_linked() -> None:
     }
 
 
+@pytest.mark.parametrize("ended", ["Commit", "Abort"])
+def test_exhausted_epochs_without_the_other_producer_ids(ended: str) -> None:
+    """Up to 4.2 a coordinator writes neither the previous nor the next producer id (KAFKA-20310): null says nothing."""
+    after = version_2(transaction("Commit", begin=20, decide=30, epochs=(0, 1), offset=10, producer_id=9))
+    found = []
+    for next_id, previous_id in ((9, 7), (None, None)):
+        exhausted = version_2(transaction(ended, decide=10, epochs=(32766, 32767)))
+        exhausted[1] = replace(exhausted[1], next_producer_id=next_id)
+        exhausted[2] = replace(exhausted[2], producer_id=9, producer_epoch=0, previous_producer_id=previous_id)
+        found.append((transaction_history([*exhausted, *after]), producer_ids([*exhausted, *after])))
+    (rows, owners), (without, owners_without) = found
+    assert rows == without
+    assert {key: [each.now for each in of] for key, of in owners.items()} == {
+        key: [each.now for each in of] for key, of in owners_without.items()
+    }
+
+
 def test_a_next_producer_id_already_has_an_owner() -> None:
     ongoing, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
     owners = producer_ids([ongoing, replace(prepared, next_producer_id=9)])

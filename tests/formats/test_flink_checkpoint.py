@@ -1,5 +1,6 @@
 """Committables in a checkpoint of Flink: every version of its metadata, every place of a state, and damage."""
 
+import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -132,6 +133,42 @@ def test_which_checkpoint_a_path_names(tmp_path: Path) -> None:
     assert list(read_checkpoint(newer).committables) == []
     assert read_checkpoint(newer).has_prefix_of("tx-3-4")
     assert not read_checkpoint(newer).has_prefix_of("tx-x-3-4")
+
+
+def test_the_number_in_the_metadata_decides_which_checkpoint_it_is(tmp_path: Path) -> None:
+    """A folder that was renamed, or copied to another number, would pass for the last completed checkpoint."""
+    older = write_checkpoint(tmp_path, 5, [ONE], prefix="tx")
+    os.utime(older / "_metadata", (2e9, 2e9))
+    newer = write_checkpoint(tmp_path, 6, [], prefix="tx")
+    os.utime(newer / "_metadata", (1e9, 1e9))
+    assert read_checkpoint(tmp_path).checkpoint_id == 6, "the time of a file says nothing"
+    older.rename(tmp_path / "chk-7")
+    for path in (tmp_path, tmp_path / "chk-7"):
+        with pytest.raises(UsageError, match=r"chk-7/_metadata is checkpoint 5.*with chk-5"):
+            read_checkpoint(path)
+
+
+def test_a_newer_checkpoint_of_another_job_with_the_prefix(tmp_path: Path) -> None:
+    """A restored job has a folder of its own beside that of the job before."""
+    first, second = (tmp_path / (f"{number}" * 32) for number in (1, 2))
+    own = read_checkpoint(write_checkpoint(first, 5, [ONE], prefix="tx"))
+    assert own.newer_of_other_job() is None
+    write_checkpoint(second, 5, [], prefix="tx")
+    write_checkpoint(second, 6, [], prefix="other")
+    write_checkpoint(tmp_path / "no job", 9, [], prefix="tx")
+    (tmp_path / ("3" * 32)).mkdir()
+    assert own.newer_of_other_job() is None
+    path = write_checkpoint(second, 7, [], prefix="tx")
+    other = own.newer_of_other_job()
+    assert other is not None
+    assert (other.checkpoint_id, other.path.parent, other.newer_of_other_job()) == (7, path, None)
+    (path / "_metadata").write_bytes(metadata(7, []))
+    assert own.newer_of_other_job() is None, "that job writes no transactions"
+    (path / "_metadata").write_bytes(b"")
+    with pytest.raises(DecodeError):
+        own.newer_of_other_job()
+    outside = read_checkpoint(write_checkpoint(tmp_path / "copied", 5, [ONE], prefix="tx"))
+    assert outside.newer_of_other_job() is None
 
 
 def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> None:

@@ -161,9 +161,14 @@ class FlinkJob(JavaClient):
         for each in self.freezes.parent.glob(f"{self.freezes.name}*"):
             each.unlink()
 
-    def job_folder(self) -> Path | None:
-        """The folder of its checkpoints; null before the first one has begun."""
-        return max(self.checkpoints.glob("*"), key=lambda each: each.stat().st_mtime, default=None)
+    def last_checkpoint(self) -> Path | None:
+        """The last completed checkpoint of all jobs of the folder; null before the first.
+
+        A restored job counts on from its checkpoint. The newest folder of a job may have no completed checkpoint yet:
+        who goes by it restores nothing, and the job writes all records again.
+        """
+        complete = (each.parent for each in self.checkpoints.glob("*/chk-*/_metadata"))
+        return max(complete, key=lambda each: int(each.name[4:]), default=None)
 
     def kill(self) -> None:
         """SIGKILL: nothing is closed, committed or aborted."""

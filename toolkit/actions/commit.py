@@ -273,7 +273,7 @@ def plan_commit(cluster: Cluster, transactional_id: str, *, recheck_after: float
     NotFound
         If no checkpoint is to commit a transaction of the id, or the cluster has no such id.
     ActionRefused
-        If a newer checkpoint decides, or the coordinator does not have exactly this transaction open.
+        If a newer checkpoint decides, or may, or the coordinator does not have exactly this transaction open.
     BrokerError
         If its coordinator or one of its partitions cannot be read.
     """
@@ -311,13 +311,19 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
                 means=f"The last completed checkpoint decides. {NOTHING_SENT}",
                 do=f"Use --flink-checkpoint {newer}",
             )
+        if other := checkpoint.newer_of_other_job():
+            raise ActionRefused(
+                f"Another job of the prefix has {other.name}, newer than {checkpoint.name}.",
+                means=f"If it was restored from an earlier checkpoint, it wrote these records again. {NOTHING_SENT}",
+                do="Restore the job that ran last from its own last checkpoint.",
+            )
         if committable.checkpoint_id > checkpoint.checkpoint_id:
             raise ActionRefused(
                 f"{checkpoint.name} leaves {transactional_id!r} to checkpoint {committable.checkpoint_id}.",
                 means=NOTHING_SENT,
             )
         return checkpoint, committable
-    names = ", ".join(each.name for each in cluster.flink_checkpoints) or "No checkpoint"
+    names = ", ".join(each.name for each in cluster.flink_checkpoints) or "The empty list of checkpoints"
     raise NotFound(
         f"{names} has no transaction of {transactional_id!r} to commit.",
         means="Its Flink job aborts it when it is restored, and writes its records again.",

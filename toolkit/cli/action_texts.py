@@ -111,8 +111,13 @@ def commit_preview(plan: CommitPlan) -> Iterator[str]:
             f"LSO goes from {impact.last_stable_offset} to {impact.next_stable_offset}"
         )
     yield (
-        "Restore the job from this checkpoint or a later one: one that is restored from an earlier one writes these "
-        "records again."
+        "Before: stop the job, and make sure that it will be restored from this checkpoint. Flink's high availability "
+        'restores the last checkpoint that it has registered (the JobManager logs "Completed checkpoint '
+        f'{plan.checkpoint.checkpoint_id}"), which can be an earlier one than the newest folder.'
+    )
+    yield (
+        "After: restore the job from this checkpoint or a later one. If it starts without state, or from an earlier "
+        "checkpoint or savepoint, it writes these records again."
     )
     yield f"To do it, add: --confirm {plan.target}"
 

@@ -31,6 +31,7 @@ COMMITTER, WRITER = "streaming_committer_raw_states", "writer_raw_states"
 FINAL_REQUESTS = {2, 3}  # CommitRequestState: FAILED, COMMITTED
 COMPRESSION_FROM = 6  # version of OperatorBackendSerializationProxy
 CHECKPOINT_FOLDER = re.compile(r"chk-(\d+)")
+JOB_FOLDER = re.compile(r"[0-9a-f]{32}")
 
 
 class Committable(NamedTuple):
@@ -91,6 +92,27 @@ class FlinkCheckpoint:
         newest = _newest(folder.parent)
         return newest if newest and _number(newest.parent) > self.checkpoint_id else None
 
+    def newer_of_other_job(self) -> FlinkCheckpoint | None:
+        """A later checkpoint of another job in the same checkpoint directory, with one of its prefixes; null if none.
+
+        A restored job has a folder of its own, and counts on from the checkpoint that it was restored from.
+
+        Raises
+        ------
+        NotFound, DecodeError, UsageError
+            As `read_checkpoint`: whether such a job writes with its prefixes is not known.
+        """
+        job = self.path.parent.parent
+        if not (CHECKPOINT_FOLDER.fullmatch(self.path.parent.name) and JOB_FOLDER.fullmatch(job.name)):
+            return None
+        for folder in sorted(job.parent.iterdir()):
+            newest = _newest(folder) if folder != job and JOB_FOLDER.fullmatch(folder.name) else None
+            if newest is not None and _number(newest.parent) > self.checkpoint_id:
+                other = _read(newest)
+                if other.prefixes & self.prefixes:
+                    return other
+        return None
+
 
 def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheckpoint]:
     """The checkpoints at some paths, and the newest completed one beside each, which decides what an older one left.
@@ -123,13 +145,30 @@ def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:
     DecodeError
         If it is not whole, or of another version.
     UsageError
-        If none of its operators is a KafkaSink, or its states are compressed.
+        If none of its operators is a KafkaSink, its states are compressed, or its folder ``chk-N`` has another number.
     """
-    metadata = _find(Path(path).expanduser())
+    checkpoint = _read(_find(Path(path).expanduser()))
+    if not checkpoint.prefixes:
+        raise UsageError(
+            f"{checkpoint.path} has no state of a KafkaSink with exactly-once delivery.",
+            means="It says nothing about transactions.",
+            do="Name a checkpoint of the job that writes them.",
+        )
+    return checkpoint
+
+
+def _read(metadata: Path) -> FlinkCheckpoint:
+    """A checkpoint, also one without a KafkaSink."""
     try:
         checkpoint_id, states, properties = read_metadata(metadata.read_bytes())
     except OSError as error:
         raise NotFound(f"{metadata} cannot be read: {error.strerror}.") from None
+    if CHECKPOINT_FOLDER.fullmatch(metadata.parent.name) and _number(metadata.parent) != checkpoint_id:
+        raise UsageError(
+            f"{metadata} is checkpoint {checkpoint_id}.",
+            means="Its folder was renamed, so that the last completed checkpoint of the job is not known.",
+            do=f"Name the folder of the job as Flink wrote it, with chk-{checkpoint_id}.",
+        )
     found: list[Committable | None] = []
     prefixes: set[str] = set()
     for state in states:
@@ -145,12 +184,6 @@ def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:
                 prefixes.add(prefix)
     committables = {each for each in found if each is not None}
     prefixes |= {each.transactional_id.rsplit("-", 2)[0] for each in committables}
-    if not prefixes:
-        raise UsageError(
-            f"{metadata} has no state of a KafkaSink with exactly-once delivery.",
-            means="It says nothing about transactions.",
-            do="Name a checkpoint of the job that writes them.",
-        )
     return FlinkCheckpoint(
         path=metadata,
         checkpoint_id=checkpoint_id,

@@ -27,11 +27,14 @@ READING_SYMPTOMS = (
         causes=(
             "A producer added the group's offsets to a transaction and has not ended it: its timeout will end it.",
             "That transaction hangs on __consumer_offsets: no coordinator will end it, and the group stays stuck.",
+            "No transaction has it, and it is pending all the same (`NO_TRANSACTION`): its marker is not in the log.",
             "Only if a client reports a timeout: the group coordinator, or the partition's leader, does not answer.",
         ),
         checks=(
             "kafka-txn diagnose --topic __consumer_offsets: the producer and the id on the group's partition.",
             "kafka-txn coordinator --group GROUP: which partition of __consumer_offsets that is.",
+            "kafka-txn lag --group GROUP: `NO_TRANSACTION` if nothing is open there; `DELETED` if the group or its "
+            "offsets were deleted while the transaction was open.",
         ),
         safe=(
             "`ongoing`: wait, or have its client end it.",
@@ -39,12 +42,14 @@ READING_SYMPTOMS = (
             "`hanging`, outcome undecided or abort: first find out whether its output was committed on other "
             "partitions. Then kafka-txn abort; the group continues from its last committed offsets and reads later "
             "records again. To not write committed output twice, set its offsets to the saved ones first.",
+            "`NO_TRANSACTION`: stop the group, write down its other offsets, delete it, and set its offsets again.",
         ),
         never=(
-            "Recreate the group, or reset its offsets: it loses its position, and the next transaction may hang again.",
+            "Recreate the group, or reset its offsets, in an open transaction: it loses its position, and the next one "
+            "may hang again.",
             "Search the data topics only: their LSO may not be held.",
         ),
-        sources=("redpanda-data/redpanda#6423", "twmb/franz-go#581", "KIP-447"),
+        sources=("redpanda-data/redpanda#6423", "twmb/franz-go#581", "KIP-447", "KAFKA-19163", "KAFKA-19164"),
     ),
     Symptom(
         name="lag-stuck-at-one",

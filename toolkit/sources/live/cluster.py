@@ -27,16 +27,15 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
+from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
 from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
-from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, CoordinatorTopic, read_coordinators
+from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, read_coordinators
 from toolkit.sources.live.state.group_offsets import (
     SHARE,
     WITH_OFFSETS,
-    committed_offsets,
     committing_groups,
     group_ids,
     listed_groups,
-    pending_offsets,
     share_group_offsets,
     share_isolation_level,
     undescribed_group,
@@ -57,7 +56,6 @@ from toolkit.sources.live.transaction_listing import (
     numbered_ids,
 )
 from toolkit.sources.offset_queries.group_lag import (
-    CommittedOffset,
     hidden_topics_lag,
     lag_of_group,
     lag_of_share_group,
@@ -176,7 +174,7 @@ class Cluster(Source, OffsetTables):
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
         brokers = sorted(self.client.brokers)
-        listed = listed_groups(self.client, brokers).get(group)
+        listed = listed_groups(self.client, brokers).get(group) or deleted_group(self.client, group)
         if listed is None:
             raise _unlisted_group(self.client, group)
         coordinator_id, protocol_type = listed
@@ -187,10 +185,7 @@ class Cluster(Source, OffsetTables):
             readers, level = self.offset_readers(sorted(partitions)), share_isolation_level(self.client, group)
             lags = lag_of_share_group(readers, group, partitions, level=level, max_offsets=max_offsets)
         else:
-            committed = {
-                **self._pending_offsets(group, coordinator_id),
-                **committed_offsets(self.client, group, coordinator_id),
-            }
+            committed = offsets_of_group(self.client, group, coordinator_id)
             lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         gaps = topics_are_visible(self.client, brokers).gaps
         hidden = [hidden_topics_lag(group, gap, broker_id=coordinator_id) for gap in gaps]
@@ -243,17 +238,6 @@ class Cluster(Source, OffsetTables):
         Kafka omits a topic that a principal may not describe from every answer, without an error.
         """
         return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
-
-    def _pending_offsets(self, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
-        """Partitions with a pending offset of a group, and the error; no request without an open transaction."""
-        offsets_topic = CoordinatorTopic.read(self.client, OFFSETS_TOPIC)
-        own = (OFFSETS_TOPIC, offsets_topic.partition(group))
-        known = {tp: each for tp, each in offsets_topic.metadata.partitions.items() if tp == own}
-        producers = read_producers(self.client, known, idle_producers=False)
-        if known and not any(each.error or each.current_txn_start_offset is not None for each in producers):
-            return {}
-        everywhere = read_metadata(self.client, None).partitions
-        return pending_offsets(self.client, group, coordinator_id, everywhere)
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""

@@ -22,7 +22,7 @@ from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.metadata_log import partition_count
 from toolkit.sources.logdir.replica_state import ReplicaState
-from toolkit.sources.offset_queries.group_lag import CommittedOffset
+from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:
     from toolkit.sources.source import Source
@@ -276,7 +276,8 @@ OPEN = "UNSTABLE_OFFSET_COMMIT: an open transaction has committed another offset
 def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, CommittedOffset]:
     """Every committed offset of a group; null with an error where an open transaction has a pending commit.
 
-    A transactional commit counts from its COMMIT marker on, as for the group's coordinator.
+    A transactional commit counts from its COMMIT marker on, unless it was deleted before. A pending one that was
+    deleted, or whose transaction is not open by the producer state, has an error of its own.
 
     Parameters
     ----------
@@ -302,8 +303,10 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
         if transactional
         else []
     )
+    deleted = {_tp(record): record.offset or 0 for record in commits if record.tombstone}
+    kept = [each for each in commits if not each.is_transactional or deleted.get(_tp(each), -1) < (each.offset or 0)]
     ordered = sorted(
-        ((_counts_from(record, log_transactions), record) for record in commits), key=lambda pair: pair[0] or 0
+        ((_counts_from(record, log_transactions), record) for record in kept), key=lambda pair: pair[0] or 0
     )
     found: dict[TopicPartition, CommittedOffset] = {}
     for counts_from, record in ordered:
@@ -312,9 +315,20 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
             found.pop(tp, None)
         elif counts_from is not None:
             found[tp] = CommittedOffset(record.committed_offset, None)
-    return found | {
-        _tp(record): CommittedOffset(None, OPEN) for record in commits if _is_open(record, log_transactions)
+    pending = {_tp(record): record for record in commits if _is_open(record, log_transactions)}
+    opened = {
+        (row["partition"], row["producer_id"])
+        for row in (files.producer_rows(topics=OFFSETS_TOPIC, partitions=partitions) if pending else [])
+        if row["current_txn_start_offset"] is not None or row["error"]
     }
+    for tp, record in pending.items():
+        if (record.group_partition, record.producer_id) not in opened:
+            found[tp] = CommittedOffset(None, NO_TRANSACTION.format(record.group_partition))
+        elif deleted.get(tp, -1) < (record.offset or 0):
+            found[tp] = CommittedOffset(None, OPEN)
+        elif tp not in found:
+            found[tp] = CommittedOffset(None, DELETED.format(record.committed_offset))
+    return found
 
 
 def groups_in_files(files: Source) -> list[str]:

@@ -21,6 +21,16 @@ READ_COMMITTED = "read_committed"
 NO_LEVEL = "UNKNOWN: share.isolation.level of the share group is not visible, so it is unknown whether the group waits"
 
 
+NO_TRANSACTION = (
+    "NO_TRANSACTION: the offset is pending, and no transaction that could commit it is open on __consumer_offsets-{}; "
+    "no consumer can read it until that partition's leader ends it (WriteTxnMarkers) or the group is deleted"
+)
+DELETED = (
+    "DELETED: an open transaction has committed offset {}, and the group or its offsets were deleted since then, so "
+    "that it is not pending any more: also after a commit the group does not have it"
+)
+
+
 class CommittedOffset(NamedTuple):
     """A committed offset of a group; null with an error where an open transaction has a pending commit."""
 

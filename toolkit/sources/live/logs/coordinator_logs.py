@@ -119,7 +119,11 @@ def transaction_log_records(
 
 
 def offsets_log_records(
-    client: BrokerClient, coordinator_topic: CoordinatorTopic, partitions: Collection[int] | None = None
+    client: BrokerClient,
+    coordinator_topic: CoordinatorTopic,
+    partitions: Collection[int] | None = None,
+    *,
+    start: int = 0,
 ) -> Iterator[OffsetsLogRecord]:
     """Records of ``__consumer_offsets``, as `transaction_log_records`.
 
@@ -133,7 +137,8 @@ def offsets_log_records(
         if partition.error:
             yield OffsetsLogRecord(group_partition=number, broker_id=partition.leader, error=partition.error)
             continue
-        for chunk in fetch_range(client, partition, partition.log_start_offset or 0, "high_watermark").chunks:
+        first = max(partition.log_start_offset or 0, start)
+        for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
             for error in _errors(chunk):
                 yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
             for position in _positions(chunk, None):
