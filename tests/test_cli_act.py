@@ -131,7 +131,7 @@ def test_a_program_gets_one_object_and_no_prompt(kafka: Kafka, tmp_path: Path) -
     code, screen = at_terminal(kafka, "abort", *where, "--recheck-after", "0.2", *trail, typed="")
     planned = json.loads(screen[screen.index("{") :])
     assert (code, planned["dry_run"], planned["target"], planned["result"]) == (0, True, target, None)
-    assert (planned["plan"]["basis"]["verdict"], planned["plan"]["impact"]["records_dropped"]) == ("hanging", 1)
+    assert (planned["plan"]["basis"]["verdict"], planned["plan"]["impact"]["records"]) == ("hanging", 1)
     done = on(kafka, "abort", *where, "--recheck-after", "0.2", *trail, "--confirm", target)
     result = json.loads(done.stdout)["result"]
     assert result["last_stable_offset_after"] > result["last_stable_offset_before"] == staged.start_offset
