@@ -49,6 +49,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
+from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState
@@ -78,6 +79,7 @@ def check_consistency(
     txn: OpenTransaction,
     state: ReplicaState,
     side: CoordinatorState,
+    proof: CopyProof,
     *,
     lowest: int,
     changes: Callable[[ReplicaLog], list[str]] | None,
@@ -92,6 +94,8 @@ def check_consistency(
         The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
+    proof
+        What the manifests of the files prove.
     lowest
         Start offset of the partition's lowest such transaction.
     changes
@@ -110,14 +114,20 @@ def check_consistency(
         found.notes.append(
             "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
         )
+    elif (by_manifest := proof.doubt(state, _coordinators(txn, side), start)) is None:
+        found.notes.append(
+            f"the transaction was open before {STATE_TOPIC} was copied and after it, on a broker that led the "
+            "partitions all the while, by the manifest of the copy"
+        )
     elif not txn.owner:
         found.doubts.append(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
-            "were copied at different times"
+            f"were copied at different times{_by_manifest(proof, state, by_manifest)}"
         )
     elif doubt := _failed_step(txn.owner, state, side, start):
         found.doubts.append(
-            f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}; or {CONSISTENT_COPY}"
+            f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}"
+            f"{_by_manifest(proof, state, by_manifest)}; or {CONSISTENT_COPY}"
         )
     else:
         found.notes.append(
@@ -125,6 +135,16 @@ def check_consistency(
             "records newer than the start of the transaction: for this transaction the copies are consistent"
         )
     return found
+
+
+def _by_manifest(proof: CopyProof, state: ReplicaState, doubt: str) -> str:
+    return f"; the manifest of the copy proves nothing, as {doubt}" if proof.has_manifest(state) else ""
+
+
+def _coordinators(txn: OpenTransaction, side: CoordinatorState) -> list[ReplicaState]:
+    """The partitions of ``__transaction_state`` that may own a transaction: that of its id, or all."""
+    number = None if txn.owner is None else txn.owner.txn_state_partition
+    return [each.replica for key, each in side.partitions.items() if number is None or key == number]
 
 
 def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from toolkit.schema.live import Coordinator, Finding, IdOwner, IdPrefix, Partiti
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC, BrokerLogs, Contents
-from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.contents import BrokerLogs, Contents
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 class LogDir(LogDirTables, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
-    `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
+    `observed_at` is the newest time that a broker wrote into the files of a row, or when they were copied. Times of
+    files count for nothing, since each copy has new ones. Every replica of a partition has its own rows.
 
     Parameters
     ----------
@@ -52,7 +54,11 @@ class LogDir(LogDirTables, OffsetTables):
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
         (`consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
-        hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
+        hanging.
+    as_of
+        When the files were copied, with its time zone: no older than that is what they say. Up to then the age of an
+        open transaction counts; without it, up to the newest record of its coordinator, or to the time in the manifest
+        of ``kafka-txn copy``, which this argument does not change.
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
     broker_logs
@@ -80,13 +86,21 @@ class LogDir(LogDirTables, OffsetTables):
         path: str | os.PathLike[str] | LogPath | None = None,
         *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
+        as_of: dt.datetime | None = None,
         txn_state_partitions: int | None = None,
         broker_logs: Sequence[str | os.PathLike[str]] = (),
         broker_log_time_zone: str = "+00:00",
     ) -> None:
         if txn_state_partitions is not None and txn_state_partitions < 1:
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
+        if as_of is not None and (as_of.tzinfo is None or as_of > dt.datetime.now(dt.UTC)):
+            raise UsageError(
+                f"The files cannot be of {as_of}.",
+                means="It has no time zone." if as_of.tzinfo is None else "It lies in the future.",
+                do="Pass the time at which they were copied, with its zone.",
+            )
         self.consistent_copy = consistent_copy
+        self.as_of = as_of
         self.txn_state_partitions = txn_state_partitions
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
@@ -308,7 +322,8 @@ class LogDir(LogDirTables, OffsetTables):
         if self._listed is not None:
             return self._listed
         layout = self._layout()
-        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)], self.broker_logs)
+        texts = [log for path in layout.texts for log in self._in_text(path)]
+        return Contents(layout, texts, self.broker_logs, as_of=self.as_of)
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)

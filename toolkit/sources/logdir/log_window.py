@@ -25,7 +25,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HeaderField, Headers, concatenate
 from toolkit.sources.log_tables import LogFold, ScanChunk, from_offset
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
@@ -179,6 +179,8 @@ class LogWindow:
         The batches around the lowest open transaction.
     contiguity
         Missing offsets.
+    last_time, last_broker_time
+        Time of the last batch, by whatever clock; of the last one with a time that a broker set. Null if there is none.
     records, batch_times
         For `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch.
     damage, wrong_checksums
@@ -191,6 +193,8 @@ class LogWindow:
     first_batches: dict[int, Headers] = field(default_factory=dict)
     neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
     contiguity: Contiguity = field(default_factory=Contiguity)
+    last_time: int | None = None
+    last_broker_time: int | None = None
     records: RecordIndex = field(default_factory=RecordIndex)
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)
@@ -205,6 +209,9 @@ class LogWindow:
         if not len(headers):
             return
         self.contiguity.add(headers)
+        self.last_time = int(headers["max_timestamp"][-1])
+        by_broker = headers["max_timestamp"][headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0]
+        self.last_broker_time = int(by_broker[-1]) if len(by_broker) else self.last_broker_time
         control = np.flatnonzero(headers["attributes"] & CONTROL)
         self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
         self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
