@@ -302,10 +302,16 @@ def test_nothing_is_written_to_the_files(root: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_observed_at_is_the_time_of_the_newest_file(root: Path) -> None:
+def test_observed_at_is_the_newest_time_of_a_broker_in_the_files(root: Path) -> None:
     (row,) = LogDir(root).finding_rows(topics=["orders"])
     assert row["verdict"] == "ongoing"
-    assert row["observed_at"] > NOON
+    assert row["observed_at"] == after()  # the coordinator's record
+    (partition,) = LogDir(root).partition_rows(topics=["orders"])
+    assert partition["observed_at"] == after(seconds=30)  # the last marker
+    with pytest.raises(UsageError, match="cannot be of .*no time zone"):
+        LogDir(root, as_of=after().replace(tzinfo=None))
+    with pytest.raises(UsageError, match="lies in the future"):
+        LogDir(root, as_of=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
     assert row["opened_at"] == after()
     assert repr(LogDir(root, consistent_copy=True)) == f"LogDir('{root}', consistent_copy=True)"
     with LogDir(root) as files, pytest.raises(UsageError, match="cannot have 0 partitions"):
