@@ -13,7 +13,6 @@ import pytest
 import toolkit.schema
 from tests.sources.log_files import (
     HIGH_WATERMARK,
-    NOON,
     SEGMENT,
     STATE_TOPIC,
     after,
@@ -308,7 +307,7 @@ def test_observed_at_is_the_newest_time_of_a_broker_in_the_files(root: Path) -> 
     assert row["observed_at"] == after()  # the coordinator's record
     (partition,) = LogDir(root).partition_rows(topics=["orders"])
     assert partition["observed_at"] == after(seconds=30)  # the last marker
-    with pytest.raises(UsageError, match="cannot be of .*no time zone"):
+    with pytest.raises(UsageError, match="no time zone"):
         LogDir(root, as_of=after().replace(tzinfo=None))
     with pytest.raises(UsageError, match="lies in the future"):
         LogDir(root, as_of=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))

@@ -92,8 +92,9 @@ class Observation:
     observed_at
         When the observation ended, by this machine's clock; from files, the newest time in them.
     from_files
-        Whether it was read from log directories. Then the rows after are those before, `doubts` states what that leaves
-        unproven, and the state of an id is proven up to `as_of` only.
+        Whether it was read from log directories. Then the rows after are those before, but for what began while the
+        files were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of`
+        only.
     as_of
         For files: the time up to which partitions are proven to be complete, those of ``__transaction_state`` above
         all. That of another one counts for what is open there: the caller asserts that its files are of one moment.
@@ -262,6 +263,11 @@ class IndexedObservation:
     def open_at_any_time(self, tp: TopicPartition) -> bool:
         """Whether a transaction was open before or after the coordinators answered."""
         return tp in self._open_before or tp in self._open_after
+
+    def has_begun(self, tp: TopicPartition) -> bool:
+        """Whether files show only transactions open that began while they were copied."""
+        opened = self._open_after.get(tp)
+        return self.observation.from_files and bool(opened) and tp not in self._open_before
 
     def _open_on_leaders(self) -> Iterator[OpenTransaction]:
         """Open at the same start offset before and after: open when the coordinators answered.

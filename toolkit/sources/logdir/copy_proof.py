@@ -103,14 +103,21 @@ class CopyProof:
                 return f"{each.log.where} was copied from another log directory"
             if not self._is_current(each):
                 return f"the metadata log does not show that the broker led {each.log.where} during the copy"
-        manifest, first = copies.manifest(log.root), state.window.first_batches.get(start)
-        if manifest is None or first is None or not isinstance(log, FolderLog):
+        if start not in state.window.first_batches:
             return f"the batch at offset {start} was not copied"
-        number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
-        segment = manifest.of_folder(log.replica.path.name)[log.listing.segments[number].path.name]
-        if int(first["position"][0] + first["size"][0]) > segment.first_size:
+        if not self.began_before(state, start):
             return f"the transaction at offset {start} began while the coordinators' log was copied"
         return None
+
+    def began_before(self, state: ReplicaState, start: int) -> bool:
+        """Whether a transaction began before the coordinators' log was copied; true also if nothing shows it."""
+        log, first = state.log, state.window.first_batches.get(start)
+        manifest = self._contents.copies.manifest(log.root)
+        if first is None or manifest is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
+            return True
+        number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
+        segment = manifest.of_folder(log.replica.path.name)[log.listing.segments[number].path.name]
+        return int(first["position"][0] + first["size"][0]) <= segment.first_size
 
     def _is_current(self, state: ReplicaState) -> bool:
         """Whether a replica had all that its partition had, while it was copied."""

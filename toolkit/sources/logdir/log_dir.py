@@ -33,6 +33,7 @@ from toolkit.sources.source import Partitions, Source, Topics
 from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements
 
 if TYPE_CHECKING:
+    from toolkit.sources.logdir.files_proof import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
@@ -184,6 +185,14 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.coordinator_state import committing_in_files
 
         return committing_in_files(self, partitions)
+
+    def proof(self) -> FilesProof:
+        """What the files prove, what they do not, and what to do about that."""
+        from toolkit.sources.logdir.files_proof import files_proof
+
+        return files_proof(
+            self.contents(), consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
+        )
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""

@@ -115,7 +115,7 @@ def observe_files(
     transactions = side.transactions(as_of, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
-        producers=producers,
+        producers=_begun_before(producers, states, proof),
         transactions=transactions,
         partitions_after=partitions,
         producers_after=producers,
@@ -128,6 +128,17 @@ def observe_files(
     )
     observation = _with_doubts(contents, observation, replicas, side, proof, consistent_copy=consistent_copy)
     return FileObservation(contents, observation, replicas, side)
+
+
+def _begun_before(
+    producers: Sequence[Producer], states: Mapping[TopicPartition, ReplicaState], proof: CopyProof
+) -> list[Producer]:
+    """The producers without transactions that began while the files were copied: the coordinators' log is older."""
+    return [
+        each
+        for each in producers
+        if each.current_txn_start_offset is None or proof.began_before(states[each.tp], each.current_txn_start_offset)
+    ]
 
 
 def _with_doubts(
