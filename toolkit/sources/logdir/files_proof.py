@@ -64,7 +64,8 @@ def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitio
     if consistent_copy:
         proven.append("the files are of one moment, as asserted")
     elif doubts:
-        why = "" if not moments else f" ({doubts[0]})"
+        has_manifest = any(contents.copies.manifest(log.root) is not None for log in contents.logs)
+        why = f" ({doubts[0]})" if has_manifest else ""
         missing.append(f"that the files are of one moment{why}: copy with kafka-txn copy")
     return FilesProof(proven=proven, missing=missing)
 

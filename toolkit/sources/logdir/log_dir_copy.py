@@ -93,6 +93,7 @@ class _CopyState:
 
     def _copy_all(self, path: str, file: IO[bytes], stamp: Stamp) -> None:
         kind = path.rpartition(".")[2]
+        file.seek(0)
         with (self.target / path).open("wb") as copy:
             if kind in ENTRY_SIZES:
                 entries = file.read().rstrip(b"\0")
