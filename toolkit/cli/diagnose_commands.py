@@ -57,7 +57,7 @@ def diagnose(
     """Diagnose every open transaction and every held LSO, healthy ones included.
 
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
-    --log-dir it reads files, as of the time they were written; with --recording, a sample of the recorder.
+    --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
     partition_options(topic, partition)
     with source_options.open() as source:

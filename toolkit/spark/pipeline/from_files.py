@@ -169,7 +169,7 @@ class LogFiles:
         return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
 
     def current_findings(self) -> pa.Table:
-        """The findings at the time when the files were written."""
+        """The findings at the time that the files prove."""
         options = self.asserted.options
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
