@@ -45,8 +45,9 @@ IN_THREE_DAYS = (dt.datetime.now(dt.UTC) + dt.timedelta(days=3)).timestamp()
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """orders-0 with an open transaction of one minute, and payments-0."""
+    monkeypatch.setattr(log_dir_copy, "is_locked", lambda path: True)
     root = write_root(tmp_path / "data")
     write_log(root, "orders-0", [data(0, 8, after(minutes=-1)), marker(1, 8, after()), data(2, 7, after())])
     write_log(root, "payments-0", [data(0, 9, after())])
@@ -124,6 +125,8 @@ def test_what_is_there_is_never_overwritten(source: Path, tmp_path: Path) -> Non
             copy_log_dir(source, target)
     with pytest.raises(UsageError, match="is no log directory"):
         copy_log_dir(other, tmp_path / "new")
+    with pytest.raises(UsageError, match="is a copy itself"):
+        copy_log_dir(tmp_path / "copy", tmp_path / "new")
     with pytest.raises(NotFound, match="There is no folder"):
         copy_log_dir(tmp_path / "nowhere", tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -216,6 +219,21 @@ def test_a_folder_that_changes_faster_than_it_is_copied_is_named(
 def rewrite(target: Path, change: Callable[[CopyManifest], CopyManifest]) -> None:
     manifest = parse_manifest((target / MANIFEST).read_bytes())
     (target / MANIFEST).write_text(change(manifest).to_json())
+
+
+def test_files_without_a_broker_may_be_of_any_time(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup that was copied in a wrong order, days ago, becomes no better by another copy."""
+    monkeypatch.setattr(log_dir_copy, "is_locked", lambda path: False)
+    copy_log_dir(source, tmp_path / "copy")
+    (partition,) = LogDir(tmp_path / "copy").partition_rows(topics=["orders"])
+    assert partition["observed_at"] == after()
+    line = LogDir(tmp_path / "copy").proof().line
+    assert f"of one moment (no broker ran on {source} while it was copied; if all were shut down cleanly" in line
+    row = finding(LogDir(tmp_path / "copy", as_of=after(days=1)), 7)
+    assert row["verdict"] == "overdue"
+    assert "as of 2026-11-22 12:00:00 UTC, by the asserted time of the copy (as_of)" in row["reason"]
 
 
 def as_if_leaders_had_changed(manifest: CopyManifest) -> CopyManifest:

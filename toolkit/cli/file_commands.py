@@ -210,10 +210,10 @@ def copy(
     *,
     topic: Topics = None,
 ) -> None:
-    """Copy a log directory of a broker, which may be running, so that a diagnosis of the copy can prove something.
+    """Copy the log directory of a running broker, on its machine, so that a diagnosis of the copy can prove something.
 
     __transaction_state, the metadata log and the checkpoints are always copied. The manifest kafka-txn-copy.json says
-    when each file was copied; diagnose, report and the pipeline read it. Run again, an interrupted copy continues.
+    when it was made; diagnose, report and the pipeline read it. Run again, an interrupted copy continues.
     """
     from toolkit.formats.copy_manifest import MANIFEST
     from toolkit.sources.logdir.log_dir_copy import copy_log_dir
@@ -221,8 +221,10 @@ def copy(
     done = copy_log_dir(source, target, topics=topic, progress=lambda folder: progress(f"Copying {folder} ..."))
     size = size_text(sum(file.size for file in done.files.values()))
     changed = f"{len(done.changed)} partitions changed meanwhile" if done.changed else "nothing changed meanwhile"
-    show([f"{target}: {len(done.files):,} files, {size}, as of {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"])
+    show([f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"])
     show([f"Diagnose it:  kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
+    if not done.is_running:
+        remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
     for folder in done.incomplete:
         remark(f"{folder} changed faster than it was copied; {MANIFEST} proves nothing about it. Copy it again.")
     raise typer.Exit(3 if done.incomplete else 0)

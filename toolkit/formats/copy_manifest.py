@@ -62,6 +62,9 @@ class CopyManifest:
         Folders that a broker wrote to between begin and end; none in a copy of a stopped broker.
     incomplete
         Folders that changed so fast that their files may not fit together.
+    is_running
+        Whether a broker of the same machine ran on the source all the while: it held the lock. Files without a broker
+        may be of any time, and of several.
     version
         Of the tool.
     """
@@ -75,6 +78,7 @@ class CopyManifest:
     files: Mapping[str, CopiedFile] = field(default_factory=dict)
     changed: Sequence[str] = ()
     incomplete: Sequence[str] = ()
+    is_running: bool = False
     version: str = __version__
 
     @property

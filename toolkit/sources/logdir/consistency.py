@@ -31,12 +31,8 @@ begins with 0.
 from __future__ import annotations
 
 import datetime as dt
-import os
-import struct
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -48,6 +44,7 @@ from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.broker_lock import is_locked
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
@@ -55,7 +52,6 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState
 
 PRODUCER_IDS = 15  # API key of the record
-FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
@@ -235,25 +231,9 @@ def _lock_doubt(root: LogDirRoot) -> str | None:
         return None
     path = root.path / ".lock"
     try:
-        return f"one runs on {root.path} and holds its lock" if _is_locked(path) else None
+        return f"one runs on {root.path} and holds its lock" if is_locked(path) else None
     except OSError as error:
         return f"whether one runs on {root.path} is unknown, as {path.name} cannot be read: {error.strerror}"
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine has locked a file, as Kafka's ``FileLock`` does."""
-    if sys.platform != "linux" or not os.path.lexists(path):
-        return False
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError:
-        return False  # a file system without locks, on which no broker starts
-    finally:
-        os.close(descriptor)
-    return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
 
 
 def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:

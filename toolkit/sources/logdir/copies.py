@@ -47,9 +47,7 @@ class Copies:
     def moment(self, log: ReplicaLog) -> dt.datetime | None:
         """When a log was copied, by the manifest or by the caller; null if unknown."""
         manifest = self.manifest(log.root)
-        if manifest is None:
-            return self.as_of
-        return manifest.moment if self.doubt(log) is None else None
+        return self.as_of if manifest is None or self.doubt(log) is not None else manifest.moment
 
     def doubt(self, log: ReplicaLog) -> str | None:
         """Why the manifest does not prove when a log was copied; null if it does."""
@@ -58,6 +56,11 @@ class Copies:
             return f"{log.where} was not copied by kafka-txn copy"
         if manifest.moment is None:
             return "the copy was not finished: run kafka-txn copy again"
+        if not manifest.is_running:
+            return (
+                f"no broker ran on {manifest.source} while it was copied; if all were shut down cleanly, say "
+                "--consistent-copy"
+            )
         folder = log.replica.path.name
         if folder in manifest.incomplete:
             return f"{folder} changed faster than it was copied"

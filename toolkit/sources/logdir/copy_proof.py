@@ -73,7 +73,7 @@ class CopyProof:
             yield AsOf(partition.as_of, f"the newest record of {log.where}")
         if newest is not None:
             yield AsOf(newest, f"the newest record of the coordinators and controllers{ASSERTED}")
-        if copies.manifest(log.root) is None:
+        if copies.doubt(log) is not None:
             if copies.as_of is not None:
                 yield AsOf(copies.as_of, "the asserted time of the copy (as_of)")
         elif (moment := copies.moment(log)) and (consistent_copy or self._is_current(partition.replica)):

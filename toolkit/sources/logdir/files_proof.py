@@ -65,8 +65,8 @@ def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitio
         proven.append("the files are of one moment, as asserted")
     elif doubts:
         has_manifest = any(contents.copies.manifest(log.root) is not None for log in contents.logs)
-        why = f" ({doubts[0]})" if has_manifest else ""
-        missing.append(f"that the files are of one moment{why}: copy with kafka-txn copy")
+        what = f" ({doubts[0]})" if has_manifest else ": copy with kafka-txn copy"
+        missing.append(f"that the files are of one moment{what}")
     return FilesProof(proven=proven, missing=missing)
 
 

@@ -16,6 +16,7 @@ from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, re
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name, parse_folder_name
 from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.schema.table import utc_now
+from toolkit.sources.logdir.broker_lock import LOCK, is_locked
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, METADATA_TOPIC
 from toolkit.sources.recording.durable_files import writing
 
@@ -120,9 +121,10 @@ def copy_log_dir(
 ) -> CopyManifest:
     """Copy a log directory, and write its manifest.
 
-    The broker may be running. The data is copied first, then ``__transaction_state``, then what the data has gained
-    meanwhile, then the metadata log and the checkpoints: what is open in both readings of the data was open when the
-    coordinators' log was read. An interrupted copy is continued by the same call.
+    The broker should be running, on this machine: only then the copy proves something. The data is copied first, then
+    ``__transaction_state``, then what the data has gained meanwhile, then the metadata log and the checkpoints: what is
+    open in both readings of the data was open when the coordinators' log was read. An interrupted copy is continued by
+    the same call.
 
     Parameters
     ----------
@@ -148,7 +150,7 @@ def copy_log_dir(
     _remove_unfinished(target, manifest.files)
     state = _CopyState(source, target, dict(manifest.files))
     selected = [name for names in folders.values() for name in names]
-    before = _state_of(source, selected)
+    before, is_running = _state_of(source, selected), _is_running(source)
     incomplete: set[str] = set()
     saved_at = time.monotonic()
 
@@ -192,9 +194,17 @@ def copy_log_dir(
         files=state.files,
         changed=sorted(name for name in selected if before[name] != after[name]),
         incomplete=sorted(incomplete),
+        is_running=is_running and _is_running(source),
     )
     _save(target, manifest)
     return manifest
+
+
+def _is_running(source: LogPath) -> bool:
+    try:
+        return isinstance(source, Path) and is_locked(source / LOCK)
+    except OSError:
+        return False
 
 
 def _begin(source: LogPath, target: Path, topics: Sequence[str] | None) -> CopyManifest:
@@ -265,6 +275,8 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
         own = known.topic if known.topic in found else ""
         if own or topics is None or known.topic in topics:
             found[own].append(name)
+    if (source / MANIFEST).exists():
+        raise UsageError(f"{source} is a copy itself.", do="Copy it by any tool, with its manifest, which stays valid.")
     if not present:
         raise UsageError(
             f"{source} is no log directory: it has no folder of a partition.", do="Pass one entry of log.dirs."
