@@ -127,6 +127,8 @@ def test_what_is_there_is_never_overwritten(source: Path, tmp_path: Path) -> Non
         copy_log_dir(other, tmp_path / "new")
     with pytest.raises(UsageError, match="is a copy itself"):
         copy_log_dir(tmp_path / "copy", tmp_path / "new")
+    with pytest.raises(UsageError, match="Not a directory"):
+        copy_log_dir(source, source.parent / "other" / "notes.txt" / "copy")
     with pytest.raises(NotFound, match="There is no folder"):
         copy_log_dir(tmp_path / "nowhere", tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -149,9 +151,11 @@ def test_an_interrupted_copy_proves_nothing_and_the_same_call_continues_it(sourc
         copy_log_dir(source, target, topics=["orders"])
     kept = (target / "orders-0" / SEGMENT).stat().st_mtime_ns
     (target / "payments-0" / f"{5:020}.log").write_bytes(b"half a segment, which the broker has deleted since")
+    shutil.rmtree(source / f"{STATE_TOPIC}-0")  # deleted meanwhile
     manifest = copy_log_dir(source, target)
     assert manifest.moment is not None
     assert (target / "orders-0" / SEGMENT).stat().st_mtime_ns == kept
+    assert not (target / f"{STATE_TOPIC}-0").exists()
     assert contents(target) == contents(source)
 
 

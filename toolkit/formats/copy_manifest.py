@@ -86,10 +86,13 @@ class CopyManifest:
         """When the coordinators' log was read, between both readings of the data; null if it was interrupted."""
         return None if self.end is None else self.coordinators_begin
 
-    def of_folder(self, folder: str) -> dict[str, CopiedFile]:
-        """The files of a partition's folder by name."""
-        prefix = f"{folder}/"
-        return {path.removeprefix(prefix): file for path, file in self.files.items() if path.startswith(prefix)}
+    def by_folder(self) -> dict[str, dict[str, CopiedFile]]:
+        """The files of each partition's folder by name; those beside the folders under an empty name."""
+        found: dict[str, dict[str, CopiedFile]] = {}
+        for path, file in self.files.items():
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder, {})[name] = file
+        return found
 
     def to_json(self) -> str:
         """The text of the manifest."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from toolkit.errors import DecodeError
-from toolkit.formats.copy_manifest import MANIFEST, CopyManifest, read_manifest
+from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -24,6 +24,7 @@ class Copies:
     def __init__(self, as_of: dt.datetime | None = None) -> None:
         self.as_of = as_of
         self._manifests: dict[LogDirRoot, CopyManifest | None] = {}
+        self._folders: dict[LogDirRoot, dict[str, dict[str, CopiedFile]]] = {}
         self._errors: dict[LogDirRoot, str] = {}
 
     @property
@@ -43,6 +44,13 @@ class Copies:
             except OSError as error:
                 self._errors[root] = f"it cannot be read: {error.strerror}"
         return None if root is None else self._manifests[root]
+
+    def files(self, log: FolderLog) -> Mapping[str, CopiedFile]:
+        """The files of a log by name, by the manifest."""
+        manifest = self.manifest(log.root)
+        if manifest is not None and log.root not in self._folders:
+            self._folders[log.root] = manifest.by_folder()
+        return self._folders.get(log.root, {}).get(log.replica.path.name, {})
 
     def moment(self, log: ReplicaLog) -> dt.datetime | None:
         """When a log was copied, by the manifest or by the caller; null if unknown."""
@@ -64,7 +72,7 @@ class Copies:
         folder = log.replica.path.name
         if folder in manifest.incomplete:
             return f"{folder} changed faster than it was copied"
-        copied = {name: file.size for name, file in manifest.of_folder(folder).items()}
+        copied = {name: file.size for name, file in self.files(log).items()}
         present = {name: stamp.size for name, stamp in log.listing.stamps.items()}
         different = sorted(name for name in copied.keys() | present.keys() if copied.get(name) != present.get(name))
         return f"{folder}/{different[0]} is not the file that was copied" if different else None

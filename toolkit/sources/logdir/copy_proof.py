@@ -112,11 +112,10 @@ class CopyProof:
     def began_before(self, state: ReplicaState, start: int) -> bool:
         """Whether a transaction began before the coordinators' log was copied; true also if nothing shows it."""
         log, first = state.log, state.window.first_batches.get(start)
-        manifest = self._contents.copies.manifest(log.root)
-        if first is None or manifest is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
+        if first is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
             return True
         number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
-        segment = manifest.of_folder(log.replica.path.name)[log.listing.segments[number].path.name]
+        segment = self._contents.copies.files(log)[log.listing.segments[number].path.name]
         return int(first["position"][0] + first["size"][0]) <= segment.first_size
 
     def _is_current(self, state: ReplicaState) -> bool:
@@ -129,11 +128,10 @@ class CopyProof:
         return TopicPartition(where.topic, where.partition) in self._current[root]
 
     def _current_partitions(self, root: LogDirRoot) -> Iterator[TopicPartition]:
-        manifest = self._contents.copies.manifest(root)
         log = next((each for each in metadata_logs(self._contents.logs) if each.root == root), None)
-        if manifest is None or log is None or self._contents.copies.doubt(log) is not None:
+        if log is None or self._contents.copies.doubt(log) is not None:
             return
-        first_sizes = {name: file.first_size for name, file in manifest.of_folder(log.replica.path.name).items()}
+        first_sizes = {name: file.first_size for name, file in self._contents.copies.files(log).items()}
         state, changed, has_grown = MetadataState(), set(), False
         for record in metadata_records(log, state, since=NEWEST):
             if record.error and not record.error.startswith("TORN_TAIL"):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -45,9 +46,7 @@ class _CopyState:
             (self.target / folder).mkdir(exist_ok=True)
             for name in sorted(before, key=_segments_last):
                 self._copy(f"{folder}/{name}", before[name])
-            for path in [path for path in self.files if path.startswith(f"{folder}/")]:
-                if path.rpartition("/")[2] not in before:
-                    self.forget(path)
+            self.forget(folder, keep=before.keys())
             after = _stamps(self.source / folder)
             if before.keys() == after.keys() and all(_is_grown(before[name], after[name]) for name in before):
                 return True
@@ -61,10 +60,18 @@ class _CopyState:
             return
         self._copy(name, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
 
-    def forget(self, path: str) -> None:
-        """Remove a file from the copy."""
-        (self.target / path).unlink(missing_ok=True)
-        self.files.pop(path, None)
+    def forget(self, folder: str, *, keep: Collection[str] = ()) -> None:
+        """Remove the files of a folder from the copy, but for some."""
+        for path in (self.target / folder).glob("*"):
+            if path.name not in keep:
+                path.unlink()
+                self.files.pop(f"{folder}/{path.name}", None)
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder from the copy."""
+        self.forget(folder)
+        if (self.target / folder).is_dir():
+            (self.target / folder).rmdir()
 
     def _copy(self, path: str, stamp: Stamp) -> None:
         known = self.files.get(path)
@@ -146,11 +153,34 @@ def copy_log_dir(
     """
     source, target = log_path(source), Path(target)
     folders = _folders(source, topics)
-    manifest = _begin(source, target, topics)
-    _remove_unfinished(target, manifest.files)
-    state = _CopyState(source, target, dict(manifest.files))
     selected = [name for names in folders.values() for name in names]
-    before, is_running = _state_of(source, selected), _is_running(source)
+    with _errors_named(target):
+        manifest = _begin(source, target, topics)
+        state = _CopyState(source, target, dict(manifest.files))
+        for path in list(target.iterdir()):
+            if path.is_dir() and parse_folder_name(path.name) and path.name not in selected:
+                state.drop(path.name)  # deleted since the copy was interrupted
+        before, is_running = _state_of(source, selected), _is_running(source)
+        try:
+            manifest = _copy_in_order(state, manifest, folders, progress)
+        except BaseException:
+            _save(target, replace(manifest, files=state.files))
+            raise
+        after = _state_of(source, selected)
+        manifest = replace(
+            manifest,
+            end=utc_now(),
+            changed=sorted(name for name in selected if before[name] != after[name]),
+            is_running=is_running and _is_running(source),
+        )
+        _save(target, manifest)
+    return manifest
+
+
+def _copy_in_order(
+    state: _CopyState, manifest: CopyManifest, folders: Mapping[str, Sequence[str]], progress: Progress
+) -> CopyManifest:
+    """The manifest after data, coordinators, and what the data has gained."""
     incomplete: set[str] = set()
     saved_at = time.monotonic()
 
@@ -161,43 +191,40 @@ def copy_log_dir(
             try:
                 is_whole = state.copy_folder(name)
             except FileNotFoundError:  # the partition was deleted or moved away
-                for path in [path for path in state.files if path.startswith(f"{name}/")]:
-                    state.forget(path)
+                state.drop(name)
                 is_whole = True
             (incomplete.discard if is_whole else incomplete.add)(name)
             if time.monotonic() > saved_at + SAVE_EVERY_S:
-                _save(target, replace(manifest, files=state.files))
+                _save(state.target, replace(manifest, files=state.files))
                 saved_at = time.monotonic()
 
     metadata, coordinators, data = folders[METADATA_TOPIC], folders[STATE_TOPIC], folders[""]
+    copy([*metadata, *data])
+    begin = utc_now()
+    state.files = {path: replace(file, first_size=file.size) for path, file in state.files.items()}
+    copy(coordinators)
+    end = utc_now()
+    copy([*data, *metadata])
+    for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN):
+        state.copy_file(name)
+    return replace(
+        manifest,
+        coordinators_begin=begin,
+        coordinators_end=end,
+        files=state.files,
+        incomplete=sorted(incomplete),
+    )
+
+
+@contextmanager
+def _errors_named(target: Path) -> Iterator[None]:
     try:
-        copy([*metadata, *data])
-        manifest = replace(manifest, coordinators_begin=utc_now())
-        state.files = {path: replace(file, first_size=file.size) for path, file in state.files.items()}
-        copy(coordinators)
-        manifest = replace(manifest, coordinators_end=utc_now())
-        copy([*data, *metadata])
-        for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN):
-            state.copy_file(name)
+        yield
     except OSError as error:
         raise UsageError(
             f"{error.filename or target} cannot be copied: {error.strerror}.",
             do="Remove the reason and run the same again: it continues.",
         ) from None
-    except BaseException:
-        _save(target, replace(manifest, files=state.files))
-        raise
-    after = _state_of(source, selected)
-    manifest = replace(
-        manifest,
-        end=utc_now(),
-        files=state.files,
-        changed=sorted(name for name in selected if before[name] != after[name]),
-        incomplete=sorted(incomplete),
-        is_running=is_running and _is_running(source),
-    )
-    _save(target, manifest)
-    return manifest
 
 
 def _is_running(source: LogPath) -> bool:
@@ -241,15 +268,6 @@ def _begin(source: LogPath, target: Path, topics: Sequence[str] | None) -> CopyM
 
 def _is_kept(path: Path, file: CopiedFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size
-
-
-def _remove_unfinished(target: Path, kept: Collection[str]) -> None:
-    """Remove the file that was being copied when the copying ended; its source may be gone."""
-    for folder in target.iterdir():
-        if folder.is_dir() and parse_folder_name(folder.name):
-            for path in folder.iterdir():
-                if parse_file_name(path.name) and f"{folder.name}/{path.name}" not in kept:
-                    path.unlink()
 
 
 def _save(target: Path, manifest: CopyManifest) -> None:
