@@ -85,7 +85,7 @@ def finding(files: LogDir, producer_id: int) -> Row:
     return row
 
 
-def test_a_copy_is_its_source_and_its_manifest_says_when_it_was_made(source: Path, tmp_path: Path) -> None:
+def test_a_copy_equals_its_source_and_the_manifest_has_its_time(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy"
     before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1)
     manifest = copy_log_dir(source, target)
@@ -266,7 +266,7 @@ def test_a_manifest_counts_only_for_the_files_that_it_is_of(source: Path, tmp_pa
         copy_log_dir(source, target)
 
 
-def test_without_a_manifest_the_first_line_says_what_to_do(source: Path) -> None:
+def test_without_a_manifest_the_first_line_has_what_to_do(source: Path) -> None:
     line = LogDir(source).proof().line
     assert line == (
         "Proven: __transaction_state is complete from 2026-11-21 12:00:00 UTC to 2026-11-21 12:00:00 UTC (50 "

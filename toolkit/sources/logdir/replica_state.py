@@ -14,7 +14,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import EPOCH, TopicPartition
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -63,7 +63,8 @@ class ReplicaState:
     written_at
         Newest time in it that a broker set; null if there is none. Its files are not older.
     observed_at
-        That time; else when it was copied, else the newest time in it by producers' clocks, else when it was read.
+        The later one of that time and of when it was copied; else the newest time in it by producers' clocks; 1970 if
+        it has no time at all.
     error
         Why the replica could not be read completely.
     """
@@ -105,8 +106,7 @@ def read_state(
     copied_at
         When its files were copied; null if unknown.
     """
-    read_at = dt.datetime.now(dt.UTC)
-    observed_at = copied_at or read_at
+    observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
     tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
@@ -128,7 +128,8 @@ def read_state(
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
-    observed_at = min(max(filter(None, (written_at, copied_at)), default=utc(window.last_time) or read_at), read_at)
+    newest = max(filter(None, (written_at, copied_at)), default=utc(window.last_time) or EPOCH)
+    observed_at = min(newest, dt.datetime.now(dt.UTC))  # a producer's clock may be ahead
     return ReplicaState(
         log=log,
         log_start_offset=log_start,

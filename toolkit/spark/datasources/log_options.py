@@ -278,10 +278,14 @@ def _bound(options: Options, name: str) -> OffsetSpec | None:
 def _time(options: Options, name: str) -> dt.datetime | None:
     """A time with its zone."""
     text = options.get(name)
+    if text is None:
+        return None
     try:
-        time = None if text is None else dt.datetime.fromisoformat(text.strip())
+        time = dt.datetime.fromisoformat(text.strip())
     except ValueError:
-        raise UsageError(f"The option {name} is not a time: {text!r}.", do="Write 2026-11-21T12:00:00Z.") from None
+        time = None
+    if time is None or time.tzinfo is None:
+        raise UsageError(f"The option {name} is not a time with its zone: {text!r}.", do="Write 2026-11-21T12:00:00Z.")
     return time
 
 
