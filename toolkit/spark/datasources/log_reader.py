@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES, Row
@@ -220,7 +221,9 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     rows = []
     for log in logs:
         if log.root is not None and log.root not in roots:
-            roots[log.root] = _digest(_stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN)))
+            roots[log.root] = _digest(
+                _stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST))
+            )
         is_best = log.where.topic == STATE_TOPIC and (best is None or id(log) in best)
         rows.append(_row(log, is_best, "" if log.root is None else roots[log.root]))
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
