@@ -427,6 +427,17 @@ def test_an_age_from_files_counts_up_to_what_is_proven(as_of: dt.datetime | None
     assert found.verdict == prepared
 
 
+def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> None:
+    opened = [producer(start=100)]
+    row = only(diagnosed([from_files(observation(producers=[], after=opened))]))
+    assert (row.verdict, row.remedy) == ("clear", "None; a later copy shows whether it ends.")
+    assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
+    live = only(diagnosed([observation(producers=[], after=opened)]))
+    assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
+    for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
+        assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
+
+
 # What the logs show meanwhile
 
 

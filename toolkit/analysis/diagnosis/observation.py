@@ -265,9 +265,9 @@ class IndexedObservation:
         return tp in self._open_before or tp in self._open_after
 
     def has_begun(self, tp: TopicPartition) -> bool:
-        """Whether files show only transactions open that began while they were copied."""
-        opened = self._open_after.get(tp)
-        return self.observation.from_files and bool(opened) and tp not in self._open_before
+        """Whether a transaction at the LSO that is none of `cases` began while the files were copied."""
+        starts = [each.current_txn_start_offset for each in self._open_after.get(tp, {}).values()]
+        return self.observation.from_files and self.after[tp].last_stable_offset in starts
 
     def _open_on_leaders(self) -> Iterator[OpenTransaction]:
         """Open at the same start offset before and after: open when the coordinators answered.
