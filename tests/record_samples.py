@@ -383,7 +383,7 @@ def packed(folder: Path) -> bytes:
             member = tarfile.TarInfo(path.relative_to(folder).as_posix())
             status = path.stat()
             member.size, member.mode = status.st_size, READ_ONLY
-            member.mtime = round(status.st_mtime, 3)  # it determines the age of open transactions
+            member.mtime = round(status.st_mtime, 3)
             with path.open("rb") as file:
                 archive.addfile(member, file)
     return into.getvalue()

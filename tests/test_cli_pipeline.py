@@ -78,8 +78,10 @@ def test_files_are_written_to_tables(folder: Path, hanging: StagedIncident, tmp_
     first = run("--input", str(folder), "--consistent-copy", "--output", str(out), *LOCAL)
     assert (first.returncode, first.stderr) == (1, "")
     lines = first.stdout.splitlines()
-    assert lines[0].startswith("read    51 of 51 logs, ")
-    assert lines[1] == f"tables  {out} (delta)"
+    assert lines[0].startswith("Proven: __transaction_state is complete from ")
+    assert lines[0].endswith("; the files are of one moment, as asserted.")
+    assert lines[2].startswith("read    51 of 51 logs, ")
+    assert lines[3] == f"tables  {out} (delta)"
     assert [line for line in lines if line.startswith("found ")] == ["found   1 hanging"]
     (held,) = (line for line in lines if line.startswith(f"{hanging.topic}-{hanging.partition}  "))
     assert f"  LSO {hanging.start_offset} held for " in held, first.stdout
@@ -91,7 +93,7 @@ def test_files_are_written_to_tables(folder: Path, hanging: StagedIncident, tmp_
         return
     again = run("--output", str(out), "--consistent-copy", *LOCAL, "--input", str(folder))
     assert (again.returncode, again.stderr) == (1, "")
-    assert again.stdout.startswith("read    0 of 51 logs (")
+    assert again.stdout.startswith(f"{lines[0]}\n\nread    0 of 51 logs (")
     assert "0 new" in again.stdout
 
 
@@ -115,6 +117,7 @@ def test_an_unreadable_path_is_an_error_sentence(tmp_path: Path) -> None:
         ((), "Nothing to read is named. Add --input PATH, or --bootstrap-server HOST:PORT."),
         (("--input", "a", "--bootstrap-server", "b:1"), "--input names files. Use one of them."),
         (("--bootstrap-server", "b:1", "--consistent-copy"), "apply to files. Add --input PATH."),
+        (("--bootstrap-server", "b:1", "--as-of", "2026-11-21T12:00:00Z"), "apply to files. Add --input PATH."),
         (("--bootstrap-server", "b:1", "--txn-state-partitions", "9"), "apply to files. Add --input PATH."),
         (("--input", "a", "--master", "local", "--remote", "sc://b"), "Use one of them."),
         (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),

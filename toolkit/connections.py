@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ def connect(
     version: str = "4.3.1",
     command_config: str = "",
     consistent_copy: bool = False,
+    as_of: dt.datetime | None = None,
     txn_state_partitions: int | None = None,
 ) -> ConnectedSource:
     """Open a source by its address, path or name.
@@ -44,7 +46,7 @@ def connect(
         For the lab: Kafka version.
     command_config
         For a cluster: path of the client properties file, as for ``--command-config``.
-    consistent_copy, txn_state_partitions
+    consistent_copy, as_of, txn_state_partitions
         For a log directory: as for `toolkit.LogDir`.
 
     Returns
@@ -82,7 +84,7 @@ def connect(
             )
         if is_recording(path):
             return ConnectedSource(Recording(path), audit=Audit())
-    files = LogDir(path, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    files = LogDir(path, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions)
     return ConnectedSource(files, audit=Audit())
 
 

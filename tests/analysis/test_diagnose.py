@@ -13,8 +13,10 @@ from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose, findings
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.observation import AsOf, Coverage, FirstBatch, IndexedObservation, Observation
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS, Outcome
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition
@@ -381,9 +383,10 @@ def test_a_second_observation_of_fewer_partitions_keeps_the_other_findings() -> 
     assert [(row.partition, row.verdict) for row in diagnosed([wide, narrow])] == [(0, "hanging"), (1, "ongoing")]
 
 
-def from_files(one: Observation, *doubts: str) -> Observation:
+def from_files(one: Observation, *doubts: str, as_of: dt.datetime | None = None) -> Observation:
     """The same as read from log directories."""
-    return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {})
+    proven = {} if as_of is None else {TopicPartition(STATE_TOPIC, 33): AsOf(as_of, "its newest record")}
+    return replace(one, from_files=True, doubts={("orders", 0, 7): doubts} if doubts else {}, as_of=proven)
 
 
 def test_doubts_about_files_are_missing_evidence_not_hanging() -> None:
@@ -401,11 +404,38 @@ def test_a_verdict_from_files_names_their_broker_and_age() -> None:
     assert sources.isdisjoint({"ListOffsets", "DescribeProducers", "Fetch"})
 
 
-@pytest.mark.parametrize(("row_time", "expected"), [(ago(seconds=280), "ongoing"), (ago(seconds=100), "overdue")])
-def test_files_prove_the_coordinators_state_up_to_its_last_record(row_time: dt.datetime, expected: str) -> None:
-    """A copy may be much newer than the coordinator's last record: its time alone makes nothing overdue."""
-    row = transaction(start_time=ago(seconds=300), observed_at=row_time)
-    assert only(diagnosed([from_files(observation(row))])).verdict == expected
+@pytest.mark.parametrize(
+    ("as_of", "live", "prepared"),
+    [
+        (ago(seconds=280), "ongoing", "ending"),
+        (ago(seconds=100), "overdue", "stuck_ending"),
+        (None, "ongoing", "ending"),
+    ],
+)
+def test_an_age_from_files_counts_up_to_what_is_proven(as_of: dt.datetime | None, live: str, prepared: str) -> None:
+    """A copy may be much newer than the coordinator's last record: its own time makes nothing overdue or stuck."""
+    started = ago(seconds=300)
+    row = transaction(start_time=started, last_update_time=None if as_of is None else started)
+    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
+    assert found.verdict == live
+    says = "for a time that the files do not prove" if as_of is None else f"as of {at(as_of)}, by its newest record"
+    assert says in found.reason
+    entries = [each.value for each in found.evidence if each.name == "proven_until"]
+    assert entries == ([] if as_of is None else [f"{at(as_of)}, by its newest record"])
+    row = transaction(state="PrepareCommit", last_update_time=started)
+    found = only(diagnosed([from_files(observation(row), as_of=as_of)]))
+    assert found.verdict == prepared
+
+
+def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> None:
+    opened = [producer(start=100)]
+    row = only(diagnosed([from_files(observation(producers=[], after=opened))]))
+    assert (row.verdict, row.remedy) == ("clear", "None; a later copy shows whether it ends.")
+    assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
+    live = only(diagnosed([observation(producers=[], after=opened)]))
+    assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
+    for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
+        assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
 
 
 # What the logs show meanwhile
@@ -646,11 +676,16 @@ def test_what_was_open_at_any_time_moves_the_lso_and_what_is_clear_is_not_noted(
 def test_the_time_now_is_this_machines_and_that_of_the_owners_record_in_files() -> None:
     owner = transaction(observed_at=ago(seconds=5))
     ((live,),) = indexed(owner).cases.values()
-    ((copied,),) = IndexedObservation(from_files(observation(owner))).cases.values()
-    assert (live.now, live.age) == (NOW, dt.timedelta(seconds=10))
+    ((copied,),) = IndexedObservation(from_files(observation(owner), as_of=ago(seconds=5))).cases.values()
+    assert (live.now, live.age, live.as_of) == (NOW, dt.timedelta(seconds=10), None)
     assert (copied.now, copied.age) == (ago(seconds=5), dt.timedelta(seconds=5))
-    ((orphan,),) = IndexedObservation(from_files(observation())).cases.values()
-    assert (orphan.now, orphan.owner_epoch, orphan.listed) == (NOW, -1, False)
+    ((unproven,),) = IndexedObservation(from_files(observation(owner))).cases.values()
+    assert (unproven.now, unproven.age) == (None, None)
+    updated = transaction(last_update_time=ago(seconds=7))
+    ((own,),) = IndexedObservation(from_files(observation(updated))).cases.values()
+    assert own.as_of == AsOf(ago(seconds=7), "the newest record of the id")
+    ((orphan,),) = IndexedObservation(from_files(observation(), as_of=NOW)).cases.values()
+    assert (orphan.now, orphan.owner_epoch, orphan.listed) == (None, -1, False)
     ((prepared,),) = indexed(transaction(timeout_ms=2**31 - 1)).cases.values()
     assert (prepared.expires_at, prepared.two_phase) == (None, True)
     ((at_start,),) = indexed(transaction(start_time=NOW)).cases.values()

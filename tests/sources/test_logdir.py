@@ -13,7 +13,6 @@ import pytest
 import toolkit.schema
 from tests.sources.log_files import (
     HIGH_WATERMARK,
-    NOON,
     SEGMENT,
     STATE_TOPIC,
     after,
@@ -156,7 +155,9 @@ def test_states_ids_and_durations_filter_transactions(root: Path) -> None:
     (name,) = ids_of(33, 1)
     assert [row["transactional_id"] for row in files.transaction_rows()] == [name]
     assert files.transaction_rows(states=["Empty"]) == files.transaction_rows(producer_ids=[7]) == []
-    assert len(files.transaction_rows(min_duration_ms=1000, transactional_id_pattern="id-.*")) == 1
+    assert files.transaction_rows(min_duration_ms=1000) == []  # its newest record is that of its start
+    later = LogDir(root, as_of=after(minutes=5))
+    assert len(later.transaction_rows(min_duration_ms=1000, transactional_id_pattern="id-.*")) == 1
     (found, missing) = files.transaction_rows(transactional_ids=[name, "nobody"])
     assert (found["state"], missing["error"].partition(":")[0]) == ("Ongoing", "TRANSACTIONAL_ID_NOT_FOUND")
     with pytest.raises(UsageError, match="No such state"):
@@ -300,10 +301,16 @@ def test_nothing_is_written_to_the_files(root: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_observed_at_is_the_time_of_the_newest_file(root: Path) -> None:
+def test_observed_at_is_the_newest_time_of_a_broker_in_the_files(root: Path) -> None:
     (row,) = LogDir(root).finding_rows(topics=["orders"])
     assert row["verdict"] == "ongoing"
-    assert row["observed_at"] > NOON
+    assert row["observed_at"] == after()  # the coordinator's record
+    (partition,) = LogDir(root).partition_rows(topics=["orders"])
+    assert partition["observed_at"] == after(seconds=30)  # the last marker
+    with pytest.raises(UsageError, match="no time zone"):
+        LogDir(root, as_of=after().replace(tzinfo=None))
+    with pytest.raises(UsageError, match="lies in the future"):
+        LogDir(root, as_of=dt.datetime.now(dt.UTC) + dt.timedelta(hours=1))
     assert row["opened_at"] == after()
     assert repr(LogDir(root, consistent_copy=True)) == f"LogDir('{root}', consistent_copy=True)"
     with LogDir(root) as files, pytest.raises(UsageError, match="cannot have 0 partitions"):

@@ -7,6 +7,7 @@ of ``__transaction_state``: what both logs hold is of one moment as far as this 
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import os
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class StagedFiles:
     def folder(self, number: int = K) -> Path:
         return self.root / f"{STATE_TOPIC}-{number}"
 
-    def judge(self, *, consistent_copy: bool = False) -> Row:
+    def judge(self, *, consistent_copy: bool = False, as_of: dt.datetime | None = None) -> Row:
         """The finding on producer 7."""
         if not (self.root / HIGH_WATERMARK).exists():
             write_state_topic(self.root, {K: self.states})
@@ -66,7 +67,8 @@ class StagedFiles:
             write_checkpoint(self.root, HIGH_WATERMARK, self.replicated)
             for do in self.later:
                 do()
-        rows = LogDir(self.root.parent, consistent_copy=consistent_copy).finding_rows(partitions=[ORDERS])
+        files = LogDir(self.root.parent, consistent_copy=consistent_copy, as_of=as_of)
+        rows = files.finding_rows(partitions=[ORDERS])
         FINDINGS.arrow(rows)
         (row,) = (row for row in rows if row["producer_id"] == 7)
         return row
@@ -417,9 +419,16 @@ def test_a_live_transaction_is_ongoing_and_not_overdue_by_the_age_of_a_copy(stag
     row = staged.judge()
     assert row["verdict"] == "overdue"  # the coordinator wrote on for 21 minutes and never aborted it
     cut(staged.folder() / SEGMENT)
-    row = staged.judge()
-    assert row["verdict"] == "ongoing"
-    assert staged.judge(consistent_copy=True)["verdict"] == "overdue"
+    for as_of, time in ((None, "11:59:00"), (after(), "12:00:00")):  # a file's own times are of today, days later
+        row = staged.judge(as_of=as_of)
+        assert row["verdict"] == "ongoing"
+        assert f"as of 2026-11-21 {time} UTC" in row["reason"]
+    row = staged.judge(as_of=after(minutes=30))
+    assert row["verdict"] == "overdue"
+    assert "as of 2026-11-21 12:30:00 UTC, by the asserted time of the copy (as_of)" in row["reason"]
+    row = staged.judge(consistent_copy=True)
+    assert row["verdict"] == "overdue"
+    assert "as of 2026-11-21 12:10:00 UTC, by the newest marker in orders-0" in row["reason"]
 
 
 def test_of_several_replicas_the_longest_is_diagnosed(staged: StagedFiles) -> None:

@@ -30,6 +30,7 @@ from toolkit.connections import connect
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import LARGEST_READ, ObjectFile, ObjectPath
+from toolkit.sources.logdir.log_dir_copy import copy_log_dir
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES
 
@@ -227,3 +228,15 @@ def test_a_uri_with_credentials_or_options_is_refused_and_not_repeated(uri: str)
     with pytest.raises(UsageError) as raised:
         log_path(uri)
     assert "hidden" not in str(raised.value)
+
+
+def test_a_log_directory_is_copied_from_a_store_and_its_manifest_proves_no_time(
+    copies: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, uri = copies
+    manifest = copy_log_dir(uri, tmp_path / "copy", topics=["orders"])
+    assert (manifest.source, manifest.is_running) == (uri, False)
+    for path in manifest.files:
+        copied, source = (tmp_path / "copy" / path).read_bytes(), (folder / path).read_bytes()
+        assert copied.rstrip(b"\0") == source.rstrip(b"\0")
+    assert f"no broker ran on {uri} while it was copied" in LogDir(tmp_path / "copy").proof().line

@@ -13,7 +13,7 @@ from toolkit.schema.live import Partition
 from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
-from toolkit.spark.pipeline.from_files import LogFiles
+from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live, plan_logs
 from toolkit.spark.pipeline.staging_table import StoredState
 
@@ -158,7 +158,7 @@ def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     ids_log = LOG + IDS
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
-        options: Any = {"paths": [], "topics": None, "is_consistent": False, "txn_state_partitions": None}
+        options: Any = {"paths": [], "topics": None, "asserted": NOTHING_ASSERTED}
         return set(LogFiles(spark=None, logs=[{**row, **columns}], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}

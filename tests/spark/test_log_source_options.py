@@ -82,7 +82,7 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
         ({"mode": "strict"}, "The option mode has an invalid value. Use one of PERMISSIVE, "),
         ({"producerId": "x"}, "The option producerId is not a whole number"),
         ({"crc": "yes"}, "The option crc has an invalid value"),
-        ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has consistentCopy, "),
+        ({"topc": "orders"}, "kafka_log_dir has no option 'topc'. It has asOf, consistentCopy, "),
         (
             {"table": "segments", "startingOffsets": "3"},
             "The table segments has no option startingOffsets. It has partitions, ",
@@ -100,6 +100,8 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
         ({"maxPartitionBytes": "much"}, "The option maxPartitionBytes is not a size: 'much'"),
         ({"maxPartitionBytes": "0"}, "The option maxPartitionBytes is not a size"),
         ({"table": "findings", "txnStatePartitions": "0"}, "not a whole number of at least 1"),
+        ({"table": "findings", "asOf": "yesterday"}, "The option asOf is not a time with its zone: 'yesterday'."),
+        ({"table": "findings", "asOf": "2026-11-21T12:00:00"}, "The option asOf is not a time with its zone"),
         ({"path": "hdfs://name/logs"}, "hdfs://name/logs is not a path that can be read."),
     ],
 )

@@ -87,6 +87,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "pipeline": pipeline_command.pipeline,
     },
     "Read files": {
+        "copy": file_commands.copy,
         "scan": file_commands.scan,
         "txn-stat": file_commands.txn_stat,
         "abort-command": file_commands.abort_command,

@@ -55,7 +55,7 @@ def diagnose(
     """Diagnose every open transaction and every held LSO, healthy ones included.
 
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
-    --log-dir it reads files, as of the time they were written; with --recording, a sample of the recorder.
+    --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
     partition_options(topic, partition)
     with source_options.open() as source:
@@ -68,8 +68,9 @@ def diagnose(
             partitions=partition,
             log_evidence=log_evidence,
         )
+        proof = proof_line(source, output)
     rows = runnable_remedies(rows, source_options)
-    answer_findings(rows, rows, output)
+    answer_findings(rows, rows, output, proof=proof)
     raise typer.Exit(verdict_exit_code(rows))
 
 
@@ -104,8 +105,9 @@ def find_hanging(
             log_evidence=log_evidence,
             broker_id=broker_id,
         )
+        proof = proof_line(source, output)
     rows = runnable_remedies(rows, source_options)
-    answer_findings(in_doubt(rows), rows, output)
+    answer_findings(in_doubt(rows), rows, output, proof=proof)
     raise typer.Exit(verdict_exit_code(rows))
 
 
@@ -157,8 +159,9 @@ def explain(
         partitions=partition or (),
         recheck_after=recheck_after,
     )
-    files = source_options.paths or source_options.consistent_copy or source_options.txn_state_partitions
-    if not (files or source_options.names_cluster):
+    options = source_options
+    files = options.paths or options.consistent_copy or options.as_of or options.txn_state_partitions
+    if not (files or options.names_cluster):
         _answer_explained(explain_pasted(), output)
     try:
         with source_options.open_logs() as source:
@@ -314,20 +317,31 @@ def runnable_remedies(rows: Sequence[Row], source_options: SourceOptions) -> lis
     return [{**row, "remedy": source_options.runnable(row["remedy"])} for row in rows]
 
 
-def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format) -> None:
-    """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen."""
+def proof_line(source: AnySource, output: Format) -> str | None:
+    """What files prove and what they do not, for a person; null for another source."""
+    from toolkit.sources.logdir import LogDir
+
+    return source.proof().line if output is Format.TABLE and isinstance(source, LogDir) else None
+
+
+def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format, *, proof: str | None = None) -> None:
+    """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen.
+
+    `proof`, for a person only, is the first line.
+    """
     if output is not Format.TABLE:
         from toolkit.views.findings_text import LINKED_FINDINGS, with_page
 
         answer(LINKED_FINDINGS, [with_page(row) for row in rows], output)
         return
-    from toolkit.views.findings_text import finding_lines, summary
+    from toolkit.views.findings_text import finding_lines, summary, wrap
 
     as_of = max((row["observed_at"] for row in rows), default=dt.datetime.now(dt.UTC))
     partitions = {(row["topic"], row["partition"]) for row in rows}
     whole = [row for row in of if (row["topic"], row["partition"]) in partitions]
     lines = finding_lines(whole, now=as_of, width=width())
-    show([*lines, *([""] if lines else []), summary(of)])
+    first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
+    show([*first, *lines, *([""] if lines else []), summary(of)])
 
 
 def in_doubt(rows: Sequence[Row]) -> list[Row]:

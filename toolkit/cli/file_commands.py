@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,10 @@ from toolkit.cli.common_options import (
     check_output_path,
     offset_spec,
     partition_options,
+    time_option,
 )
-from toolkit.cli.output import answer, exit_code, remark, show, width
-from toolkit.cli.source_options import UTC, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
+from toolkit.cli.output import answer, exit_code, progress, remark, show, size_text, width
+from toolkit.cli.source_options import UTC, AsOf, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
@@ -160,6 +162,7 @@ def abort_command(
     topic: Topics = None,
     partition: Partitions = None,
     consistent_copy: ConsistentCopy = False,
+    as_of: AsOf = None,
     txn_state_partitions: TxnStatePartitions = None,
     bootstrap_server: Annotated[
         str, typer.Option("--bootstrap-server", metavar="HOST:PORT", help="Broker to name in the command.")
@@ -174,7 +177,12 @@ def abort_command(
     from toolkit.views.findings_text import wrap
 
     partition_options(topic, partition)
-    files = _open(paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+    files = _open(
+        paths,
+        consistent_copy=consistent_copy,
+        as_of=time_option(as_of),
+        txn_state_partitions=txn_state_partitions,
+    )
     advice = abort_advice(
         files,
         producer_id=producer_id,
@@ -190,6 +198,36 @@ def abort_command(
         remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
         show([one.line])
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
+
+
+def copy(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="An entry of log.dirs; also s3://, gs:// and abfss://.")
+    ],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="A folder that is empty or new, or has the same copy, unfinished.")
+    ],
+    *,
+    topic: Topics = None,
+) -> None:
+    """Copy the log directory of a running broker, on its machine, so that a diagnosis of the copy can prove something.
+
+    __transaction_state, the metadata log and the checkpoints are always copied. The manifest kafka-txn-copy.json says
+    when it was made; diagnose, report and the pipeline read it. Run again, an interrupted copy continues.
+    """
+    from toolkit.formats.copy_manifest import MANIFEST
+    from toolkit.sources.logdir.log_dir_copy import copy_log_dir
+
+    done = copy_log_dir(source, target, topics=topic, progress=lambda folder: progress(f"Copying {folder} ..."))
+    size = size_text(sum(file.size for file in done.files.values()))
+    changed = f"{len(done.changed)} partitions changed meanwhile" if done.changed else "nothing changed meanwhile"
+    show([f"{target}: {len(done.files):,} files, {size}, at {done.moment:%Y-%m-%d %H:%M:%S} UTC; {changed}"])
+    show([f"Diagnose it:  kafka-txn diagnose --log-dir {shlex.quote(str(target))}"])
+    if not done.is_running:
+        remark(f"No broker of this machine ran on {source}, so the manifest proves nothing of when its files are from.")
+    for folder in done.incomplete:
+        remark(f"{folder} changed faster than it was copied; {MANIFEST} proves nothing about it. Copy it again.")
+    raise typer.Exit(3 if done.incomplete else 0)
 
 
 def _open(paths: Sequence[str], **options: Any) -> LogDir:

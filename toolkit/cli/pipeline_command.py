@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolkit.cli.common_options import Format, Topics, duration_option, key_values
+from toolkit.cli.common_options import Format, Topics, duration_option, key_values, time_option
 from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
-from toolkit.cli.output import show, size_text
+from toolkit.cli.output import show, size_text, width
 from toolkit.cli.source_options import FILES, SourceOptions, takes_source
 from toolkit.errors import UsageError
 
@@ -35,7 +35,7 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
-@takes_source("consistent_copy", "txn_state_partitions")
+@takes_source("consistent_copy", "as_of", "txn_state_partitions")
 def pipeline(
     *,
     more: Annotated[list[str] | None, typer.Argument(metavar="[PATH]...", hidden=True)] = None,
@@ -87,8 +87,11 @@ def pipeline(
         raise UsageError("Nothing to read is named.", do="Add --input PATH, or --bootstrap-server HOST:PORT.")
     if master and remote:
         raise UsageError("--master starts Spark, --remote uses one that runs.", do="Use one of them.")
-    if not paths and (source_options.consistent_copy or source_options.txn_state_partitions):
-        raise UsageError("--consistent-copy and --txn-state-partitions apply to files.", do="Add --input PATH.")
+    of_files = source_options.consistent_copy or source_options.as_of or source_options.txn_state_partitions
+    if not paths and of_files:
+        raise UsageError(
+            "--consistent-copy, --as-of and --txn-state-partitions apply to files.", do="Add --input PATH."
+        )
     target = _target(output, paths, is_here=remote is None)
     settings = key_values("--conf", conf)
 
@@ -109,6 +112,7 @@ def pipeline(
 
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_spark_errors
+        from toolkit.views.findings_text import wrap
 
         with translate_spark_errors():
             summary = run(
@@ -119,11 +123,13 @@ def pipeline(
                 topics=topic,
                 min_held_ms=int(min_held * 1000),
                 consistent_copy=source_options.consistent_copy,
+                as_of=time_option(source_options.as_of),
                 txn_state_partitions=source_options.txn_state_partitions,
                 with_batches=with_batches,
                 progress=report,
             )
-    show([*_lines(summary), ""])
+    proof = [] if summary.proof is None else [*wrap(summary.proof, before="", width=width()), ""]
+    show([*proof, *_lines(summary), ""])
     answer_findings(in_doubt(summary.findings), summary.findings, Format.TABLE)
     raise typer.Exit(verdict_exit_code(summary.findings))
 

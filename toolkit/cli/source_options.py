@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from toolkit.cli.common_options import duration_option
+from toolkit.cli.common_options import duration_option, time_option
 from toolkit.cli.output import progress, remark
 from toolkit.errors import UsageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONNECTION, FILES = "Connection", "Files"
 UTC = "+00:00"
-FILE_OPTIONS = ("log_dir", "consistent_copy", "txn_state_partitions", "broker_log", "broker_log_time_zone")
+FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
 _ACTION = re.compile(r"kafka-txn (abort|complete|commit|fence)(?= --)")
@@ -55,6 +55,16 @@ ConsistentCopy = Annotated[
     typer.Option(
         "--consistent-copy",
         help="Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync.",
+        rich_help_panel=FILES,
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="TIME",
+        help="When the files were copied, with its time zone: 2026-11-21T12:00:00Z. Ages count up to then. A manifest "
+        "of kafka-txn copy says it by itself.",
         rich_help_panel=FILES,
     ),
 ]
@@ -123,6 +133,7 @@ class SourceOptions:
         ),
     ] = None
     consistent_copy: ConsistentCopy = False
+    as_of: AsOf = None
     txn_state_partitions: TxnStatePartitions = None
     broker_log: BrokerLog = None
     broker_log_time_zone: BrokerLogTimeZone = UTC
@@ -204,6 +215,8 @@ class SourceOptions:
             raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
         if self.consistent_copy and not self.log_dir:
             raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
+        if self.as_of and not self.log_dir:
+            raise UsageError("--as-of applies to files.", do="Add --log-dir PATH.")
         if self.txn_state_partitions is not None and not self.log_dir:
             raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
         if self.broker_log and not self.log_dir:
@@ -249,6 +262,7 @@ class SourceOptions:
         return LogDir(
             *self.log_dir,
             consistent_copy=self.consistent_copy,
+            as_of=time_option(self.as_of),
             txn_state_partitions=self.txn_state_partitions,
             broker_logs=self.broker_log or (),
             broker_log_time_zone=self.broker_log_time_zone,

@@ -69,11 +69,6 @@ class ObjectStat(NamedTuple):
     st_mtime_ns: int
     st_ino: int
 
-    @property
-    def st_mtime(self) -> float:
-        """Seconds since 1970 at which it was uploaded."""
-        return self.st_mtime_ns / 1e9
-
 
 FOLDER = ObjectStat(stat.S_IFDIR, 0, 0, 0)
 

@@ -61,9 +61,9 @@ class OffsetVisibility(TableRow):
     high_watermark: Annotated[Int64 | None, "High watermark of the partition."] = None
     log_end_offset: Annotated[Int64 | None, "Log end offset of the partition."] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[dt.datetime | None, "When its offsets were read; of files, when the newest was written."] = (
-        None
-    )
+    observed_at: Annotated[
+        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
+    ] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
 
 
@@ -93,9 +93,9 @@ class MissingOffsets(TableRow):
     isolation_level: Annotated[str, "Of the consumer: read_committed or read_uncommitted."]
     reason: Annotated[str, "Why they are missing, as a sentence."]
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[dt.datetime | None, "When its offsets were read; of files, when the newest was written."] = (
-        None
-    )
+    observed_at: Annotated[
+        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
+    ] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
 
 
@@ -141,9 +141,9 @@ class GroupLag(TableRow):
     isolation_level: Annotated[str | None, "Share groups: share.isolation.level; null where it may not be read."] = None
     reason: Annotated[str | None, "What the lag is made of, as a sentence."] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[dt.datetime | None, "When its offsets were read; of files, when the newest was written."] = (
-        None
-    )
+    observed_at: Annotated[
+        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
+    ] = None
     error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
 
 

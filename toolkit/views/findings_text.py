@@ -52,7 +52,7 @@ def with_page(row: Row) -> Row:
 
 
 TICK = dt.timedelta(seconds=1)
-"""A file's time may be a clock tick older than its last record."""
+"""A record may have a time a clock tick after that of the observation."""
 
 _LABEL = 9
 _COMMAND = re.compile(r"kafka-txn (?:abort|complete|commit|fence)(?: --[a-z-]+ (?:'[^']*'|[^\s']\S*))+")

@@ -308,6 +308,7 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
         errors=last.errors(tp),
         lso_before=lso_before,
         is_held=is_held(partition) and is_held(first.before[tp]) and not is_explained,
+        has_begun=last.has_begun(tp),
         has_moved=not last.observation.from_files and (lso_before != lso or last.open_at_any_time(tp)),
     )
 

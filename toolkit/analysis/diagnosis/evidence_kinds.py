@@ -139,6 +139,8 @@ class PartitionEvidence:
         Whether its LSO was below the high watermark in every observation, without an open transaction at it.
     has_moved
         Whether the LSO has moved, or a transaction was open at some time: it is not the same hold.
+    has_begun
+        For files: whether what holds it began while they were copied.
     """
 
     partition: Partition
@@ -146,6 +148,7 @@ class PartitionEvidence:
     lso_before: int | None = None
     is_held: bool = False
     has_moved: bool = False
+    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,8 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[Evidenc
         yield from _entries(STATE_TOPIC, owner.broker_id, owner.observed_at, changed)
         listed = str(txn.listed).lower()
         yield _entry(owner.source, owner.broker_id, owner.observed_at, "expects_marker_here", listed)
+    if txn.as_of is not None:
+        yield _entry(STATE_TOPIC, None, txn.as_of.time, "proven_until", f"{at(txn.as_of.time)}, by {txn.as_of.proof}")
     start = txn.owner.start_time if txn.owner else None
     if start is not None and start > txn.observation.observed_at:
         ahead = duration(start - txn.observation.observed_at)

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.table import TopicPartition
 
@@ -53,6 +54,22 @@ class FirstBatch:
     log_append_time: bool
 
 
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """Time up to which files are proven to have what a coordinator did: an age counts up to it, and no further.
+
+    Parameters
+    ----------
+    time
+        The time, by a clock of the brokers, of the machine that copied, or as the caller asserts.
+    proof
+        What proves it.
+    """
+
+    time: dt.datetime
+    proof: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation, read in this order: partitions, producers, transactions, then producers and partitions again.
@@ -73,10 +90,14 @@ class Observation:
     first_batches
         First batch by (topic, partition, start offset), if it was read.
     observed_at
-        When the observation ended, by this machine's clock; from files, when the newest of them was written.
+        When the observation ended, by this machine's clock; from files, the newest time in them.
     from_files
-        Whether it was read from log directories. Then the rows after are those before, `doubts` states what that leaves
-        unproven, and the state of an id is as old as its own `observed_at`.
+        Whether it was read from log directories. Then the rows after are those before, but for what began while the
+        files were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of`
+        only.
+    as_of
+        For files: the time up to which partitions are proven to be complete, those of ``__transaction_state`` above
+        all. That of another one counts for what is open there: the caller asserts that its files are of one moment.
     doubts
         What is missing to prove that an open transaction has no owner, one sentence each, by (topic, partition,
         producer id).
@@ -93,6 +114,7 @@ class Observation:
     observed_at: dt.datetime
     first_batches: Mapping[tuple[str, int, int], FirstBatch] = field(default_factory=dict)
     from_files: bool = False
+    as_of: Mapping[TopicPartition, AsOf] = field(default_factory=dict)
     doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)
     notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
 
@@ -140,8 +162,10 @@ class OpenTransaction:
         Whether the coordinator still expects to write a marker to this partition.
     two_phase
         Whether its timeout marks two-phase commit (KIP-939).
+    as_of
+        For files: the time up to which they prove the coordinator's state; null if nothing proves any.
     now
-        This machine's time; for files, the time up to which they prove the coordinator's state.
+        This machine's time; for files, that of `as_of`.
     age
         Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict.
     expires_at
@@ -167,7 +191,8 @@ class OpenTransaction:
     owner_epoch: int
     listed: bool
     two_phase: bool
-    now: dt.datetime
+    as_of: AsOf | None
+    now: dt.datetime | None
     age: dt.timedelta | None
     expires_at: dt.datetime | None
     leader: Partition
@@ -239,6 +264,11 @@ class IndexedObservation:
         """Whether a transaction was open before or after the coordinators answered."""
         return tp in self._open_before or tp in self._open_after
 
+    def has_begun(self, tp: TopicPartition) -> bool:
+        """Whether a transaction at the LSO that is none of `cases` began while the files were copied."""
+        starts = [each.current_txn_start_offset for each in self._open_after.get(tp, {}).values()]
+        return self.observation.from_files and self.after[tp].last_stable_offset in starts
+
     def _open_on_leaders(self) -> Iterator[OpenTransaction]:
         """Open at the same start offset before and after: open when the coordinators answered.
 
@@ -281,7 +311,10 @@ class IndexedObservation:
         owners = self._owners.get(producer_id, [])
         owner = owners[0] if owners else None
         started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
-        now = owner.observed_at if owner and self.observation.from_files else self.observation.observed_at
+        as_of = self._as_of(owner, tp)
+        now: dt.datetime | None = self.observation.observed_at
+        if self.observation.from_files:
+            now = None if as_of is None else as_of.time
         expires_at = None
         if started is not None and timeout_ms is not None and timeout_ms != TWO_PHASE_COMMIT:
             expires_at = started + dt.timedelta(milliseconds=timeout_ms)
@@ -297,14 +330,25 @@ class IndexedObservation:
             owner_epoch=-1 if owner is None or owner.producer_epoch is None else owner.producer_epoch,
             listed=owner is not None and tp in (owner.topic_partitions or ()),
             two_phase=timeout_ms == TWO_PHASE_COMMIT,
+            as_of=as_of,
             now=now,
-            age=None if started is None or started > now else now - started,
+            age=None if started is None or now is None or started > now else now - started,
             expires_at=expires_at,
             leader=after,
             leader_moved=not same_leader or producer.broker_id != before.leader,
             observation=self.observation,
             first_batch=first,
         )
+
+    def _as_of(self, owner: Transaction | None, tp: TopicPartition) -> AsOf | None:
+        """The time up to which files prove the state of an id: at least that of its newest record."""
+        if owner is None or owner.txn_state_partition is None or not self.observation.from_files:
+            return None
+        both = TopicPartition(STATE_TOPIC, owner.txn_state_partition), tp
+        found = [each for key in both if (each := self.observation.as_of.get(key)) is not None]
+        if not found and owner.last_update_time is not None:
+            return AsOf(owner.last_update_time, "the newest record of the id")
+        return max(found, key=lambda each: each.time, default=None)
 
 
 def is_held(partition: Partition) -> bool:

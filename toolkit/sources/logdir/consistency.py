@@ -31,12 +31,8 @@ begins with 0.
 from __future__ import annotations
 
 import datetime as dt
-import os
-import struct
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -48,13 +44,14 @@ from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.broker_lock import is_locked
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
+from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState
 
 PRODUCER_IDS = 15  # API key of the record
-FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, start, length, process
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 
@@ -78,6 +75,7 @@ def check_consistency(
     txn: OpenTransaction,
     state: ReplicaState,
     side: CoordinatorState,
+    proof: CopyProof,
     *,
     lowest: int,
     changes: Callable[[ReplicaLog], list[str]] | None,
@@ -92,6 +90,8 @@ def check_consistency(
         The replica of its partition, read with checksums from `lowest` on.
     side
         ``__transaction_state``.
+    proof
+        What the manifests of the files prove.
     lowest
         Start offset of the partition's lowest such transaction.
     changes
@@ -110,14 +110,20 @@ def check_consistency(
         found.notes.append(
             "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
         )
+    elif (by_manifest := proof.doubt(state, _coordinators(txn, side), start)) is None:
+        found.notes.append(
+            f"the transaction was open before {STATE_TOPIC} was copied and after it, on a broker that led the "
+            "partitions all the while, by the manifest of the copy"
+        )
     elif not txn.owner:
         found.doubts.append(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
-            "were copied at different times"
+            f"were copied at different times{_by_manifest(proof, state, by_manifest)}"
         )
     elif doubt := _failed_step(txn.owner, state, side, start):
         found.doubts.append(
-            f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}; or {CONSISTENT_COPY}"
+            f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}"
+            f"{_by_manifest(proof, state, by_manifest)}; or {CONSISTENT_COPY}"
         )
     else:
         found.notes.append(
@@ -125,6 +131,16 @@ def check_consistency(
             "records newer than the start of the transaction: for this transaction the copies are consistent"
         )
     return found
+
+
+def _by_manifest(proof: CopyProof, state: ReplicaState, doubt: str) -> str:
+    return f"; the manifest of the copy proves nothing, as {doubt}" if proof.has_manifest(state) else ""
+
+
+def _coordinators(txn: OpenTransaction, side: CoordinatorState) -> list[ReplicaState]:
+    """The partitions of ``__transaction_state`` that may own a transaction: that of its id, or all."""
+    number = None if txn.owner is None else txn.owner.txn_state_partition
+    return [each.replica for key, each in side.partitions.items() if number is None or key == number]
 
 
 def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:
@@ -215,25 +231,9 @@ def _lock_doubt(root: LogDirRoot) -> str | None:
         return None
     path = root.path / ".lock"
     try:
-        return f"one runs on {root.path} and holds its lock" if _is_locked(path) else None
+        return f"one runs on {root.path} and holds its lock" if is_locked(path) else None
     except OSError as error:
         return f"whether one runs on {root.path} is unknown, as {path.name} cannot be read: {error.strerror}"
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process of this machine has locked a file, as Kafka's ``FileLock`` does."""
-    if sys.platform != "linux" or not os.path.lexists(path):
-        return False
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        lock = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError:
-        return False  # a file system without locks, on which no broker starts
-    finally:
-        os.close(descriptor)
-    return bool(FLOCK.unpack(lock)[0] != fcntl.F_UNLCK)
 
 
 def foreign_id_doubts(first_free: int | None, producer_id: int) -> list[str]:

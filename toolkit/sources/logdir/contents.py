@@ -17,7 +17,9 @@ from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.copies import Copies
 from toolkit.sources.logdir.log_dir_layout import (
+    METADATA_TOPIC,
     LogDirLayout,
     LogDirRoot,
     PartitionCheckpoints,
@@ -36,17 +38,15 @@ MAX_NEIGHBOURS = 2_000_000  # batch headers that the windows of all logs keep; o
 
 UNNAMED = "UNNAMED: its folder is not named as brokers name it (topic-partition), so its partition is unknown."
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
-METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
 
 
 class FileScope(NamedTuple):
-    """Brokers and log directories of the observed files, and when the newest of them was written."""
+    """Brokers and log directories of the observed files."""
 
     brokers: Collection[int]
     roots: Collection[LogDirRoot]
-    written_at: dt.datetime | None
 
     @property
     def cluster_gaps(self) -> list[str]:
@@ -83,12 +83,20 @@ class Contents:
         The logs in its texts.
     broker_logs
         Brokers' own logs.
+    as_of
+        When the files were copied, if the caller knows it.
     """
 
     def __init__(
-        self, layout: LogDirLayout, texts: Sequence[ReplicaLog] = (), broker_logs: BrokerLogs = NO_BROKER_LOGS
+        self,
+        layout: LogDirLayout,
+        texts: Sequence[ReplicaLog] = (),
+        broker_logs: BrokerLogs = NO_BROKER_LOGS,
+        *,
+        as_of: dt.datetime | None = None,
     ) -> None:
         self.layout = layout
+        self.copies = Copies(as_of)
         self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
         self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE
@@ -104,7 +112,10 @@ class Contents:
     def left_out(self) -> list[SkippedFile]:
         """Files and folders that no table, or not every table, reads, with the reason."""
         unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
-        return [*self.layout.left_out, *(each for log in self.logs for each in log.left_out), *unnamed]
+        of_logs = (each for log in self.logs for each in log.left_out)
+        for root in self.layout.roots:
+            self.copies.manifest(root)
+        return [*self.layout.left_out, *of_logs, *unnamed, *self.copies.left_out]
 
     @cached_property
     def broker_log_events(self) -> Sequence[ClusterEvent]:
@@ -182,7 +193,7 @@ class Contents:
         known, found = self._states.get(id(log), (None, None))
         if found is None or (known is ReadLimit.TAIL and reach is not ReadLimit.TAIL):
             checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
-            found = read_state(log, checkpoints, reach=reach)
+            found = read_state(log, checkpoints, reach=reach, copied_at=self.copies.moment(log))
             self._states[id(log)] = reach, found
             self._room -= len(found.window.neighbourhood.batches)
             if self._room < 0:
@@ -199,11 +210,9 @@ class Contents:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
-        times = [*(log.modified for log in logs), *(self.checkpoints(root).modified for root in roots)]
         return FileScope(
             brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
             roots=roots,
-            written_at=max((time for time in times if time is not None), default=None),
         )
 
     def by_partition(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolkit.analysis.coordinator.transaction_history import newest
+from toolkit.analysis.diagnosis.observation import AsOf
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc
@@ -85,22 +86,23 @@ class CoordinatorState:
         """Every transactional id; none where a partition is missing or incomplete."""
         return [] if self.gaps else [name for partition in self.partitions.values() for name in partition.newest]
 
-    def transactions(self, *, consistent_copy: dt.datetime | None, observed_at: dt.datetime) -> list[Transaction]:
+    def transactions(self, as_of: Mapping[TopicPartition, AsOf], *, observed_at: dt.datetime) -> list[Transaction]:
         """The newest state of each id; its `observed_at` is the time up to which its partition is complete.
 
         Parameters
         ----------
-        consistent_copy
-            When the files were last written, if the caller asserts a consistent copy.
+        as_of
+            That time, by partition.
         observed_at
             For ids without any such time.
         """
         found: list[Transaction] = []
-        for partition in self.partitions.values():
-            as_of = consistent_copy or partition.as_of
+        for number, partition in self.partitions.items():
+            known = as_of.get(TopicPartition(STATE_TOPIC, number))
             for each in newest(partition.newest.values(), observed_at=observed_at):
                 event = partition.newest[each.transactional_id or ""]
-                found.append(replace(each, observed_at=as_of or event.timestamp or observed_at))
+                time = event.timestamp if known is None else known.time
+                found.append(replace(each, observed_at=time or observed_at))
         return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -56,13 +55,6 @@ class TextLog:
     @property
     def error(self) -> str | None:
         return None
-
-    @property
-    def modified(self) -> dt.datetime | None:
-        try:
-            return dt.datetime.fromtimestamp(self.path.stat().st_mtime, dt.UTC)
-        except OSError:
-            return None
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
         """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""

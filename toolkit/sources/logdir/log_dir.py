@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,8 +21,8 @@ from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefi
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import METADATA_TOPIC, BrokerLogs, Contents
-from toolkit.sources.logdir.log_dir_layout import LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.contents import BrokerLogs, Contents
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.log_window import ReadLimit
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -32,6 +33,7 @@ from toolkit.sources.source import Partitions, Source, Topics
 from toolkit.sources.source_table import FILES, RowsOf, TableArguments, implements
 
 if TYPE_CHECKING:
+    from toolkit.sources.logdir.files_proof import FilesProof
     from toolkit.sources.logdir.observe_files import FileObservation
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 class LogDir(LogDirTables, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
 
-    `observed_at` is the modification time of a row's newest file. Every replica of a partition has its own rows.
+    `observed_at` is the newest time that a broker wrote into the files of a row, or when they were copied. Times of
+    files count for nothing, since each copy has new ones. Every replica of a partition has its own rows.
 
     Parameters
     ----------
@@ -52,7 +55,11 @@ class LogDir(LogDirTables, OffsetTables):
         Assert that this is a consistent copy: brokers shut down cleanly, replicas in sync. Without it a transaction is
         `hanging` only if the files prove that partition and coordinator were copied at one moment
         (`consistency`), otherwise `unknown`. If the assertion is false, a healthy transaction can be reported as
-        hanging. Ages are then measured to the files' modification times: copy these too (``cp -p``, ``rsync -a``).
+        hanging.
+    as_of
+        When the files were copied, with its time zone: no older than that is what they say. Up to then the age of an
+        open transaction counts; without it, up to the newest record of its coordinator, or to the time in the manifest
+        of ``kafka-txn copy``, which this argument does not change.
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if not 50.
     broker_logs
@@ -80,13 +87,21 @@ class LogDir(LogDirTables, OffsetTables):
         path: str | os.PathLike[str] | LogPath | None = None,
         *more_paths: str | os.PathLike[str] | LogPath,
         consistent_copy: bool = False,
+        as_of: dt.datetime | None = None,
         txn_state_partitions: int | None = None,
         broker_logs: Sequence[str | os.PathLike[str]] = (),
         broker_log_time_zone: str = "+00:00",
     ) -> None:
         if txn_state_partitions is not None and txn_state_partitions < 1:
             raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
+        if as_of is not None and (as_of.tzinfo is None or as_of > dt.datetime.now(dt.UTC)):
+            raise UsageError(
+                f"The files cannot be of {as_of}.",
+                means="It has no time zone." if as_of.tzinfo is None else "It lies in the future.",
+                do="Pass the time at which they were copied, with its zone.",
+            )
         self.consistent_copy = consistent_copy
+        self.as_of = as_of
         self.txn_state_partitions = txn_state_partitions
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
@@ -170,6 +185,14 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.coordinator_state import committing_in_files
 
         return committing_in_files(self, partitions)
+
+    def proof(self) -> FilesProof:
+        """What the files prove, what they do not, and what to do about that."""
+        from toolkit.sources.logdir.files_proof import files_proof
+
+        return files_proof(
+            self.contents(), consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
+        )
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
@@ -323,7 +346,8 @@ class LogDir(LogDirTables, OffsetTables):
         if self._listed is not None:
             return self._listed
         layout = self._layout()
-        return Contents(layout, [log for path in layout.texts for log in self._in_text(path)], self.broker_logs)
+        texts = [log for path in layout.texts for log in self._in_text(path)]
+        return Contents(layout, texts, self.broker_logs, as_of=self.as_of)
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -23,6 +21,7 @@ IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
+METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
 UNNAMED = None, None, None, False  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
@@ -297,8 +296,6 @@ class PartitionCheckpoints:
         Whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
         checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files
         may have been copied before the shutdown and others after.
-    modified
-        When the newest of the files was written.
     """
 
     high_watermark: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -307,7 +304,6 @@ class PartitionCheckpoints:
     has_cleaned: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
     clean_shutdown: bool = False
-    modified: dt.datetime | None = None
 
 
 def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
@@ -319,10 +315,6 @@ def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
             errors.setdefault(row["name"], row["error"])
         elif row["topic"] is not None:
             offsets.setdefault(row["name"], {})[TopicPartition(row["topic"], row["partition"])] = row["offset"]
-    times = []
-    for name in CHECKPOINT_NAMES:
-        with suppress(OSError):
-            times.append((log_dir / name).stat().st_mtime)
     return PartitionCheckpoints(
         high_watermark=offsets.get(HIGH_WATERMARK, {}),
         log_start=offsets.get(LOG_START, {}),
@@ -330,7 +322,6 @@ def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
         has_cleaned=(log_dir / CLEANED).exists(),
         errors=errors,
         clean_shutdown=(log_dir / CLEAN_SHUTDOWN).exists(),
-        modified=dt.datetime.fromtimestamp(max(times), dt.UTC) if times else None,
     )
 
 

@@ -23,8 +23,8 @@ from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLog
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.sources.logdir.contents import COMPACTED, METADATA_TOPIC, Contents
-from toolkit.sources.logdir.log_dir_layout import checkpoint_rows_in
+from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
 from toolkit.sources.logdir.metadata_log import cluster_events, metadata_logs, metadata_records
 from toolkit.sources.logdir.replica_log import ReplicaLog, between

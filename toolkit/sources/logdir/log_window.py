@@ -25,7 +25,7 @@ from toolkit.analysis.log.log_transactions import (
 )
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HeaderField, Headers, concatenate
 from toolkit.sources.log_tables import LogFold, ScanChunk, from_offset
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
@@ -167,6 +167,8 @@ class LogWindow:
         Offset of the snapshot at which the producer state begins; null if it was replayed from the segments.
     producers
         Producer state.
+    tail
+        First offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction.
     fold
         Transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
         marker, and before each offset passed in advance.
@@ -179,6 +181,8 @@ class LogWindow:
         The batches around the lowest open transaction.
     contiguity
         Missing offsets.
+    last_time
+        Time of the last batch, by whatever clock; null if there is none.
     records, batch_times
         For `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch.
     damage, wrong_checksums
@@ -186,11 +190,15 @@ class LogWindow:
     """
 
     snapshot: int | None = None
+    tail: int = 0
     producers: ProducerReplay = NOTHING
     fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
     first_batches: dict[int, Headers] = field(default_factory=dict)
     neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
     contiguity: Contiguity = field(default_factory=Contiguity)
+    last_time: int | None = None
+    _tail_time: int | None = None
+    _ends_by_broker: bool = False
     records: RecordIndex = field(default_factory=RecordIndex)
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)
@@ -205,12 +213,22 @@ class LogWindow:
         if not len(headers):
             return
         self.contiguity.add(headers)
+        self.last_time = int(headers["max_timestamp"][-1])
+        by_broker = headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0
+        found = headers["max_timestamp"][by_broker & (headers["base_offset"] >= self.tail)]
+        self._tail_time = int(found[-1]) if len(found) else self._tail_time
+        self._ends_by_broker = bool(by_broker[-1])
         control = np.flatnonzero(headers["attributes"] & CONTROL)
         self._control.append(np.stack([headers[name][control] for name in CONTROL_FIELDS]))
         self.producers = join(self.producers, replay(from_offset(headers, self.snapshot or 0)))
         starts = self.open_starts
         self._add_first_batches(headers, starts)
         self.neighbourhood.add(headers, min(starts, default=None))
+
+    @property
+    def last_broker_time(self) -> int | None:
+        """Time of the last batch with a time that a broker set, at the end or in the tail; null if there is none."""
+        return self.last_time if self._ends_by_broker else self._tail_time
 
     @property
     def open_starts(self) -> list[int]:
@@ -281,12 +299,14 @@ def read_window(
     opened = opened_before(snapshot) if snapshot else {}
     starts = [start for start, _ in opened.values()]
     after = snapshot.offset if snapshot else 0
+    lowest = min([after, *starts])
     if reach is ReadLimit.WHOLE:
         before = known_before(log, None)
     else:
         before = begin(opened_before=opened) if snapshot or log.base_offsets[:1] == [0] else EMPTY
     window = LogWindow(
         snapshot=snapshot.offset if snapshot else None,
+        tail=lowest,
         producers=resume(snapshot.producers) if snapshot else NOTHING,
         fold=LogFold(
             partial=before,
@@ -297,7 +317,7 @@ def read_window(
     if reach is ReadLimit.RECORDS:
         window.records, parts = log.indexed()
     else:
-        parts = _parts(log, snapshot, min([after, *starts]), reach)
+        parts = _parts(log, snapshot, lowest, reach)
     times = [window.batch_times]
     for part in parts:
         window.add(part)

@@ -16,7 +16,8 @@ from toolkit.formats.log.scan import scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
-from toolkit.sources.logdir.contents import METADATA_TOPIC, Contents
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import in_pieces
 from toolkit.sources.logdir.replica_log import ReplicaLog

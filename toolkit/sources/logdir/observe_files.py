@@ -44,11 +44,12 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
     COMPACTED,
-    METADATA_TOPIC,
     Contents,
     FileScope,
 )
 from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
+from toolkit.sources.logdir.copy_proof import CopyProof
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
 from toolkit.sources.logdir.metadata_log import cluster_events, first_free_producer_id
 from toolkit.sources.logdir.partition_folder import FolderLog
@@ -103,15 +104,18 @@ def observe_files(
     side = read_coordinator_side(contents, count=txn_state_partitions)
     states = {tp: found[0] for tp, found in replicas.items()}
     scope = contents.scope(logs)
-    observed_at = scope.written_at or contents.taken_at
+    proof = CopyProof(contents)
+    as_of = proof.as_of(side, states, consistent_copy=consistent_copy)
+    of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
+    observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
         change(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
     producers = [each for state in states.values() for each in producers_of(state) if not each.error]
-    transactions = side.transactions(consistent_copy=observed_at if consistent_copy else None, observed_at=observed_at)
+    transactions = side.transactions(as_of, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
-        producers=producers,
+        producers=_begun_before(producers, states, proof),
         transactions=transactions,
         partitions_after=partitions,
         producers_after=producers,
@@ -119,10 +123,22 @@ def observe_files(
         observed_at=observed_at,
         first_batches=dict(_first_batches(states)),
         from_files=True,
+        as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    observation = _with_doubts(contents, observation, replicas, side, consistent_copy=consistent_copy)
+    observation = _with_doubts(contents, observation, replicas, side, proof, consistent_copy=consistent_copy)
     return FileObservation(contents, observation, replicas, side)
+
+
+def _begun_before(
+    producers: Sequence[Producer], states: Mapping[TopicPartition, ReplicaState], proof: CopyProof
+) -> list[Producer]:
+    """The producers without transactions that began while the files were copied: the coordinators' log is older."""
+    return [
+        each
+        for each in producers
+        if each.current_txn_start_offset is None or proof.began_before(states[each.tp], each.current_txn_start_offset)
+    ]
 
 
 def _with_doubts(
@@ -130,6 +146,7 @@ def _with_doubts(
     observation: Observation,
     replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
     side: CoordinatorState,
+    proof: CopyProof,
     *,
     consistent_copy: bool,
 ) -> Observation:
@@ -151,7 +168,7 @@ def _with_doubts(
         lowest = min(start for txn in disowned if (start := txn.start) is not None)
         for txn in disowned:
             found = check_consistency(
-                txn, replicas[tp][0], side, lowest=lowest, changes=changes if consistent_copy else None
+                txn, replicas[tp][0], side, proof, lowest=lowest, changes=changes if consistent_copy else None
             )
             if len(ids := {state.topic_id for state in replicas[tp]} - {None}) > 1:
                 found.doubts.append(

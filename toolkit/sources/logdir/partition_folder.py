@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -51,8 +50,6 @@ class FolderLog:
         self.base_offsets = [segment.offset for segment in self.listing.segments]
         stamps = self.listing.stamps
         self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
-        newest = max((stamp.modified_ns for stamp in stamps.values()), default=None)
-        self.modified = None if newest is None else dt.datetime.fromtimestamp(newest / 1e9, dt.UTC)
         number, broker_id = replica.partition, replica.root.broker_id
         self._transaction_log: Decode[TransactionLogRecord] = partial(
             transaction_log, txn_state_partition=number, broker_id=broker_id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -205,10 +204,6 @@ class ReplicaLog(Protocol):
     @property
     def error(self) -> str | None:
         """Why it cannot be read at all, as ``NAME: sentence``."""
-
-    @property
-    def modified(self) -> dt.datetime | None:
-        """When the newest of its files was written."""
 
     @property
     def is_remote(self) -> bool:

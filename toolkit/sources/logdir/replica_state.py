@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from toolkit.analysis.log.producer_state import producer_rows
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
-from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.log_dir_layout import PartitionCheckpoints
+from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
@@ -23,6 +26,7 @@ NO_HIGH_WATERMARK = (
 )
 
 
+WRITTEN_BY_BROKERS = {STATE_TOPIC, OFFSETS_TOPIC, METADATA_TOPIC}
 EMPTY_FOLDER = "EMPTY: it contains no segment."
 REMOTE = (
     "REMOTE_STORAGE: the segments in remote storage end before the log does; its end is in the leader's log directory"
@@ -56,8 +60,11 @@ class ReplicaState:
         Unusable snapshots, for which an older one or none was used; a broker does the same.
     topic_id
         By ``partition.metadata``; differs if the topic was deleted and created again.
+    written_at
+        Newest time in it that a broker set; null if there is none. Its files are not older.
     observed_at
-        When the newest of its files was written.
+        The later one of that time and of when it was copied; else the newest time in it by producers' clocks; 1970 if
+        it has no time at all.
     error
         Why the replica could not be read completely.
     """
@@ -74,12 +81,17 @@ class ReplicaState:
     is_whole: bool = False
     snapshot_errors: Sequence[str] = ()
     topic_id: str | None = None
+    written_at: dt.datetime | None = None
     observed_at: dt.datetime
     error: str | None = None
 
 
 def read_state(
-    log: ReplicaLog, checkpoints: PartitionCheckpoints, *, reach: ReadLimit = ReadLimit.TAIL
+    log: ReplicaLog,
+    checkpoints: PartitionCheckpoints,
+    *,
+    reach: ReadLimit = ReadLimit.TAIL,
+    copied_at: dt.datetime | None = None,
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
 
@@ -91,8 +103,10 @@ def read_state(
         The checkpoints of its log directory.
     reach
         How far back to read for the other data of the window.
+    copied_at
+        When its files were copied; null if unknown.
     """
-    observed_at = log.modified or dt.datetime.now(dt.UTC)
+    observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
     tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
@@ -112,6 +126,10 @@ def read_state(
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
     unreadable = (f"{each.reason.rstrip('.')} ({each.place})." for each in damage)
     high_watermark = None if written is None else min(max(written, log_start), log_end)
+    last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
+    written_at = utc(last_time)
+    newest = max(filter(None, (written_at, copied_at)), default=utc(window.last_time) or EPOCH)
+    observed_at = min(newest, dt.datetime.now(dt.UTC))  # a producer's clock may be ahead
     return ReplicaState(
         log=log,
         log_start_offset=log_start,
@@ -129,6 +147,7 @@ def read_state(
         topic_id=next(
             (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
         ),
+        written_at=written_at,
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(unreadable, None),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Collection, Iterable, Sequence
 
@@ -32,7 +33,7 @@ class Subset(LogDir):
         Topic and partition of the requested logs; the other logs only help to diagnose them.
     scope
         The scope of all subsets together; that of these files alone if null.
-    consistent_copy, txn_state_partitions
+    consistent_copy, as_of, txn_state_partitions
         As for `LogDir`.
     """
 
@@ -44,10 +45,13 @@ class Subset(LogDir):
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None = None,
         consistent_copy: bool = False,
+        as_of: dt.datetime | None = None,
         txn_state_partitions: int | None = None,
     ) -> None:
         self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
-        super().__init__(*paths, consistent_copy=consistent_copy, txn_state_partitions=txn_state_partitions)
+        super().__init__(
+            *paths, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
+        )
 
     def _layout(self) -> LogDirLayout:
         return self._scoped_layout
@@ -56,7 +60,12 @@ class Subset(LogDir):
         """The logs as of now; `Contents.replica_logs` returns the requested ones without arguments."""
         texts = [log for path in self._scoped_layout.texts for log in self._in_text(path)]
         return _SubsetContents(
-            self._scoped_layout, texts, paths=self.paths, topic_partitions=self._topic_partitions, scope=self._scope
+            self._scoped_layout,
+            texts,
+            paths=self.paths,
+            topic_partitions=self._topic_partitions,
+            scope=self._scope,
+            as_of=self.as_of,
         )
 
 
@@ -71,8 +80,9 @@ class _SubsetContents(Contents):
         paths: Sequence[str | os.PathLike[str] | LogPath],
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None,
+        as_of: dt.datetime | None,
     ) -> None:
-        super().__init__(layout, texts)
+        super().__init__(layout, texts, as_of=as_of)
         self._paths = paths
         self._topic_partitions, self._scope = topic_partitions, scope
 
@@ -85,8 +95,4 @@ class _SubsetContents(Contents):
         return [log for log in self.logs if (log.where.topic, log.where.partition) in self._topic_partitions]
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
-        own_scope = super().scope(logs)
-        if self._scope is None:
-            return own_scope
-        times = [time for time in (own_scope.written_at, self._scope.written_at) if time is not None]
-        return self._scope._replace(written_at=max(times, default=None))
+        return super().scope(logs) if self._scope is None else self._scope

@@ -75,7 +75,7 @@ class KafkaLog(DataSource):
         Only rows of this producer, these ids, these groups.
     ``crc``
         ``true``: verify the checksum of every batch (batches, violations).
-    ``consistentCopy``, ``txnStatePartitions``, ``maxTransactionTimeout``, ``minHeld``
+    ``consistentCopy``, ``asOf``, ``txnStatePartitions``, ``maxTransactionTimeout``, ``minHeld``
         As for `toolkit.LogDir` and its ``findings``; durations are ``30s``, ``15m``, ``2h``.
     ``mode``
         ``PERMISSIVE`` (the default): unreadable data becomes a row with ``error``. ``DROPMALFORMED``: these rows are

@@ -37,7 +37,8 @@ from toolkit.spark.datasources.reader_options import (
 
 SOURCE = "kafka_log_dir"
 LISTING = "listing"
-INTERNAL = {PARTIAL_TRANSACTIONS, LISTING}
+PROOF = "proof"
+INTERNAL = {PARTIAL_TRANSACTIONS, LISTING, PROOF}
 """Tables that only the pipeline reads."""
 FOR_ALL = ("path", "paths", "table", "mode", "maxPartitionBytes")
 OPTION_NAMES: Mapping[str, str] = {
@@ -55,7 +56,7 @@ OPTION_NAMES: Mapping[str, str] = {
 }
 """The option that sets each of `TableArguments`."""
 OF_LOG_DIR: Mapping[str, Sequence[str]] = {
-    "findings": ("consistentCopy", "txnStatePartitions"),
+    "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
     "transactions": ("txnStatePartitions",),
     "transaction_owners": ("txnStatePartitions",),
     "transactional_id_prefixes": ("txnStatePartitions",),
@@ -68,6 +69,8 @@ WITH_STARTS = {"batches", "transaction_log", PARTIAL_TRANSACTIONS}
 
 def _options_of(table: str) -> Sequence[str]:
     starts = (STARTS,) if table in WITH_STARTS else ()
+    if table == PROOF:
+        return OF_LOG_DIR["findings"]
     if table in INTERNAL:
         return "subscribe", "partitions", *starts
     takes = LogDir.functions[table].takes
@@ -99,6 +102,9 @@ LISTING_TYPE = StructType(
 )
 """Spark's schema of the table ``listing``: a row per log, with digests that change when the log changes."""
 
+PROOF_TYPE = StructType([StructField("line", StringType())])
+"""Spark's schema of the table ``proof``: one row, what the files prove and what they do not."""
+
 KNOWN = sorted({*FOR_ALL, *(name for names in TAKES.values() for name in names)})
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 USUAL_BYTES = "128m"  # as spark.sql.files.maxPartitionBytes
@@ -121,7 +127,7 @@ class LogOptions:
         Approximate maximum of log bytes per task.
     arguments
         The arguments of the table.
-    consistent_copy, txn_state_partitions
+    consistent_copy, as_of, txn_state_partitions
         As for `LogDir`.
     starts
         The logs to read (`log_plan.name_of`), and the start offset of each, null for its beginning; if null, all
@@ -134,6 +140,7 @@ class LogOptions:
     max_partition_bytes: int
     arguments: TableArguments
     consistent_copy: bool = False
+    as_of: dt.datetime | None = None
     txn_state_partitions: int | None = None
     starts: Mapping[str, int | None] | None = None
 
@@ -178,6 +185,7 @@ def read_options(options: Options) -> LogOptions:
             **_of_producer(table, producer_id),
         ),
         consistent_copy=flag(options, "consistentCopy"),
+        as_of=_time(options, "asOf"),
         txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
@@ -267,6 +275,20 @@ def _bound(options: Options, name: str) -> OffsetSpec | None:
     return bound
 
 
+def _time(options: Options, name: str) -> dt.datetime | None:
+    """A time with its zone."""
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        time = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise UsageError(f"The option {name} is not a time with its zone: {text!r}.", do="Write 2026-11-21T12:00:00Z.")
+    return time
+
+
 def _bytes(options: Options, name: str, *, default: str) -> int:
     """Bytes, as Spark writes sizes: ``134217728``, ``128m``, ``1GB``."""
     values = re.fullmatch(r"(\d+)\s*([kmg]?)i?b?", options.get(name, default).strip().lower())
@@ -280,4 +302,4 @@ def _bytes(options: Options, name: str, *, default: str) -> int:
 
 def schema_of(table: str) -> StructType:
     """Spark's schema of a table, declared or internal."""
-    return LISTING_TYPE if table == LISTING else table_schema(table)
+    return {LISTING: LISTING_TYPE, PROOF: PROOF_TYPE}.get(table) or table_schema(table)

@@ -21,7 +21,7 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.segment_splits import SegmentSplit, read_split, splits
 from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.source_table import RowsOf
-from toolkit.spark.datasources.log_options import LISTING, LogOptions
+from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions
 from toolkit.spark.datasources.partial_transactions import log_name
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
@@ -115,6 +115,9 @@ def plan(options: LogOptions) -> list[InputPartition]:
     NotFound, UsageError
         As for `LogDir`.
     """
+    if options.table == PROOF:  # one task reads what it needs
+        nothing = LogDirLayout(roots=(), replicas=(), texts=(), left_out=())
+        return [WholeLogs(layout=nothing, topic_partitions=())]
     contents = found_in(options.paths)
     logs = _selected_logs(contents, options)
     if options.starts is not None:

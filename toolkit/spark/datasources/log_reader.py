@@ -19,11 +19,13 @@ from pyspark.sql.types import StructType
 
 from toolkit.analysis.log.log_transactions import EMPTY
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
+from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
 from toolkit.sources.logdir.log_dir_tables import only, transaction_log_records
@@ -31,7 +33,7 @@ from toolkit.sources.logdir.log_window import known_before
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset
-from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, LogOptions, schema_of
+from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, name_of, plan
 from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
@@ -106,12 +108,21 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
     if isinstance(work, SegmentRanges):
         read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
         return chain.from_iterable(read_run(run, options) for run in work.runs)
+    if options.table == PROOF:
+        files = LogDir(
+            *options.paths,
+            consistent_copy=options.consistent_copy,
+            as_of=options.as_of,
+            txn_state_partitions=options.txn_state_partitions,
+        )
+        return iter([pa.table({"line": [files.proof().line]})])
     subset = Subset(
         options.paths,
         work.layout,
         topic_partitions=work.topic_partitions,
         scope=work.scope,
         consistent_copy=options.consistent_copy,
+        as_of=options.as_of,
         txn_state_partitions=options.txn_state_partitions,
     )
     if options.table == PARTIAL_TRANSACTIONS:
@@ -210,7 +221,9 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     rows = []
     for log in logs:
         if log.root is not None and log.root not in roots:
-            roots[log.root] = _digest(_stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN)))
+            roots[log.root] = _digest(
+                _stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST))
+            )
         is_best = log.where.topic == STATE_TOPIC and (best is None or id(log) in best)
         rows.append(_row(log, is_best, "" if log.root is None else roots[log.root]))
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)

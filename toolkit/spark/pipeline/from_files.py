@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_options import read_options, schema_of
+from toolkit.spark.datasources.log_options import PROOF, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_logs
@@ -39,6 +40,28 @@ MAX_PARTIALS_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AssertedOfFiles:
+    """What the caller asserts of files: arguments of `toolkit.LogDir`."""
+
+    consistent_copy: bool = False
+    as_of: dt.datetime | None = None
+    txn_state_partitions: int | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The same as options of ``kafka_log_dir``."""
+        options = {"consistentCopy": "true"} if self.consistent_copy else {}
+        if self.as_of is not None:
+            options["asOf"] = self.as_of.isoformat()
+        if self.txn_state_partitions is not None:
+            options["txnStatePartitions"] = str(self.txn_state_partitions)
+        return options
+
+
+NOTHING_ASSERTED = AssertedOfFiles()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
     """Log directories, as listed once.
 
@@ -50,8 +73,8 @@ class LogFiles:
         Log directories, partition folders, segments, texts.
     topics
         Only these topics, and ``__transaction_state``; null for all.
-    is_consistent, txn_state_partitions
-        ``consistent_copy`` and ``txn_state_partitions`` of `toolkit.LogDir`.
+    asserted
+        What the caller asserts.
     logs
         Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`, of these topics.
     """
@@ -59,11 +82,15 @@ class LogFiles:
     spark: SparkSession
     paths: Sequence[str]
     topics: Sequence[str] | None
-    is_consistent: bool
-    txn_state_partitions: int | None
+    asserted: AssertedOfFiles
     logs: Sequence[Row]
 
     what = "logs"
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the files are asserted to be a consistent copy."""
+        return self.asserted.consistent_copy
 
     @property
     def listed(self) -> int:
@@ -79,7 +106,7 @@ class LogFiles:
     def signature(self) -> str:
         """Changes when a log, a checkpoint or the selection changes."""
         files = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
-        arguments = [list(self.paths), self.topics and list(self.topics), self.is_consistent, self.txn_state_partitions]
+        arguments = [list(self.paths), self.topics and list(self.topics), self.asserted.options]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
     @property
@@ -142,14 +169,18 @@ class LogFiles:
         return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
 
     def current_findings(self) -> pa.Table:
-        """The findings at the time when the files were written."""
-        options = {} if self.topics is None else {"subscribe": json.dumps(list(self.topics))}
-        if self.is_consistent:
-            options["consistentCopy"] = "true"
-        if self.txn_state_partitions is not None:
-            options["txnStatePartitions"] = str(self.txn_state_partitions)
+        """The findings at the time that the files prove."""
+        options = self.asserted.options
+        if self.topics is not None:
+            options["subscribe"] = json.dumps(list(self.topics))
         found = self._read("findings", **options) if self.is_small else self._load("findings", **options).toArrow()
         return found.cast(FINDINGS.arrow_schema)
+
+    def proof(self) -> str:
+        """What the files prove and what they do not, in one line."""
+        here, options = isinstance(self.spark, ClassicSession), self.asserted.options
+        found = self._read(PROOF, **options) if here else self._load(PROOF, **options).toArrow()
+        return str(found["line"][0])
 
     def _read(self, table: str, **options: str) -> pa.Table:
         """Read a table in this process, with the data source's reader but without Spark."""
@@ -176,8 +207,7 @@ def list_files(
     paths: Sequence[str],
     *,
     topics: Sequence[str] | None = None,
-    is_consistent: bool = False,
-    txn_state_partitions: int | None = None,
+    asserted: AssertedOfFiles = NOTHING_ASSERTED,
 ) -> LogFiles:
     """List log directories.
 
@@ -196,14 +226,7 @@ def list_files(
         if missing := sorted(set(topics) - {row["topic"] for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row["topic"] in {*topics, STATE_TOPIC}]
-    return LogFiles(
-        spark=spark,
-        paths=paths,
-        topics=topics,
-        is_consistent=is_consistent,
-        txn_state_partitions=txn_state_partitions,
-        logs=logs,
-    )
+    return LogFiles(spark=spark, paths=paths, topics=topics, asserted=asserted, logs=logs)
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

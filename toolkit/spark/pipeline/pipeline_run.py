@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_cluster import list_partitions
-from toolkit.spark.pipeline.from_files import list_files
+from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PathLike = str | os.PathLike[str]
-CURRENT_FINDINGS = "current_findings"
+CURRENT_FINDINGS, PROOF = "current_findings", "files_proof"
 STAGE_NAME = "stage"
 DECIDED_WITH = "outcome"  # findings of a version without it are decided anew, even if nothing else is new
 
@@ -90,6 +90,7 @@ def run(
     topics: Sequence[str] | None = None,
     min_held_ms: int = 60_000,
     consistent_copy: bool = False,
+    as_of: dt.datetime | None = None,
     txn_state_partitions: int | None = None,
     with_batches: bool = False,
     progress: Progress = lambda table, done: None,
@@ -115,7 +116,7 @@ def run(
         Only these topics of logs; null for all.
     min_held_ms
         Leave out ended transactions that held an LSO for less; those that an earlier run left out stay out.
-    consistent_copy, txn_state_partitions
+    consistent_copy, as_of, txn_state_partitions
         As for `toolkit.LogDir`.
     with_batches
         Store the header of every batch, too.
@@ -143,9 +144,10 @@ def run(
                 means="A run can only add to Delta tables; Parquet tables are written once.",
                 do="Write to an empty folder, or use the format delta.",
             )
-        sources = _sources(
-            spark, source, topics=topics, is_consistent=consistent_copy, txn_state_partitions=txn_state_partitions
+        asserted = AssertedOfFiles(
+            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
+        sources = _sources(spark, source, topics=topics, asserted=asserted)
         this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
         counts = done["counts"]
@@ -155,7 +157,8 @@ def run(
         else:
             found = list(map(Finding.of, store.rows("findings", FINDINGS)))
         counts["findings"] = TableCounts.of(found, is_new=this.has_news)
-        return summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
+        summary = summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
+        return replace(summary, proof=this.proof())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +174,11 @@ def _sources(
     source: PathLike | Sequence[PathLike] | Cluster,
     *,
     topics: Sequence[str] | None,
-    is_consistent: bool,
-    txn_state_partitions: int | None,
+    asserted: AssertedOfFiles,
 ) -> _PipelineSources:
     if isinstance(source, Cluster):
-        if is_consistent or txn_state_partitions:
-            raise UsageError("consistent_copy and txn_state_partitions apply to files.", do="Remove them.")
+        if asserted.options:
+            raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
         return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
     paths = [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
@@ -184,9 +186,7 @@ def _sources(
     others = [path for path in paths if path not in recorded]
     logs = None
     if others:
-        logs = list_files(
-            spark, others, topics=topics, is_consistent=is_consistent, txn_state_partitions=txn_state_partitions
-        )
+        logs = list_files(spark, others, topics=topics, asserted=asserted)
     return _PipelineSources(logs=logs, recordings=[list_samples(spark, path) for path in recorded])
 
 
@@ -249,6 +249,11 @@ class _PipelineRun:
         state = self.states.all.get(CURRENT_FINDINGS)
         return None if state is None else state.latest
 
+    def proof(self) -> str | None:
+        """What the files prove and what they do not; null without files."""
+        state = self.states.all.get(PROOF)
+        return None if state is None or self.sources.logs is None else state.listing
+
     def read(self) -> Sequence[ReadCounts]:
         """Counts of the listed and read items."""
         found = []
@@ -305,6 +310,8 @@ class _PipelineRun:
         latest = pc.min(rows["observed_at"]).as_py()
         signature = self._signature(logs)
         self.states.put(StoredState(log=CURRENT_FINDINGS, listing=signature, latest=latest, remembered=to_ipc(rows)))
+        if isinstance(logs, LogFiles):
+            self.states.put(StoredState(log=PROOF, listing=logs.proof()))
 
     def _read_logs(self, logs: PipelineSource) -> None:
         """Read the new ranges of logs, and fold them."""

@@ -82,6 +82,8 @@ class RunSummary:
         The current findings, in the order of ``schema.FINDINGS``.
     verdicts
         Number of findings by verdict; all past ones count as ``ended``.
+    proof
+        What the files prove and what they do not, in one line; null without files.
     seconds
         Duration of the run.
     """
@@ -92,6 +94,7 @@ class RunSummary:
     tables: Mapping[str, TableCounts]
     findings: Sequence[Row]
     verdicts: Mapping[str, int]
+    proof: str | None = None
     seconds: float
 
     @property

@@ -38,7 +38,7 @@ class StoredState(TableRow):
         bool | None, "Whether a file could not be opened; the next run reads the log again completely."
     ] = None
     bytes_read: Annotated[Int64 | None, "Size of the batches that the last run read.", Unit("bytes")] = None
-    listing: Annotated[str | None, "Digest of its files, as listed."] = None
+    listing: Annotated[str | None, "Digest of its files, as listed; of files_proof, what they prove."] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None

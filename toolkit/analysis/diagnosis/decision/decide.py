@@ -54,6 +54,16 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
         remedy=lambda p: "Diagnose again.",
     ),
     PartitionRule(
+        name="began during the copy",
+        applies=lambda p: p.is_held and p.has_begun,
+        verdict="clear",
+        why=lambda p: (
+            f"Nothing was held when the coordinators' log was copied: the transaction at the LSO "
+            f"{p.partition.last_stable_offset} began afterwards, while the files were copied."
+        ),
+        remedy=lambda p: "None; a later copy shows whether it ends.",
+    ),
+    PartitionRule(
         name="ended meanwhile",
         applies=lambda p: p.is_held and p.has_moved,
         verdict="ending",

@@ -45,7 +45,7 @@ def _says(e: OpenEvidence) -> str:
 def _state_since(txn: OpenTransaction) -> dt.timedelta:
     """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
     since = txn.owner.last_update_time if txn.owner else None
-    return txn.now - since if since else txn.seen_for
+    return txn.seen_for if since is None or txn.now is None else txn.now - since
 
 
 def _is_live(e: OpenEvidence) -> bool:
@@ -73,10 +73,16 @@ def _begins_earlier(txn: OpenTransaction) -> bool:
 
 def _age(txn: OpenTransaction) -> str:
     if txn.age is not None:
-        return f" for {duration(txn.age)}"
+        return f" for {duration(txn.age)}{_as_of(txn)}"
+    if txn.observation.from_files:
+        return " for a time that the files do not prove"
     if txn.owner and txn.owner.start_time:
         return " since a time that this machine's clock has not reached"
     return ""
+
+
+def _as_of(txn: OpenTransaction) -> str:
+    return "" if txn.as_of is None else f" as of {at(txn.as_of.time)}, by {txn.as_of.proof}"
 
 
 def _within_timeout(e: OpenEvidence) -> str:
@@ -116,7 +122,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
         applies=lambda e: e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE,
         verdict="stuck_ending",
         outcome=outcome,
-        why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))} and has not ended it here.",
+        why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))}{_as_of(e.txn)} and has not ended it here.",
         remedy=lambda e: (
             "First bring the leader of this partition back (ISR, disk, authorization) and check the coordinator's "
             f"log; then move the leader of __transaction_state-{_owner(e).txn_state_partition}, which sends the "
@@ -261,7 +267,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         outcome=UNDECIDED,
         why=lambda e: (
             f"{_says(e)} since {'' if (start := _owner(e).start_time) is None else at(start)} with a timeout of "
-            f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted."
+            f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted{_as_of(e.txn)}."
         ),
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"

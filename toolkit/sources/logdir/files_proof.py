@@ -1,0 +1,105 @@
+"""What log directories prove as they are, what they do not, and what to do about that: the first line of an answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import utc
+from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.coordinator_state import CoordinatorState, TransactionLogPartition, read_coordinator_side
+from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesProof:
+    """What files prove, and what they do not.
+
+    Parameters
+    ----------
+    proven
+        What is proven, a clause each.
+    missing
+        What is not, and what to do about it, a clause each.
+    """
+
+    proven: Sequence[str]
+    missing: Sequence[str]
+
+    @property
+    def line(self) -> str:
+        """Both in one line."""
+        parts = (("Proven", self.proven), ("Not proven", self.missing))
+        return " ".join(f"{name}: {'; '.join(clauses)}." for name, clauses in parts if clauses)
+
+
+def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitions: int | None) -> FilesProof:
+    """What files prove; it reads ``__transaction_state`` and manifests.
+
+    Parameters
+    ----------
+    contents
+        The files.
+    consistent_copy, txn_state_partitions
+        As for `toolkit.LogDir`.
+    """
+    side = read_coordinator_side(contents, count=txn_state_partitions)
+    newest = max((each.as_of for each in side.partitions.values() if each.as_of is not None), default=None)
+    moments, doubts = _copies(contents)
+    proven, missing = [], []
+    if side.gaps:
+        more = f" and {len(side.gaps) - 1} more" if len(side.gaps) > 1 else ""
+        missing.append(f"{side.gaps[0]}{more}: copy what is missing")
+    else:
+        proven.append(f"{STATE_TOPIC} is complete{_span(side, newest)}")
+    if moments and not doubts:
+        proven.append(_copied(contents, moments))
+    elif contents.copies.as_of is not None:
+        proven.append(f"copied at {at(contents.copies.as_of)}, as asserted")
+    elif newest is not None and not consistent_copy:
+        missing.append(f"anything after {at(newest)}, so no age counts beyond it: say --as-of TIME of the copy")
+    if consistent_copy:
+        proven.append("the files are of one moment, as asserted")
+    elif doubts:
+        has_manifest = any(contents.copies.manifest(log.root) is not None for log in contents.logs)
+        what = f" ({doubts[0]})" if has_manifest else ": copy with kafka-txn copy"
+        missing.append(f"that the files are of one moment{what}")
+    return FilesProof(proven=proven, missing=missing)
+
+
+def _copies(contents: Contents) -> tuple[list[dt.datetime], list[str]]:
+    """When the logs were copied, and why a manifest does not say it."""
+    moments, doubts = set(), []
+    for log in contents.logs:
+        manifest, doubt = contents.copies.manifest(log.root), contents.copies.doubt(log)
+        if doubt is not None and log.where.topic != METADATA_TOPIC:
+            doubts.append(doubt)
+        if manifest is not None and manifest.moment is not None:
+            moments.add(manifest.moment)
+    return sorted(moments), doubts
+
+
+def _copied(contents: Contents, moments: Sequence[dt.datetime]) -> str:
+    manifests = [contents.copies.manifest(root) for root in contents.layout.roots]
+    changed = {folder for manifest in manifests if manifest is not None for folder in manifest.changed}
+    if len(moments) > 1:
+        return f"copied from {at(moments[0])} to {at(moments[-1])}, each log directory by itself"
+    if not changed:
+        return f"a copy of one moment, {at(moments[0])}"
+    count = f"{len(changed)} partition{'s' if len(changed) > 1 else ''}"
+    return f"what was open at {at(moments[0])}, although {count} changed during the copy"
+
+
+def _span(side: CoordinatorState, newest: dt.datetime | None) -> str:
+    times = [utc(int(each.replica.window.batch_times[0, 1])) for each in _with_records(side)]
+    first = min((time for time in times if time is not None), default=None)
+    if first is None or newest is None:
+        return ", without a record"
+    return f" from {at(first)} to {at(newest)} ({len(side.partitions)} partitions)"
+
+
+def _with_records(side: CoordinatorState) -> Iterator[TransactionLogPartition]:
+    return (each for each in side.partitions.values() if len(each.replica.window.batch_times))
