@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import (
@@ -26,12 +26,13 @@ from toolkit.analysis.log.log_transactions import (
     LogTransactions,
     PartialTransactions,
 )
+from toolkit.analysis.log.missing_offsets import WITHIN_FILE
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
 from toolkit.schema import Row
-from toolkit.sources.log_tables import LogFold, LogId, ScanChunk
+from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets
 
 ROWS_PER_PACK = 64
 """Maximum number of rows in one packed row of about 5 to 7 KB."""
@@ -105,6 +106,7 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
         StructField("log", StringType()),  # name of the log: `log_name`
         StructField("broker_id", IntegerType()),
         StructField("range_order", LongType()),  # order of the range in its log
+        StructField("part", IntegerType()),  # order of the part in its range: parts are divided by missing offsets
         StructField("kind", StringType()),  # one of the kinds below
         StructField("file", StringType()),  # file of all the packed rows
         StructField(
@@ -115,7 +117,10 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
         StructField("leader_epoch", IntegerType()),
         StructField("records", LongType()),
         StructField("bytes", LongType()),
-        StructField("position", LongType()),  # of damage in its file
+        StructField("first_offset", LongType()),  # of the first batch
+        StructField("cleaned", LongType()),  # up to this offset the cleaner may have removed the batches before it
+        StructField("is_after_damage", BooleanType()),  # whether unreadable data is directly before it
+        StructField("position", LongType()),  # of damage or of the first batch in its file
         StructField("error", StringType()),
     ]
 )
@@ -129,7 +134,8 @@ CLOSED = "closed"  # transactions that begin and end in the range (`LOG_TRANSACT
 COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
 DAMAGE = "damage"  # unreadable data before the last batch: position, error
 EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
-END = "end"  # the last batch of the range, and its totals
+END = "end"  # the first and the last batch of the range, and its totals
+MISSING = "missing"  # offsets are missing before the range: error, null if damage says so
 TAIL = "tail"  # unreadable data after the last batch
 REACH = "reach"  # the end of the log, if its newest segment is empty
 STOP = "stop"  # the log after this range could not be read
@@ -156,7 +162,10 @@ def partial_transaction_batches(
     log: str,
     range_order: int = 0,
     before: PartialTransactions = EMPTY,
+    begin: int | None = None,
     log_end_offset: int | None = None,
+    cleaned: int = WITHIN_FILE,
+    is_within_file: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """A range of one log as rows of the table, in bounded memory.
 
@@ -173,19 +182,44 @@ def partial_transaction_batches(
     before
         For the first range of the log, the transactions known to be open before it
         (`toolkit.analysis.log.log_transactions.begin`), or `EMPTY` if unknown. For other ranges, `EMPTY`.
+    begin
+        Where the log begins, if the range does.
     log_end_offset
         End of the log, if its newest segment may be empty.
+    cleaned
+        Offset up to which the log was cleaned, as in `toolkit.analysis.log.missing_offsets.missing_between`; by
+        default, no missing offsets are a loss.
+    is_within_file
+        Whether the range begins within a file.
     """
+    log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
     fold = LogFold(partial=before, totals=RunningTotals())
-    log_columns = {**where.columns, "log": log, "range_order": range_order}
-    for chunk in parts:
-        fold.add(chunk)
+    first: dict[str, Any] = {"cleaned": WITHIN_FILE if is_within_file else cleaned}
+    for chunk in at_missing_offsets(parts, begin=begin, cleaned=cleaned):
+        if chunk.missing is not None:
+            yield from _part_rows(fold, log_columns, first)
+            log_columns["part"] += 1
+            fold, first = LogFold(totals=RunningTotals()), {"error": chunk.missing.error, "kind": MISSING}
+        if "first_offset" not in first and len(headers := chunk.scanned.headers):
+            position = int(headers["position"][0])
+            first |= {"first_offset": int(headers["base_offset"][0]), "file": chunk.file, "position": position}
+            is_damaged = bool(fold.damage) or any(each.position < position for each in chunk.scanned.damage)
+            first["is_after_damage"] = is_damaged
+        fold.add(chunk._replace(missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
             yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
+    yield from _part_rows(fold, log_columns, first)
+    if log_end_offset is not None:
+        reach = {**log_columns, "kind": REACH, "log_end_offset": log_end_offset, "cleaned": cleaned}
+        yield partial_transaction_rows(reach, rows=1)
+
+
+def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: Row) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a range; `first` has the columns that describe its first batch."""
     closed = fold.take_closed()
     if len(closed):
         yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=fold.file_names)
-    others = [log_columns | columns for columns in _other_rows(fold, log_end_offset)]
+    others = [log_columns | columns for columns in _other_rows(fold, first)]
     if others:
         yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
     if len(fold.partial.edges):
@@ -196,8 +230,10 @@ def partial_transaction_batches(
         yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str, Any]]:
+def _other_rows(fold: LogFold, first: Row) -> Iterator[dict[str, Any]]:
     """Where the range begins and ends, and its damage."""
+    if "kind" in first:
+        yield {name: first.get(name) for name in ("kind", "error", "file", "position")}
     if fold.partial.settled:
         yield {"kind": BEGIN}
     for number, damage in enumerate(fold.damage):
@@ -205,6 +241,8 @@ def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str,
     if fold.log_end_offset and fold.totals is not None:
         records, size = fold.totals.total
         yield {
+            **first,
+            "error": None,
             "kind": END,
             "log_end_offset": fold.log_end_offset,
             "end_time": fold.end_time,
@@ -212,8 +250,6 @@ def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str,
             "records": records,
             "bytes": size,
         }
-    if log_end_offset is not None:
-        yield {"kind": REACH, "log_end_offset": log_end_offset}
 
 
 def range_summary(rows: pa.Table) -> RangeSummary:
@@ -241,7 +277,7 @@ def partial_transaction_rows(columns: Mapping[str, Any], *, rows: int) -> pa.Rec
     """Rows of the table; a column is an Arrow array, or one value for all rows, or null if missing."""
     arrays = []
     for column in PARTIAL_TRANSACTIONS_ARROW:
-        values = columns.get(column.name)
+        values = columns.get(column.name, 0 if column.name == "part" else None)
         if isinstance(values, pa.Array):
             arrays.append(values.cast(column.type))
         else:

@@ -7,6 +7,7 @@ on later records and on the newest time of all ids: every run computes those row
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
+from toolkit.spark.pipeline.log_fold import parse_segment
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
 
 if TYPE_CHECKING:
@@ -166,11 +168,19 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         log_end_offset=max(ends, default=None),
         leader_epoch=max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
         is_damaged=any(row["error"] is not None for row in rows_kept),
+        damaged_segments=json.dumps(sorted(_damaged_segments(records))),
         is_unread=any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
         latest=latest,
         remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
     )
     yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
+
+
+def _damaged_segments(records: Iterable[Row]) -> set[int]:
+    """Base offsets of the segments with new records that could not be read, other than at a torn end."""
+    unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
+    offsets = (parse_segment(row["file"]) for row in unread if not DamagedRange(0, 0, row["error"]).is_torn)
+    return {offset for offset in offsets if offset is not None}
 
 
 def _order(record: Row) -> tuple[Any, ...]:
