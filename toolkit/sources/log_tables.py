@@ -21,11 +21,12 @@ from toolkit.analysis.log.log_transactions import (
     partial_transactions,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
-from toolkit.analysis.log.missing_offsets import WITHIN_FILE, MissingOffsets, missing_between, missing_in
+from toolkit.analysis.log.missing_offsets import MissingOffsets, missing_between, missing_in
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
 from toolkit.formats.log.headers import HEADER, Headers, ScanResult
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 
 ROWS_AT_ONCE = 1 << 16
@@ -94,7 +95,7 @@ def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | N
 
 
 def at_missing_offsets(
-    chunks: Iterable[ScanChunk], *, begin: int | None = None, end: int | None = None, cleaned: int = -1
+    chunks: Iterable[ScanChunk], *, is_within_file: bool = False, end: int | None = None, cleaned: int = -1
 ) -> Iterator[ScanChunk]:
     """The chunks of a log, divided where offsets are missing.
 
@@ -102,30 +103,37 @@ def at_missing_offsets(
     ----------
     chunks
         Consecutive chunks of one log, in order.
-    begin
-        Where the log begins, if the chunks do: damage before the first batch then leaves missing offsets.
+    is_within_file
+        Whether the first one does not begin its segment.
     end
         Base offset of the newest segment, which may be empty, if the chunks end there.
     cleaned
         Offset up to which the log was cleaned, as in `missing_between`.
     """
     expected: int | None = None
-    file, is_damaged = None, False
+    files: set[str | None] = set()
+    is_damaged = False
     for chunk in chunks:
         headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        base_offset = segment_base_offset(chunk.file)
+        if chunk.file not in files and base_offset is not None and (files or not is_within_file):
+            if expected is not None:
+                missing = missing_between(expected, base_offset, cleaned=cleaned, is_damaged=is_damaged)
+                if missing is not None:
+                    yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), chunk.file, missing)
+            expected, is_damaged = base_offset, False
+        files.add(chunk.file)
         if not len(headers):
             is_damaged |= bool(damage)
             yield chunk
             continue
-        first = int(headers["base_offset"][0])
-        is_damaged |= any(each.position < headers["position"][0] for each in damage)
-        if expected is None and is_damaged and begin is not None and begin < first:
-            expected = begin
-        first_cleaned = cleaned if chunk.file != file else WITHIN_FILE
-        found = missing_in(headers, damage, expected=expected, cleaned=first_cleaned, is_damaged=is_damaged)
-        yield from _divided(chunk, found)
-        expected = max(int(headers["last_offset"].max()) + 1, 0 if expected is None else expected)
-        file, is_damaged = chunk.file, any(each.position > headers["position"][-1] for each in damage)
+        if expected is None:
+            expected = int(headers["base_offset"][0])
+        elif headers["base_offset"][0] < expected == base_offset <= headers["last_offset"][0]:
+            expected = int(headers["base_offset"][0])  # a follower begins where the leader's log did, in a batch
+        yield from _divided(chunk, missing_in(headers, damage, expected=expected, is_damaged=is_damaged))
+        expected = max(int(headers["last_offset"].max()) + 1, expected)
+        is_damaged = any(each.position > headers["position"][-1] for each in damage)
     if expected is not None and end is not None and end > expected:
         missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
         if missing is not None:
@@ -210,7 +218,7 @@ class LogFold:
     def add(self, chunk: ScanChunk) -> None:
         """Add the next chunk; at missing offsets, the open transactions are lost."""
         if chunk.missing is not None:
-            self._lose(chunk, chunk.missing)
+            self._lose(chunk.missing)
         headers, file = chunk.scanned.headers, chunk.file
         file_id = self.files.setdefault(file, len(self.files))
         if len(headers):
@@ -252,13 +260,11 @@ class LogFold:
         """The transactions of each range, divided by missing offsets."""
         return [*self.before_missing, FoldedRange(self.start, finish(self.partial))]
 
-    def _lose(self, chunk: ScanChunk, missing: MissingOffsets) -> None:
+    def _lose(self, missing: MissingOffsets) -> None:
         self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial))))
         self.partial, self.start = EMPTY, missing.expected
         if missing.error is not None:
-            headers = chunk.scanned.headers
-            position = int(headers["position"][0]) if len(headers) else None
-            self.damage.append({"file": chunk.file, "position": position, "error": missing.error})
+            self.damage.append({"file": None, "position": None, "error": missing.error})
 
 
 def from_offset(headers: Headers, offset: int) -> Headers:

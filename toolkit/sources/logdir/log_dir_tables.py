@@ -348,11 +348,10 @@ def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
 
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:
     """The batches of a range of a log, divided at missing offsets."""
-    first, newest = (log.base_offsets[at] if log.base_offsets else None for at in (0, -1))
     return at_missing_offsets(
         log.parts(start=start, stop=stop),
-        begin=first if start is None else None,
-        end=newest if stop is None else None,
+        is_within_file=start is not None,
+        end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
         cleaned=contents.cleaned(log),
     )
 

@@ -313,8 +313,8 @@ def read_window(
     else:
         parts = _parts(log, snapshot, min([after, *starts]), reach)
     times = [window.batch_times]
-    first, newest = (log.base_offsets[at] if log.base_offsets else None for at in (0, -1))
-    for part in at_missing_offsets(parts, begin=max(first or 0, window.fold.since), end=newest, cleaned=cleaned):
+    newest = log.base_offsets[-1] if log.base_offsets else None
+    for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
         if part.missing is not None and part.missing.found <= window.fold.since:
             part = part._replace(missing=None)  # the snapshot has the state after it
         window.add(part)

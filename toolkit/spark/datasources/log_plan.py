@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.formats.log_paths import log_path
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
@@ -70,6 +71,13 @@ class SegmentRun:
     is_last: bool
     log_end_offset: int
     cleaned: int
+
+    @property
+    def is_within_file(self) -> bool:
+        """Whether the first batch is not the first one of its segment."""
+        first = self.splits[0]
+        base_offset = segment_base_offset(first.path) or 0
+        return first.start > 0 or (self.start is not None and base_offset < self.start)
 
     def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
         """The batches before `stop`; with `crc` the checksums are verified."""

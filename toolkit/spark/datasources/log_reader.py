@@ -156,18 +156,17 @@ def _batches_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
 
 def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of one range of a log; the first range includes those open before the log."""
-    begins, log = run.range_order == 0 and run.start is None, FolderLog(run.replica)
+    begins = run.range_order == 0 and run.start is None
     return _tables(
         partial_transaction_batches(
             run.parts(stop=None),
             run.where,
             log=run.log,
             range_order=run.range_order,
-            before=known_before(log, None) if begins else EMPTY,
-            begin=log.base_offsets[0] if begins else None,
+            before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
             log_end_offset=run.log_end_offset if run.is_last else None,
             cleaned=run.cleaned,
-            is_within_file=run.splits[0].start > 0,
+            is_within_file=run.is_within_file,
         )
     )
 
@@ -187,9 +186,9 @@ def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Tab
                 log.where,
                 log=name,
                 before=known_before(log, None) if start is None else EMPTY,
-                begin=log.base_offsets[0] if start is None and log.base_offsets else None,
                 log_end_offset=log.base_offsets[-1] if log.base_offsets else None,
                 cleaned=contents.cleaned(log),
+                is_within_file=start is not None,
             )
         )
 

@@ -11,6 +11,7 @@ into one Arrow batch, regardless of their size (its limit in bytes is newer than
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,11 @@ from toolkit.analysis.log.log_transactions import (
     LogTransactions,
     PartialTransactions,
 )
-from toolkit.analysis.log.missing_offsets import WITHIN_FILE
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import Row
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets
 
@@ -117,10 +118,10 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
         StructField("leader_epoch", IntegerType()),
         StructField("records", LongType()),
         StructField("bytes", LongType()),
-        StructField("first_offset", LongType()),  # of the first batch
-        StructField("cleaned", LongType()),  # up to this offset the cleaner may have removed the batches before it
-        StructField("is_after_damage", BooleanType()),  # whether unreadable data is directly before it
-        StructField("position", LongType()),  # of damage or of the first batch in its file
+        StructField("first_offset", LongType()),  # of the segment or, within one, of the first batch
+        StructField("is_after_damage", BooleanType()),  # whether unreadable data is directly before that batch
+        StructField("cleaned", LongType()),  # offset up to which the log was cleaned
+        StructField("position", LongType()),  # of damage in its file
         StructField("error", StringType()),
     ]
 )
@@ -135,7 +136,8 @@ COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
 DAMAGE = "damage"  # unreadable data before the last batch: position, error
 EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
 END = "end"  # the first and the last batch of the range, and its totals
-MISSING = "missing"  # offsets are missing before the range: error, null if damage says so
+START = "start"  # the range begins a segment
+MISSING = "missing"  # offsets are missing before the part: error, null if damage says so
 TAIL = "tail"  # unreadable data after the last batch
 REACH = "reach"  # the end of the log, if its newest segment is empty
 STOP = "stop"  # the log after this range could not be read
@@ -162,9 +164,8 @@ def partial_transaction_batches(
     log: str,
     range_order: int = 0,
     before: PartialTransactions = EMPTY,
-    begin: int | None = None,
     log_end_offset: int | None = None,
-    cleaned: int = WITHIN_FILE,
+    cleaned: int = -1,
     is_within_file: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """A range of one log as rows of the table, in bounded memory.
@@ -182,29 +183,28 @@ def partial_transaction_batches(
     before
         For the first range of the log, the transactions known to be open before it
         (`toolkit.analysis.log.log_transactions.begin`), or `EMPTY` if unknown. For other ranges, `EMPTY`.
-    begin
-        Where the log begins, if the range does.
     log_end_offset
         End of the log, if its newest segment may be empty.
     cleaned
-        Offset up to which the log was cleaned, as in `toolkit.analysis.log.missing_offsets.missing_between`; by
-        default, no missing offsets are a loss.
+        Offset up to which the log was cleaned, as in `toolkit.analysis.log.missing_offsets.missing_between`.
     is_within_file
         Whether the range begins within a file.
     """
     log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
-    fold = LogFold(partial=before, totals=RunningTotals())
-    first: dict[str, Any] = {"cleaned": WITHIN_FILE if is_within_file else cleaned}
-    for chunk in at_missing_offsets(parts, begin=begin, cleaned=cleaned):
+    fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)
+    for chunk in at_missing_offsets(parts, is_within_file=is_within_file, cleaned=cleaned):
+        if not fold.files and not log_columns["part"] and not is_within_file:
+            base_offset = segment_base_offset(chunk.file)
+            if base_offset is not None:
+                start = {**log_columns, "kind": START, "first_offset": base_offset, "cleaned": cleaned}
+                yield partial_transaction_rows(start, rows=1)
         if chunk.missing is not None:
             yield from _part_rows(fold, log_columns, first)
             log_columns["part"] += 1
-            fold, first = LogFold(totals=RunningTotals()), {"error": chunk.missing.error, "kind": MISSING}
-        if "first_offset" not in first and len(headers := chunk.scanned.headers):
-            position = int(headers["position"][0])
-            first |= {"first_offset": int(headers["base_offset"][0]), "file": chunk.file, "position": position}
-            is_damaged = bool(fold.damage) or any(each.position < position for each in chunk.scanned.damage)
-            first["is_after_damage"] = is_damaged
+            fold, first = LogFold(totals=RunningTotals()), _FirstBatch(is_within_file=False)
+            missing = {**log_columns, "kind": MISSING, "error": chunk.missing.error}
+            yield partial_transaction_rows(missing, rows=1)
+        first.add(chunk)
         fold.add(chunk._replace(missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
             yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
@@ -214,8 +214,26 @@ def partial_transaction_batches(
         yield partial_transaction_rows(reach, rows=1)
 
 
-def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: Row) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a range; `first` has the columns that describe its first batch."""
+@dataclass(slots=True, kw_only=True)
+class _FirstBatch:
+    """The first batch of a range that begins within a file: its offset, and whether damage is directly before it."""
+
+    is_within_file: bool
+    first_offset: int | None = None
+    is_after_damage: bool = False
+
+    def add(self, chunk: ScanChunk) -> None:
+        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        if not self.is_within_file or self.first_offset is not None:
+            return
+        if len(headers):
+            self.first_offset = int(headers["base_offset"][0])
+            damage = tuple(each for each in damage if each.position < headers["position"][0])
+        self.is_after_damage |= bool(damage)
+
+
+def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: _FirstBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a range."""
     closed = fold.take_closed()
     if len(closed):
         yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=fold.file_names)
@@ -230,10 +248,8 @@ def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: Row) -> Iterat
         yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-def _other_rows(fold: LogFold, first: Row) -> Iterator[dict[str, Any]]:
+def _other_rows(fold: LogFold, first: _FirstBatch) -> Iterator[dict[str, Any]]:
     """Where the range begins and ends, and its damage."""
-    if "kind" in first:
-        yield {name: first.get(name) for name in ("kind", "error", "file", "position")}
     if fold.partial.settled:
         yield {"kind": BEGIN}
     for number, damage in enumerate(fold.damage):
@@ -241,9 +257,9 @@ def _other_rows(fold: LogFold, first: Row) -> Iterator[dict[str, Any]]:
     if fold.log_end_offset and fold.totals is not None:
         records, size = fold.totals.total
         yield {
-            **first,
-            "error": None,
             "kind": END,
+            "first_offset": first.first_offset,
+            "is_after_damage": first.is_after_damage,
             "log_end_offset": fold.log_end_offset,
             "end_time": fold.end_time,
             "leader_epoch": fold.highest_epoch,

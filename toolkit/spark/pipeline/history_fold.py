@@ -20,11 +20,11 @@ from toolkit.analysis.coordinator.transaction_history import HistoryState, advan
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
-from toolkit.spark.pipeline.log_fold import parse_segment
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
 def _damaged_segments(records: Iterable[Row]) -> set[int]:
     """Base offsets of the segments with new records that could not be read, other than at a torn end."""
     unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
-    offsets = (parse_segment(row["file"]) for row in unread if not DamagedRange(0, 0, row["error"]).is_torn)
+    offsets = (segment_base_offset(row["file"]) for row in unread if not DamagedRange(0, 0, row["error"]).is_torn)
     return {offset for offset in offsets if offset is not None}
 
 
