@@ -158,6 +158,7 @@ def rows_of_task(
     range_order: int = 0,
     before: PartialTransactions = EMPTY,
     last_base_offset: int | None = None,
+    start: int = 0,
     cleaned: int = -1,
 ) -> list[pa.RecordBatch]:
     """The rows of a task."""
@@ -170,7 +171,7 @@ def rows_of_task(
             before=before,
             log_end_offset=last_base_offset,
             cleaned=cleaned,
-            is_within_file=bool(units) and not units[0].begins_file,
+            is_within_file=bool(units) and not (units[0].begins_file and units[0].base_offset >= start),
         )
     ]
 
@@ -319,18 +320,19 @@ def read_tasks(
     cleaned: int = -1,
 ) -> None:
     """Run some tasks."""
-    is_new = stored.log_end_offset is None
+    is_new, start = stored.log_end_offset is None, stored.log_end_offset or 0
     all_units = [unit for units in tasks for unit in units]
     empty_units = [unit._replace(headers=NO_HEADERS, damage=()) for unit in all_units[:1]]
     rows = []
     for number, units in enumerate(tasks):
         is_last = number == len(tasks) - 1
         rows += rows_of_task(
-            units or empty_units,
+            units or ([] if number else empty_units),
             random,
             range_order=number,
             before=before if is_new and number == 0 else EMPTY,
             last_base_offset=last_base_offset if is_last else None,
+            start=start,
             cleaned=cleaned,
         )
         if number == stop:

@@ -199,10 +199,12 @@ def partial_transaction_batches(
                 start = {**log_columns, "kind": START, "first_offset": base_offset, "cleaned": cleaned}
                 yield partial_transaction_rows(start, rows=1)
         if chunk.missing is not None:
+            fold.files.setdefault(chunk.file, len(fold.files))  # of transactions of which no batch was read
             yield from _part_rows(fold, log_columns, first)
             log_columns["part"] += 1
             fold, first = LogFold(totals=RunningTotals()), _FirstBatch(is_within_file=False)
-            missing = {**log_columns, "kind": MISSING, "error": chunk.missing.error}
+            found, error = chunk.missing.found, chunk.missing.error
+            missing = {**log_columns, "kind": MISSING, "first_offset": found, "error": error}
             yield partial_transaction_rows(missing, rows=1)
         first.add(chunk)
         fold.add(chunk._replace(missing=None))

@@ -125,6 +125,7 @@ class _FoldedLog:
             yield from self._start(row["first_offset"], cleaned=row["cleaned"])
         for row in by_kind.get(MISSING, ()):
             yield from self._lose(row)
+            self.expected = max(row["first_offset"], self.expected or 0)
         if len(others) < rows.num_rows:
             yield from self._add_range(rows)
         yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
