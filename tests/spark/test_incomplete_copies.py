@@ -5,11 +5,9 @@ The runs are those of the pipeline in one process, without Spark: plan, read, fo
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,7 +18,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
 from tests.spark.read_log import rows
 from tests.tiers import fuzzed
 from toolkit import LogDir
@@ -63,7 +60,9 @@ class Tables:
         states.add(staged, files.listings, continued=continued)
         self.states |= states.new
         self.bytes_read = sum(state.bytes_read or 0 for state in states.new.values())
-        self.stored = [row for row in self.stored if row["is_final"] and not is_obsolete(row, plans)]
+        is_kept = [row["is_final"] or row["log"] not in plans for row in self.stored]
+        kept_rows = [row for row, is_kept in zip(self.stored, is_kept, strict=True) if is_kept]
+        self.stored = [row for row in kept_rows if not is_obsolete(row, plans)]
         self.stored += [row for row in staged.to_pylist() if row["table"] != STATE.name]
 
     def remembered(self, plans: dict[str, LogPlan], *, ids: bool) -> pa.Table:
@@ -78,7 +77,7 @@ class Tables:
         id_states = [state for log, state in self.states.items() if log.endswith(IDS)]
         latest = max((state.latest for state in id_states if state.latest is not None), default=None)
         current = current_transaction_history(STATE.arrow(id_states), latest=latest)
-        tables = {name: [] for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY)}
+        tables: dict[str, list[Row]] = {name: [] for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY)}
         for row in self.stored:
             tables[row["table"]].append(row[row["table"]])
         tables[HISTORY] += current.select(TRANSACTION_HISTORY.names).to_pylist()
@@ -117,13 +116,14 @@ def copy_partly(source: Path, target: Path, random: Random) -> None:
     for log in sorted(target.glob("*/*.log")):
         size, kind = log.stat().st_size, random.random()
         at = random.randint(0, size)
-        if kind < 0.1:
+        if kind < 0.1 and len(list(log.parent.glob("*.log"))) > 1:
             log.unlink()
         elif kind < 0.2:
             os.truncate(log, at)
-        elif kind < 0.35 and size:
-            wrong = bytes(size - at) if kind < 0.27 else b"\xff" * min(100, size - at)
-            content = log.read_bytes()
+        elif kind < 0.4 and size > 4000:
+            # So much that no batch is damaged alone: without its checksum, it may look intact.
+            at, content = min(at, size - 3000), log.read_bytes()
+            wrong = bytes(size - at) if kind < 0.3 else b"\xff" * 1400
             log.write_bytes(content[:at] + wrong + content[at + len(wrong) :])
 
 

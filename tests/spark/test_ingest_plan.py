@@ -101,6 +101,8 @@ READ = {"segment_sizes": json.dumps([[base, size, 1] for base, size in KNOWN.ite
         pytest.param({0: 101, 20: 100, 60: 50}, True, id="an incomplete segment grew"),
         pytest.param({0: 100, 20: 100, 40: 9, 60: 50}, True, id="a segment came late"),
         pytest.param({0: 100, 20: 99, 60: 50}, True, id="a damaged segment changed"),
+        pytest.param({0: 100, 20: 100, 60: 50, 65: 9, 70: 9}, True, id="a segment came late after the newest known"),
+        pytest.param({0: 100, 20: 100, 60: 50, 80: 9, 85: 9}, False, id="segments after the end that was read"),
     ],
 )
 def test_a_log_whose_old_segments_became_more_is_read_again(sizes: dict[int, int], is_read_again: bool) -> None:

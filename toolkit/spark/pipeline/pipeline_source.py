@@ -5,8 +5,8 @@ truncation invalidates them, when a replica follows a new leader. The leader epo
 changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
 
 A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
-size of each segment and whether it was damaged. A log is read again if a segment appears below the newest one known, if
-one below it grew by more than the cleaner can have merged into it, or if a damaged one changed. A segment that shrank
+size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read, if
+an older one grew by more than the cleaner can have merged into it, or if a damaged one changed. A segment that shrank
 or is gone is the work of the cleaner or of retention.
 """
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+NEVER = 1 << 63
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
 
@@ -122,16 +123,17 @@ def _was_incomplete(row: Row, state: StoredState) -> bool:
         return bool(state.is_damaged)
     known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
     damaged = json.loads(state.damaged_segments or "[]")
-    newest = max(known, default=0)
+    newest, log_end = max(known, default=0), state.log_end_offset or 0
     listed = json.loads(row["segment_sizes"])
-    ends = [base for base, _, _ in listed[1:]] + [newest]
-    for (base, size, modified), end in zip(listed, ends, strict=False):
-        if base in damaged and base in known and known[base] != (size, modified):
+    ends = [*(base for base, _, _ in listed[1:]), NEVER]
+    for (base, size, modified), end in zip(listed, ends, strict=True):
+        if base in damaged and known.get(base) != (size, modified):
             return True
-        if base < newest:
-            merged = sum(before for each, (before, _) in known.items() if base <= each < end)
-            if base not in known or size > merged:
-                return True
+        if base not in known and (base < newest or end <= log_end):
+            return True
+        merged = sum(before for each, (before, _) in known.items() if base <= each < end)
+        if base < newest and size > merged:
+            return True
     return False
 
 
