@@ -20,8 +20,8 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
+from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
-from toolkit.analysis.log.missing_offsets import MissingOffsets, missing_between, missing_in
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
@@ -49,7 +49,7 @@ class ScanChunk(NamedTuple):
 
     scanned: ScanResult
     file: str | None = None
-    missing: MissingOffsets | None = None
+    missing: LostOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def at_missing_offsets(
             yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), missing=missing)
 
 
-def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, MissingOffsets]]) -> Iterator[ScanChunk]:
+def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Iterator[ScanChunk]:
     if not missing:
         yield chunk
         return
@@ -260,7 +260,7 @@ class LogFold:
         """The transactions of each range, divided by missing offsets."""
         return [*self.before_missing, FoldedRange(self.start, finish(self.partial))]
 
-    def _lose(self, missing: MissingOffsets) -> None:
+    def _lose(self, missing: LostOffsets) -> None:
         self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial))))
         self.partial, self.start = EMPTY, missing.expected
         if missing.error is not None:

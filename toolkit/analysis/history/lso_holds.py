@@ -36,7 +36,7 @@ def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
 
     Parameters
     ----------
-    ranges
+    *ranges
         Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; if it has missing offsets, those of each range
         between them. Only those open at the end of the last range are known to be open.
     min_held_ms

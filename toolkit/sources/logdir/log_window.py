@@ -22,7 +22,7 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.missing_offsets import MissingOffsets
+from toolkit.analysis.log.lost_offsets import LostOffsets
 from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume, without_open
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL
@@ -194,7 +194,7 @@ class LogWindow:
     first_batches: dict[int, Headers] = field(default_factory=dict)
     neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
     contiguity: Contiguity = field(default_factory=Contiguity)
-    missing: list[MissingOffsets] = field(default_factory=list)
+    missing: list[LostOffsets] = field(default_factory=list)
     records: RecordIndex = field(default_factory=RecordIndex)
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)

@@ -186,7 +186,7 @@ def partial_transaction_batches(
     log_end_offset
         End of the log, if its newest segment may be empty.
     cleaned
-        Offset up to which the log was cleaned, as in `toolkit.analysis.log.missing_offsets.missing_between`.
+        Offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
     is_within_file
         Whether the range begins within a file.
     """

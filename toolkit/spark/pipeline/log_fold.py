@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.history.resume_state import LogState
+from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
 from toolkit.analysis.log.lso_timeline import lso_table
-from toolkit.analysis.log.missing_offsets import MissingOffsets, missing_between, missing_within
 from toolkit.formats.log.headers import DamagedRange
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
@@ -172,7 +172,7 @@ class _FoldedLog:
         if row["error"] is not None:
             yield from self._damage([row], is_final=True)
 
-    def _follow(self, missing: MissingOffsets | None) -> Iterator[pa.RecordBatch]:
+    def _follow(self, missing: LostOffsets | None) -> Iterator[pa.RecordBatch]:
         if missing is not None:
             yield from self._lose({"error": missing.error})
 

@@ -5,9 +5,9 @@ truncation invalidates them, when a replica follows a new leader. The leader epo
 changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
 
 A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
-size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read, if
-an older one grew by more than the cleaner can have merged into it, or if a damaged one changed. A segment that shrank
-or is gone is the work of the cleaner or of retention.
+size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
+an older one grew by more than the cleaner can have merged into it, or a damaged one changed. A segment that shrank or
+is gone is the work of the cleaner or of retention.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 from toolkit.formats.log.headers import Array, DamagedRange, Headers
 
 
-class MissingOffsets(NamedTuple):
+class LostOffsets(NamedTuple):
     """Offsets that were not read between two batches, and that the cleaner did not remove.
 
     Parameters
@@ -33,7 +33,7 @@ class MissingOffsets(NamedTuple):
     error: str | None
 
 
-def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool) -> MissingOffsets | None:
+def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool) -> LostOffsets | None:
     """The missing offsets before a segment; null if there are none, or the cleaner may have removed them.
 
     Parameters
@@ -47,12 +47,12 @@ def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool
     """
     if found == expected or (expected < found <= cleaned and not is_damaged):
         return None
-    return MissingOffsets(expected, found, None if is_damaged else _error(expected, found))
+    return LostOffsets(expected, found, None if is_damaged else _error(expected, found))
 
 
 def missing_in(
     headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, is_damaged: bool
-) -> list[tuple[int, MissingOffsets]]:
+) -> list[tuple[int, LostOffsets]]:
     """The batches of a file before which offsets are missing, by row.
 
     Parameters
@@ -77,14 +77,14 @@ def missing_in(
     lost = jumps[after_damage[jumps] | (begins[jumps] < due[jumps])].tolist()
     found = ((row, int(due[row]), int(begins[row]), bool(after_damage[row])) for row in lost)
     return [
-        (row, MissingOffsets(due, begin, None if damaged else _error(due, begin))) for row, due, begin, damaged in found
+        (row, LostOffsets(due, begin, None if damaged else _error(due, begin))) for row, due, begin, damaged in found
     ]
 
 
-def missing_within(expected: int, found: int, *, is_damaged: bool) -> MissingOffsets | None:
+def missing_within(expected: int, found: int, *, is_damaged: bool) -> LostOffsets | None:
     """The missing offsets before a batch of a file, as in `missing_in`."""
     if found < expected or (found > expected and is_damaged):
-        return MissingOffsets(expected, found, None if is_damaged else _error(expected, found))
+        return LostOffsets(expected, found, None if is_damaged else _error(expected, found))
     return None
 
 
