@@ -17,6 +17,7 @@ from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
+    END_NOT_READ,
     PartialTransactions,
     begin,
     finish,
@@ -57,14 +58,14 @@ def range_summary_of(headers: Headers, before: PartialTransactions = EMPTY) -> R
 
 
 def expected_holds(
-    headers: Headers, log_transactions: pa.Table, min_held_ms: int, log_end_offset: int | None
+    headers: Headers, ranges: Sequence[pa.Table], min_held_ms: int, log_end_offset: int | None
 ) -> list[Row]:
-    """The holds of a complete log, with the records that they held."""
+    """The holds of a complete log, with the records that they held; `ranges` as for `lso_holds`."""
     totals = RunningTotals()
     if len(headers):
         totals.add(headers, headers["base_offset"])
     holds = []
-    for row in lso_holds(log_transactions, min_held_ms=min_held_ms).to_pylist():
+    for row in lso_holds(*ranges, min_held_ms=min_held_ms).to_pylist():
         is_open = row["marker_offset"] is None
         stop = log_end_offset if is_open else row["marker_offset"]
         totals_held = None if row["truncated"] or stop is None else totals.between(row["first_offset"], stop)
@@ -97,7 +98,7 @@ def assert_single_read(
     last = int(headers["max_timestamp"][-1]) if len(headers) else -1
     all_steps = np.concatenate([*steps, rest.steps])
     assert all_steps.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    holds = expected_holds(headers, log_transaction_table(whole, **PARTITION), least, end)
+    holds = expected_holds(headers, [log_transaction_table(whole, **PARTITION)], least, end)
     assert (state.lso_holds().to_pylist(), state.is_held) == (holds, bool(holds))
     assert LOG_TRANSACTIONS.names == rest.log_transactions.column_names
 
@@ -184,7 +185,11 @@ def test_a_log_may_begin_with_a_marker() -> None:
 
 def test_lost_transactions_are_returned_and_forgotten() -> None:
     state = state_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("data", 3))
-    assert state.lose()["first_offset"].to_pylist() == [2, 3]
+    rows = state.lose(is_deleted=True).to_pylist()
+    assert [(row["first_offset"], row["outcome"], row["error"]) for row in rows] == [
+        (2, None, END_NOT_READ),
+        (3, None, END_NOT_READ),
+    ]
     assert (state.log_end_offset, state.end_time, state.leader_epoch) == (None, -1, -1)
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1], "the one that has ended"
 

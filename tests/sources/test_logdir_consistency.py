@@ -97,6 +97,31 @@ def test_later_records_in_both_logs_prove_a_hanging_transaction(staged: StagedFi
     assert any("the copies are consistent" in entry["value"] for entry in row["evidence"])
 
 
+def test_a_transaction_beside_a_missing_segment_is_unknown_wherever_it_begins(staged: StagedFiles) -> None:
+    """It was said to begin at offset 0, across the missing segment, which may have its end and another beginning."""
+    later = [data(7, 7, after(minutes=11)), data(8, 9, after(minutes=11)), marker(9, 9, after(minutes=12))]
+    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
+    staged.replicated[ORDERS] = 10
+    for consistent_copy in (False, True):
+        row = staged.judge(consistent_copy=consistent_copy)
+        assert (row["verdict"], row["start_offset"], row["last_stable_offset"]) == ("unknown", 7, None)
+        assert "offsets 3 to 6 of orders-0, among which the transaction may begin or end" in row["missing"]
+        assert "kafka-txn abort" not in row["remedy"]
+
+
+def test_a_transaction_open_before_a_missing_segment_leaves_the_partition_unknown(staged: StagedFiles) -> None:
+    later = [data(7, 9, after(minutes=11)), marker(8, 9, after(minutes=12))]
+    staged.later.append(lambda: write_log(staged.root, "orders-0", later, base_offset=7))
+    staged.replicated[ORDERS] = 9
+    with pytest.raises(ValueError, match="not enough values"):
+        staged.judge()  # nothing is said of the transaction
+    (row,) = LogDir(staged.root.parent).finding_rows(partitions=[ORDERS])
+    assert (row["verdict"], row["last_stable_offset"]) == ("unknown", None)
+    assert row["missing"] == [
+        "OFFSETS_LOST: No segment has offsets 3 to 6: one is missing or incomplete, or this is a new replica of a compacted log."
+    ]
+
+
 def test_a_partition_alone_proves_nothing(tmp_path: Path) -> None:
     folder = write_log(tmp_path, "orders-0", [data(0, 7, after())])
     (row,) = LogDir(folder, consistent_copy=True).finding_rows()

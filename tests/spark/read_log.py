@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from toolkit.schema import TABLES, Row
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
-from toolkit.spark.pipeline.log_fold import KEY, _folded
+from toolkit.spark.pipeline.log_fold import ORDER, _folded
 from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
 
 
@@ -43,7 +43,7 @@ def rows(path: Path | str | None, **options: object) -> list[Row]:
 def fold_rows(partials: pa.Table, random: Random, *, min_held_ms: int = 0) -> list[Row]:
     """Fold partial transactions as a Spark task does: ranges in order, the rows of each in any order and batches."""
     partials = partials.take(pa.array(random.sample(range(len(partials)), len(partials)), pa.int64()))
-    partials = partials.sort_by([(name, "ascending") for name in (*KEY, "range_order")])
+    partials = partials.sort_by([(name, "ascending") for name in ORDER])
     batches = partials.to_batches(max_chunksize=random.randint(1, 20))
     result: list[Row] = pa.Table.from_batches(_folded(batches, min_held_ms=min_held_ms), STAGE_SCHEMA).to_pylist()
     return result

@@ -27,7 +27,7 @@ def plan(
     state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listing_changes: Any
 ) -> LogPlan | None:
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
-    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", **listing_changes}
+    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", "segment_sizes": "[]", **listing_changes}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     stored = {"log_end_offset": 80, "leader_epoch": 3, "listing": "first", "topic_id": "a", "is_unread": False}
     states = {} if state is None else {LOG: StoredState.of({"log": LOG, **stored, **state})}
@@ -83,6 +83,49 @@ def test_a_recreated_topic_is_a_new_log() -> None:
 def test_without_leader_epochs_a_changed_log_is_read_again(state: Row) -> None:
     epochs: dict[int, int] | None = {} if not state else None
     assert plan(state, **CHANGED_LISTING, begin=20, epochs=epochs) == LogPlan(remembered=TRUNCATED, offset=20)
+
+
+KNOWN = {0: 100, 20: 100, 60: 50}
+READ = {"segment_sizes": json.dumps([[base, size, 1] for base, size in KNOWN.items()]), "damaged_segments": "[20]"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_read_again"),
+    [
+        pytest.param({0: 100, 20: 100, 60: 90, 90: 10}, False, id="grown"),
+        pytest.param({20: 100, 60: 90}, False, id="retention deleted a segment"),
+        pytest.param({60: 50}, False, id="retention deleted a damaged segment"),
+        pytest.param({0: 40, 20: 100, 60: 50}, False, id="cleaned"),
+        pytest.param({0: 190, 60: 50}, False, id="the cleaner merged segments"),
+        pytest.param({0: 201, 60: 50}, True, id="more than was merged"),
+        pytest.param({0: 101, 20: 100, 60: 50}, True, id="an incomplete segment grew"),
+        pytest.param({0: 100, 20: 100, 40: 9, 60: 50}, True, id="a segment came late"),
+        pytest.param({0: 100, 20: 99, 60: 50}, True, id="a damaged segment changed"),
+        pytest.param({0: 100, 20: 100, 60: 50, 65: 9, 70: 9}, True, id="a segment came late after the newest known"),
+        pytest.param({0: 100, 20: 100, 60: 50, 80: 9, 85: 9}, False, id="segments after the end that was read"),
+    ],
+)
+def test_a_log_whose_old_segments_became_more_is_read_again(sizes: dict[int, int], is_read_again: bool) -> None:
+    listed = json.dumps([[base, size, 1] for base, size in sizes.items()])
+    begin = min(sizes)
+    expected = LogPlan(remembered=TRUNCATED, offset=begin) if is_read_again else CONTINUED
+    assert plan(READ, **CHANGED_LISTING, begin=begin, segment_sizes=listed) == expected
+
+
+def test_a_damaged_segment_of_the_same_size_is_read_again_if_it_was_written_to() -> None:
+    listed = json.dumps([[base, size, 1 + (base == 20)] for base, size in KNOWN.items()])
+    assert plan(READ, **CHANGED_LISTING, segment_sizes=listed) == LogPlan(remembered=TRUNCATED, offset=0)
+    listed = json.dumps([[base, size, 1 + (base == 0)] for base, size in KNOWN.items()])
+    assert plan(READ, **CHANGED_LISTING, segment_sizes=listed) == CONTINUED
+
+
+@pytest.mark.parametrize(
+    ("is_damaged", "expected"), [(True, LogPlan(remembered=TRUNCATED, offset=0)), (False, CONTINUED)]
+)
+def test_a_state_without_sizes_of_segments_is_continued_unless_it_is_damaged(
+    is_damaged: bool, expected: LogPlan
+) -> None:
+    assert plan({"is_damaged": is_damaged}, **CHANGED_LISTING) == expected
 
 
 def test_an_empty_log_continues_without_leader_epochs() -> None:
@@ -154,7 +197,7 @@ def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """It would have no stored state, and every run would plan it again."""
     row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
-    row = {**row, "is_best": True}
+    row = {**row, "is_best": True, "segment_sizes": "[]"}
     ids_log = LOG + IDS
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:

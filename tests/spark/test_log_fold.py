@@ -29,18 +29,22 @@ from toolkit import LogDir
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
+    END_NOT_READ,
     PartialTransactions,
     begin,
-    finish,
     log_transaction_table,
-    merge,
-    partial_transactions,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
-from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.log_tables import (
+    LogFold,
+    LogId,
+    ScanChunk,
+    at_missing_offsets,
+    log_transaction_tables,
+    lso_timeline_table,
+)
 from toolkit.spark import register
 from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.partial_transactions import (
@@ -87,7 +91,7 @@ class Unit(NamedTuple):
 
 
 def random_units(random: Random, base_offset: int = BASE) -> list[Unit]:
-    """Random batches of some producers in one segment or several, with damage between some batches."""
+    """Random batches of some producers in segments; some batches are damaged, and some segments are missing."""
     attributes = [0, 0, 0, LOG_APPEND_TIME, DELETE_HORIZON]
     headers = batches(
         [
@@ -111,13 +115,16 @@ def random_units(random: Random, base_offset: int = BASE) -> list[Unit]:
     bounds = sorted({0, *(point % (len(headers) + 1) for point in cut_points)})
     units = []
     for start, stop in zip(bounds, [*bounds[1:], len(headers)], strict=True):
+        if start and random.random() < 0.2:
+            continue
         base = int(headers["base_offset"][start]) if start < len(headers) else base_offset + 1000
         base = base if start else base_offset
         units.append(Unit(file_of(base), base, NO_HEADERS))  # read although it is empty
         if -1 in corrupt:
             units.append(units[-1]._replace(damage=(DamagedRange(9 + 2 * start, 1, CORRUPT),)))
         for row in range(start, stop):
-            units.append(units[-1]._replace(headers=headers[row : row + 1], damage=()))
+            if row not in corrupt or random.random() < 0.5:
+                units.append(units[-1]._replace(headers=headers[row : row + 1], damage=()))
             if row in corrupt:
                 damage = DamagedRange(11 + 2 * row, 1, CORRUPT)
                 units.append(units[-1]._replace(headers=NO_HEADERS, damage=(damage,)))
@@ -151,12 +158,20 @@ def rows_of_task(
     range_order: int = 0,
     before: PartialTransactions = EMPTY,
     last_base_offset: int | None = None,
+    start: int = 0,
+    cleaned: int = -1,
 ) -> list[pa.RecordBatch]:
     """The rows of a task."""
-    chunks = scan_chunks(units, random)
     return [
         *partial_transaction_batches(
-            chunks, LOG_ID, log=LOG, range_order=range_order, before=before, log_end_offset=last_base_offset
+            scan_chunks(units, random),
+            LOG_ID,
+            log=LOG,
+            range_order=range_order,
+            before=before,
+            log_end_offset=last_base_offset,
+            cleaned=cleaned,
+            is_within_file=bool(units) and not (units[0].begins_file and units[0].base_offset >= start),
         )
     ]
 
@@ -209,31 +224,37 @@ def sorted_rows(table: pa.Table) -> list[Row]:
 
 
 def assert_single_read(
-    stored: Stored, units: Sequence[Unit], before: PartialTransactions, *, last_base_offset: int | None = None
+    stored: Stored,
+    units: Sequence[Unit],
+    before: PartialTransactions,
+    *,
+    last_base_offset: int | None = None,
+    cleaned: int = -1,
 ) -> None:
-    """Assert that the result is that of a single read."""
+    """Assert that the result is that of a single read by `toolkit.LogDir`."""
     headers = np.concatenate([NO_HEADERS, *(unit.headers for unit in units)])
-    files: list[str | None] = list(dict.fromkeys(unit.file for unit in units)) or [None]
-    transactions = finish(
-        merge(before, *(partial_transactions(unit.headers, file_id=files.index(unit.file)) for unit in units))
-    )
-    log_transactions = log_transaction_table(transactions, **LOG_ID.columns, files=files)
-    damage = [(unit.file, each) for unit in units for each in unit.damage]
-    errors = [{**LOG_ID.columns, "file": file, "position": at.position, "error": at.reason} for file, at in damage]
-    assert stored.rows() == sorted_rows(pa.concat_tables([log_transactions, LOG_TRANSACTIONS.arrow(errors)]))
+    chunks = list(at_missing_offsets(scan_chunks(units, stored.random), end=last_base_offset, cleaned=cleaned))
+    expected_rows = pa.concat_tables(log_transaction_tables(chunks, LOG_ID, before=before))
+    assert stored.rows() == sorted_rows(expected_rows)
     ends = [last_base_offset, *(unit.end for unit in units)]
     end = max((each for each in ends if each is not None), default=None)
-    last = int(headers["max_timestamp"][-1]) if len(headers) else -1
-    steps = lso_steps(transactions, log_end_offset=end, end_time=last)
-    assert stored.rows(LSO_TIMELINE.name) == sorted_rows(lso_table(steps, **LOG_ID.columns))
+    timeline = lso_timeline_table(chunks, LOG_ID, before=before, log_end_offset=end)
+    if end is not None:
+        assert stored.rows(LSO_TIMELINE.name) == sorted_rows(timeline)
     if stored.state is None:
         assert not units
         return
-    assert stored.lso_holds() == expected_holds(headers, log_transactions, stored.min_held_ms, end)
+    fold = LogFold(partial=before)
+    for chunk in chunks:
+        fold.add(chunk)
+    ranges = [
+        log_transaction_table(each.log_transactions, **LOG_ID.columns, files=fold.file_names) for each in fold.finish()
+    ]
+    assert stored.lso_holds() == expected_holds(headers, ranges, stored.min_held_ms, end)
     assert stored.bytes_read == headers["size"].sum()
     assert (stored.state["log_end_offset"], stored.state["broker_id"]) == (end, 1)
     assert stored.state["leader_epoch"] == (0 if len(headers) else -1)
-    assert stored.state["is_damaged"] == any(at.reason == CORRUPT for _, at in damage)
+    assert stored.state["is_damaged"] == any(each["error"] != TORN for each in fold.damage)
     assert stored.state["is_held"] == bool(stored.lso_holds())
 
 
@@ -248,34 +269,35 @@ BEFORE = [
 @fuzzed(40)
 @given(st.randoms(use_true_random=True))
 def test_any_tasks_in_any_runs_match_a_single_read(random: Random) -> None:
-    units, before = random_units(random), random.choice(BEFORE)
+    units, before, cleaned = random_units(random), random.choice(BEFORE), random.choice([-1, BASE + 20])
     stored, start = Stored(random, min_held_ms=random.choice([0, 3])), 0
     for _ in range(random.randint(0, 3)):
-        start = read_partially(stored, units, start, before, random)
+        start = read_partially(stored, units, start, before, random, cleaned=cleaned)
     if random.random() < 0.3:
         units.append(units[-1]._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),)))
     last_base_offset = units[-1].base_offset
-    read_tasks(stored, split(units[start:], random), before, random, last_base_offset=last_base_offset)
-    assert_single_read(stored, units, before, last_base_offset=last_base_offset)
+    read_tasks(stored, split(units[start:], random), before, random, last_base_offset=last_base_offset, cleaned=cleaned)
+    assert_single_read(stored, units, before, last_base_offset=last_base_offset, cleaned=cleaned)
 
 
 def read_partially(
-    stored: Stored, units: Sequence[Unit], start: int, before: PartialTransactions, random: Random
+    stored: Stored, units: Sequence[Unit], start: int, before: PartialTransactions, random: Random, *, cleaned: int
 ) -> int:
     """Run without reading to the end; return where the next run starts."""
     end = random.randint(min(start + 1, len(units)), len(units))
     tasks = split(units[start:end], random)
     last, next_unit = units[end - 1], units[min(end, len(units) - 1)]
-    is_live = random.random() < 0.2
+    is_live = random.random() < 0.2 and len({unit.file for unit in units}) == 1
     if is_live:  # the batches after some task cannot be read in this run
         stop = random.randrange(len(tasks))
         end = start + sum(map(len, tasks[:stop]))
-        read_tasks(stored, tasks, before, random, stop=stop)
+        read_tasks(stored, tasks, before, random, stop=stop, cleaned=cleaned)
     elif len(next_unit.headers) and random.random() < 0.3:  # the next batch is half written
         torn_unit = next_unit._replace(headers=NO_HEADERS, damage=(DamagedRange(999, 1, TORN),))
-        read_tasks(stored, [*tasks, [torn_unit]], before, random, last_base_offset=next_unit.base_offset)
+        tasks = [*tasks, [torn_unit]]
+        read_tasks(stored, tasks, before, random, last_base_offset=next_unit.base_offset, cleaned=cleaned)
     else:
-        read_tasks(stored, tasks, before, random, last_base_offset=last.base_offset)
+        read_tasks(stored, tasks, before, random, last_base_offset=last.base_offset, cleaned=cleaned)
     known_end = stored.log_end_offset
     if known_end is None:
         return 0
@@ -295,20 +317,23 @@ def read_tasks(
     *,
     last_base_offset: int | None = None,
     stop: int | None = None,
+    cleaned: int = -1,
 ) -> None:
     """Run some tasks."""
-    is_new = stored.log_end_offset is None
+    is_new, start = stored.log_end_offset is None, stored.log_end_offset or 0
     all_units = [unit for units in tasks for unit in units]
     empty_units = [unit._replace(headers=NO_HEADERS, damage=()) for unit in all_units[:1]]
     rows = []
     for number, units in enumerate(tasks):
         is_last = number == len(tasks) - 1
         rows += rows_of_task(
-            units or empty_units,
+            units or ([] if number else empty_units),
             random,
             range_order=number,
             before=before if is_new and number == 0 else EMPTY,
             last_base_offset=last_base_offset if is_last else None,
+            start=start,
+            cleaned=cleaned,
         )
         if number == stop:
             failure = {**LOG_COLUMNS, "range_order": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
@@ -332,7 +357,7 @@ def test_transactions_open_before_lost_offsets_have_no_outcome(random: Random) -
     second_only.run(rows_of_task(second, random, before=before, last_base_offset=5000))
     still_open = [row for row in first_only.rows() if row["outcome"] == "open"]
     first_only.provisional = []
-    unknown_end = {"outcome": None, "error": "OFFSETS_LOST: Its end was deleted from the log before it was read."}
+    unknown_end = {"outcome": None, "error": END_NOT_READ}
     lost_row = {**dict.fromkeys(LOG_TRANSACTIONS.names), **LOG_ID.columns, "error": lost}
     expected = [*first_only.rows(), *({**row, **unknown_end} for row in still_open), lost_row, *second_only.rows()]
     assert stored.rows() == sorted(expected, key=repr)

@@ -33,21 +33,21 @@ from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIRST_SEGMENT, SECOND_SEGMENT = f"{0:020}.log", f"{480:020}.log"
+FIRST_SEGMENT, SECOND_SEGMENT = f"{0:020}.log", f"{479:020}.log"
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """orders-0 with two segments that have indexes, payments-0 with a small one, empty-0 with an empty one."""
     root = write_root(tmp_path / "data")
-    for base_offset in (0, 480):
+    for base_offset in (0, 479):
         segment_batches = list(batches(base_offset))
         folder = write_log(root, "orders-0", segment_batches, base_offset=base_offset)
         write_index(folder / f"{base_offset:020}.index", base_offset, segment_batches)
     write_log(root, "payments-0", [data(0, 7, after()), marker(1, 7, after())])
     write_log(root, "empty-0", [])
-    write_snapshot(root / "orders-0", 480, {1: 470, 2: None})
-    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 960, ("payments", 0): 2, ("empty", 0): 0})
+    write_snapshot(root / "orders-0", 479, {1: 470, 2: None})
+    write_checkpoint(root, HIGH_WATERMARK, {("orders", 0): 958, ("payments", 0): 2, ("empty", 0): 0})
     return root
 
 
@@ -67,7 +67,8 @@ def test_damage_is_an_error_row_of_its_split(root: Path) -> None:
     for table in ("batches", "log_transactions"):
         actual = rows(root, table=table, maxPartitionBytes=4000)
         assert_same_rows(actual, getattr(LogDir(root), table)(), table)
-        assert errors(actual) == ["CORRUPT_BATCH"] * 2
+        assert errors(actual).count("CORRUPT_BATCH") == 2
+        assert set(errors(actual)) <= {"CORRUPT_BATCH", "OFFSETS_LOST"}, "the transactions that may have ended there"
     assert_same_rows(read_and_fold(root, maxPartitionBytes=4000), LogDir(root).log_transactions(), "log_transactions")
 
 
@@ -89,7 +90,7 @@ def test_the_modes_behave_as_in_spark(root: Path) -> None:
 
 def test_failfast_accepts_the_torn_tail_of_a_running_broker(root: Path) -> None:
     with (root / "orders-0" / SECOND_SEGMENT).open("ab") as log:
-        log.write(data(960, 1, after())[:70])
+        log.write(data(958, 1, after())[:70])
     actual = rows(root, mode="FAILFAST", maxPartitionBytes=4000)
     assert errors(actual) == ["TORN_TAIL"]
     assert_same_rows(actual, LogDir(root).batches(), "batches")
@@ -128,7 +129,7 @@ def test_files_deleted_after_planning_do_not_fail_the_job(root: Path, table: str
 def test_files_that_grow_after_planning_are_read(root: Path) -> None:
     reader, tasks = plan_read(root, maxPartitionBytes=4000)
     with (root / "orders-0" / SECOND_SEGMENT).open("ab") as log:
-        log.write(data(960, 1, after()))
+        log.write(data(958, 1, after()))
     (root / "empty-0" / FIRST_SEGMENT).write_bytes(data(0, 1, after()))
     assert_same_rows(read(reader, tasks).to_pylist(), LogDir(root).batches(), "batches")
 

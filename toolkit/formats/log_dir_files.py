@@ -104,6 +104,12 @@ def parse_file_name(name: str) -> FileName | None:
     return FileName(int(found["offset"]), found["kind"], found["suffix"], found["remote"] is not None)
 
 
+def segment_base_offset(path: str | None) -> int | None:
+    """Base offset in the name of a segment's file; null for any other file."""
+    name = parse_file_name((path or "").replace("\\", "/").rpartition("/")[2])
+    return name.offset if name is not None and name.kind == "log" else None
+
+
 Fields = dict[str, Any]
 
 NUMBER = re.compile(r"[0-9]{1,20}")

@@ -92,7 +92,7 @@ class LogTransaction(TableRow):
     outcome: Annotated[
         str | None,
         "commit, abort, open, or empty (a marker without data); null where a marker ended it whose record "
-        "was not read, as error says.",
+        "was not read, or where its end may be among missing offsets, as error says.",
     ] = None
     marker: Annotated[str | None, "COMMIT or ABORT; null while it is open."] = None
     start: Annotated[dt.datetime | None, "Time of its first batch, by the clock that start_clock names."] = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,27 +16,40 @@ from toolkit.analysis.log.log_transactions import (
     PartialTransactions,
     finish,
     log_transaction_table,
+    lose_open,
     merge,
     partial_transactions,
 )
+from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
-from toolkit.formats.log.headers import Headers, ScanResult
+from toolkit.formats.log.headers import HEADER, Headers, ScanResult
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 
-if TYPE_CHECKING:
-    pass
-
 ROWS_AT_ONCE = 1 << 16
+NEVER = np.iinfo(np.int64).max
+NO_HEADERS: Headers = np.empty(0, HEADER)
 
 
 class ScanChunk(NamedTuple):
-    """A chunk of one partition's log, and its file; null if a broker sent it."""
+    """A chunk of one partition's log.
+
+    Parameters
+    ----------
+    scanned
+        Its batches and damage.
+    file
+        Its file; null if a broker sent it.
+    missing
+        What is missing before its first batch, if `at_missing_offsets` found it.
+    """
 
     scanned: ScanResult
     file: str | None = None
+    missing: LostOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +94,83 @@ def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | N
         )
 
 
+def at_missing_offsets(
+    chunks: Iterable[ScanChunk], *, is_within_file: bool = False, end: int | None = None, cleaned: int = -1
+) -> Iterator[ScanChunk]:
+    """The chunks of a log, divided where offsets are missing.
+
+    Parameters
+    ----------
+    chunks
+        Consecutive chunks of one log, in order.
+    is_within_file
+        Whether the first one does not begin its segment.
+    end
+        Base offset of the newest segment, which may be empty, if the chunks end there.
+    cleaned
+        Offset up to which the log was cleaned, as in `missing_between`.
+    """
+    expected: int | None = None
+    files: set[str | None] = set()
+    is_damaged = False
+    for chunk in chunks:
+        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        base_offset = segment_base_offset(chunk.file)
+        if chunk.file not in files and base_offset is not None and (files or not is_within_file):
+            if expected is not None:
+                missing = missing_between(expected, base_offset, cleaned=cleaned, is_damaged=is_damaged)
+                if missing is not None:
+                    yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), chunk.file, missing)
+            expected, is_damaged = base_offset, False
+        files.add(chunk.file)
+        if not len(headers):
+            is_damaged |= bool(damage)
+            yield chunk
+            continue
+        if expected is None:
+            expected = int(headers["base_offset"][0])
+        elif headers["base_offset"][0] < expected == base_offset <= headers["last_offset"][0]:
+            expected = int(headers["base_offset"][0])  # a follower begins where the leader's log did, in a batch
+        yield from _divided(chunk, missing_in(headers, damage, expected=expected, is_damaged=is_damaged))
+        expected = max(int(headers["last_offset"].max()) + 1, expected)
+        is_damaged = any(each.position > headers["position"][-1] for each in damage)
+    if expected is not None and end is not None and end > expected:
+        missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
+        if missing is not None:
+            yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), missing=missing)
+
+
+def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Iterator[ScanChunk]:
+    if not missing:
+        yield chunk
+        return
+    headers, damage = chunk.scanned.headers, chunk.scanned.damage
+    by_row = dict(missing)
+    bounds = [*sorted({0, *by_row}), len(headers)]
+    for row, stop in pairwise(bounds):
+        # Damage before a batch after which offsets are missing belongs to the chunk before it.
+        low = headers["position"][row] if row else -1
+        high = headers["position"][stop] if stop < len(headers) else NEVER
+        inside = tuple(each for each in damage if low <= each.position < high)
+        scanned = ScanResult(headers=headers[row:stop], damage=inside, end=chunk.scanned.end)
+        yield ScanChunk(scanned, chunk.file, by_row.get(row))
+
+
+class FoldedRange(NamedTuple):
+    """The transactions of a range of a log before missing offsets.
+
+    Parameters
+    ----------
+    start
+        Where the range begins: after the last offset of the one before it; null for the first one.
+    log_transactions
+        The transactions; those that may have ended after the range have the outcome `log_transactions.LOST`.
+    """
+
+    start: int | None
+    log_transactions: LogTransactions
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogFold:
     """The fold of a log's chunks, in their order.
@@ -105,6 +196,10 @@ class LogFold:
         Of the last batch; 0 and -1 without any.
     highest_epoch
         Highest leader epoch.
+    before_missing
+        The ranges before missing offsets; `partial` is the rest.
+    start
+        Where the rest begins, as in `FoldedRange`.
     """
 
     partial: PartialTransactions = EMPTY
@@ -117,15 +212,19 @@ class LogFold:
     end_time: int = -1
     leader_epoch: int = -1
     highest_epoch: int = -1
+    before_missing: list[FoldedRange] = field(default_factory=list)
+    start: int | None = None
 
     def add(self, chunk: ScanChunk) -> None:
-        """Add the next chunk."""
+        """Add the next chunk; at missing offsets, the open transactions are lost."""
+        if chunk.missing is not None:
+            self._lose(chunk.missing)
         headers, file = chunk.scanned.headers, chunk.file
         file_id = self.files.setdefault(file, len(self.files))
         if len(headers):
             position = headers["position"][-1]
             self.damage_inside = len(self.damage) + sum(each.position < position for each in chunk.scanned.damage)
-            self.log_end_offset = int(headers["last_offset"][-1]) + 1
+            self.log_end_offset = max(self.log_end_offset, int(headers["last_offset"].max()) + 1)
             self.end_time = int(headers["max_timestamp"][-1])
             self.leader_epoch = int(headers["leader_epoch"][-1])
             self.highest_epoch = max(self.highest_epoch, int(headers["leader_epoch"].max()))
@@ -147,12 +246,25 @@ class LogFold:
     @property
     def closed_rows(self) -> int:
         """Number of finished transactions that were not taken."""
-        return sum(map(len, self.partial.closed))
+        return sum(map(len, (*self.partial.closed, *(each.log_transactions for each in self.before_missing))))
 
     def take_closed(self) -> LogTransactions:
         """The finished transactions since the last call."""
         closed, self.partial = self.partial.take_closed()
+        if self.before_missing:
+            closed = np.concatenate([*(each.log_transactions for each in self.before_missing), closed])
+            self.before_missing = []
         return closed
+
+    def finish(self) -> list[FoldedRange]:
+        """The transactions of each range, divided by missing offsets."""
+        return [*self.before_missing, FoldedRange(self.start, finish(self.partial))]
+
+    def _lose(self, missing: LostOffsets) -> None:
+        self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial))))
+        self.partial, self.start = EMPTY, missing.expected
+        if missing.error is not None:
+            self.damage.append({"file": None, "position": None, "error": missing.error})
 
 
 def from_offset(headers: Headers, offset: int) -> Headers:
@@ -172,7 +284,7 @@ def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int
     producer_id
         Only batches of this producer, and damage.
     """
-    for scanned, file in chunks:
+    for scanned, file, _ in chunks:
         headers = scanned.headers
         if producer_id is not None:
             headers = headers[headers["producer_id"] == producer_id]
@@ -199,7 +311,8 @@ def log_transaction_tables(
         fold.add(chunk)
         if fold.closed_rows >= ROWS_AT_ONCE:
             yield _log_transaction_table(fold.take_closed(), fold, log_id, producer_id)
-    yield _log_transaction_table(finish(fold.partial), fold, log_id, producer_id)
+    for folded in fold.finish():
+        yield _log_transaction_table(folded.log_transactions, fold, log_id, producer_id)
     if fold.damage:
         yield LOG_TRANSACTIONS.arrow([{**log_id.columns, **damage} for damage in fold.damage])
 
@@ -218,7 +331,9 @@ def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions =
         fold.add(chunk)
         if fold.closed_rows >= ROWS_AT_ONCE:
             total += statistics(fold.take_closed())
-    return total + statistics(finish(fold.partial)), [damage["error"] for damage in fold.damage]
+    for folded in fold.finish():
+        total += statistics(folded.log_transactions)
+    return total, [damage["error"] for damage in fold.damage]
 
 
 def lso_timeline_table(
@@ -241,7 +356,10 @@ def lso_timeline_table(
     for chunk in chunks:
         fold.add(chunk)
     end = fold.log_end_offset if log_end_offset is None else max(log_end_offset, fold.log_end_offset)
-    return lso_table(lso_steps(finish(fold.partial), log_end_offset=end, end_time=fold.end_time), **log_id.columns)
+    *earlier, last = fold.finish()
+    steps = [lso_steps(each.log_transactions, log_end_offset=None, start=each.start) for each in earlier]
+    steps.append(lso_steps(last.log_transactions, log_end_offset=end, end_time=fold.end_time, start=last.start))
+    return lso_table(np.concatenate(steps), **log_id.columns)
 
 
 def _log_transaction_table(

@@ -31,13 +31,14 @@ CLOCKS = ("producer", "broker")
 SCHEMA = LSO_HOLDS.arrow_schema
 
 
-def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
+def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
     """Every transaction that held the LSO of one log for long enough, or still does.
 
     Parameters
     ----------
-    log_transactions
-        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order.
+    *ranges
+        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; if it has missing offsets, those of each range
+        between them. Only those open at the end of the last range are known to be open.
     min_held_ms
         Leave out ended transactions that held the LSO for less; those with an unknown duration stay.
 
@@ -46,9 +47,11 @@ def lso_holds(log_transactions: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     pyarrow.Table
         Rows of `LSO_HOLDS`, by first offset.
     """
-    if not log_transactions.num_rows:  # most logs of a cluster; by far cheaper
+    if not any(each.num_rows for each in ranges):  # most logs of a cluster; by far cheaper
         return SCHEMA.empty_table()
-    return without_short_holds(candidates(log_transactions, min_held_ms=min_held_ms), min_held_ms=min_held_ms)
+    found = [candidates(each, min_held_ms=min_held_ms) for each in ranges]
+    found[:-1] = [each.filter(pc.is_valid(each["marker_offset"])) for each in found[:-1]]
+    return without_short_holds(pa.concat_tables(found), min_held_ms=min_held_ms)
 
 
 def candidates(

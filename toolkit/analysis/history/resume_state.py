@@ -26,6 +26,7 @@ from toolkit.analysis.log.log_transactions import (
     LogTransactions,
     PartialTransactions,
     log_transaction_table,
+    lose_open,
     merge,
 )
 from toolkit.analysis.log.lso_timeline import lso_steps
@@ -192,13 +193,19 @@ class LogState:
             rows.append(row)
         return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
 
-    def lose(self) -> pa.Table:
-        """Drop the open transactions, whose end was deleted before it was read, and return their rows.
+    def lose(self, *, is_deleted: bool = False) -> pa.Table:
+        """Drop the open transactions, which may have ended at offsets that were not read, and return their rows.
 
-        The next range starts a new log.
+        Parameters
+        ----------
+        is_deleted
+            Whether the log now begins after these offsets: the next range starts a new log.
         """
-        rows = self._table(self._open)
-        self._restart(self.log_end_offset)
+        rows = self._table(lose_open(self._open))
+        if is_deleted:
+            self._restart(self.log_end_offset)
+        else:
+            self._partial, self._before, self._open_holds = EMPTY, {}, {}
         return rows
 
     def truncate(self, offset: int) -> None:

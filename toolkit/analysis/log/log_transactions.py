@@ -48,7 +48,7 @@ LOG_TRANSACTION = np.dtype(
         ("first_epoch", "i2"),
         ("marker_epoch", "i2"),
         ("marker", "i1"),  # COMMIT, ABORT, UNREAD_MARKER; -1 while it is open
-        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER if unknown
+        ("outcome", "i1"),  # COMMIT, ABORT, OPEN, NO_DATA; UNREAD_MARKER or LOST if unknown
         ("start_clock", "i1"),  # 1 broker (LogAppendTime), 0 producer (CreateTime)
         ("truncated", "i1"),  # 1 begins before the range read, 0 begins in it, -1 unknown
     ]
@@ -81,6 +81,7 @@ LogTransactionField = Literal[
 """The fields of `LOG_TRANSACTION`, for mypy."""
 
 OPEN, NO_DATA = 2, 3
+LOST = -3  # its end may be among missing offsets
 OUTCOMES = ("abort", "commit", "open", "empty")
 """Names of the outcomes, at the indices ABORT, COMMIT, OPEN and NO_DATA."""
 
@@ -89,6 +90,7 @@ LogTransactions: TypeAlias = StructuredArray[LogTransactionField]
 
 NO_LOG_TRANSACTIONS: LogTransactions = np.zeros(0, LOG_TRANSACTION)
 NO_MARKER_TYPE = "NO_MARKER_TYPE: The marker was read without its record, so it may be COMMIT or ABORT."
+END_NOT_READ = "OFFSETS_LOST: Its end may be among offsets after it that could not be read."
 MARKER_NAMES = ("ABORT", "COMMIT")
 CLOCKS = ("producer", "broker")
 MAX_SEQUENCE = 2**31 - 1
@@ -288,10 +290,17 @@ def log_transaction_table(
             "end": times(log_transactions["end"]),
             "truncated": numbers(log_transactions["truncated"] == 1, null=log_transactions["truncated"] < 0),
             "file": labels(log_transactions["file"], files),
-            "error": labels(np.where(log_transactions["marker"] == UNREAD_MARKER, 0, -1), (NO_MARKER_TYPE,)),
+            "error": labels(_errors(log_transactions), (NO_MARKER_TYPE, END_NOT_READ)),
         },
         rows=len(log_transactions),
     )
+
+
+def lose_open(log_transactions: LogTransactions) -> LogTransactions:
+    """The transactions before missing offsets: those that are open may have ended there."""
+    lost = log_transactions.copy()
+    lost["outcome"][lost["outcome"] == OPEN] = LOST
+    return lost
 
 
 def markers(headers: Headers) -> Array:
@@ -406,6 +415,11 @@ def _split(log_transactions: LogTransactions) -> PartialTransactions:
         closed=(take_rows(log_transactions, np.flatnonzero(closed)),),
         edges=take_rows(log_transactions, np.flatnonzero(~closed)),
     )
+
+
+def _errors(log_transactions: LogTransactions) -> Array:
+    without_type = np.where(log_transactions["marker"] == UNREAD_MARKER, 0, -1)
+    return np.where(log_transactions["outcome"] == LOST, 1, without_type)
 
 
 def _outcomes(log_transactions: LogTransactions) -> Array:

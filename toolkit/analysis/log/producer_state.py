@@ -134,6 +134,13 @@ def join(*replays: ProducerReplay) -> ProducerReplay:
     return ProducerReplay(joined)
 
 
+def without_open(replayed: ProducerReplay) -> ProducerReplay:
+    """The replay before missing offsets: its open transactions may have ended there."""
+    states = replayed.producers.copy()
+    states["current_txn_start_offset"] = -1
+    return ProducerReplay(states)
+
+
 def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
     """The replay of everything before a ``.snapshot``; join it to the left of later ranges."""
     entries = sorted(entries, key=lambda entry: entry.producer_id)

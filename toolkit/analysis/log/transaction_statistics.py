@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from toolkit.analysis.log.log_transactions import NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
+from toolkit.analysis.log.log_transactions import LOST, NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
 from toolkit.schema import Row, utc
@@ -70,7 +70,7 @@ class Statistics:
     ----------
     committed_count, aborted_count, empty_count, undecided_count
         Transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was
-        not read.
+        not read or whose offset is missing.
     truncated_count
         Transactions with data that begin, or may begin, before the range read.
     open
@@ -161,7 +161,7 @@ def statistics(log_transactions: LogTransactions) -> Statistics:
         committed_count=int(np.count_nonzero(outcome == COMMIT)),
         aborted_count=int(np.count_nonzero(outcome == ABORT)),
         empty_count=int(np.count_nonzero(outcome == NO_DATA)),
-        undecided_count=int(np.count_nonzero(outcome == UNREAD_MARKER)),
+        undecided_count=int(np.count_nonzero((outcome == UNREAD_MARKER) | (outcome == LOST))),
         truncated_count=int(np.count_nonzero(with_data & (log_transactions["truncated"] != 0))),
         open=take_rows(log_transactions, np.flatnonzero(outcome == OPEN)),
         first_offset=_least(ends),

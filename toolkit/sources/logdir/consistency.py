@@ -152,7 +152,10 @@ def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowes
     damage = [each for each in window.damage if not each.is_torn] + window.wrong_checksums
     if reason := next((each.reason for each in damage if each.reaches(lowest)), None):
         yield f"an undamaged log from offset {start} on: {reason}"
-    if gap := window.contiguity.after(start):
+    if window.missing:
+        expected, found, _ = window.missing[-1]
+        yield f"offsets {expected} to {found - 1} of {name}, among which the transaction may begin or end"
+    elif gap := window.contiguity.after(start):
         yield f"a log without missing offsets from offset {start} on: {gap[0] - 1} is followed by {gap[1]}"
     offsets, producers, _ = window.control_batches(start)
     for ended in offsets[producers == producer_id][:1]:

@@ -206,6 +206,13 @@ class Contents:
             self._checkpoints[root] = read_partition_checkpoints(root.path)
         return self._checkpoints[root]
 
+    def cleaned(self, log: ReplicaLog) -> int:
+        """Offset up to which a log was cleaned, by the cleaner's checkpoint; -1 for never or unknown."""
+        if log.root is None:
+            return -1
+        tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
+        return self.checkpoints(log.root).cleaned.get(tp, -1)
+
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]

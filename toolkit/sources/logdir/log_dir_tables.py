@@ -22,7 +22,7 @@ from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord, Violation
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.sources import log_tables
-from toolkit.sources.log_tables import LogId, ScanChunk
+from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
@@ -75,7 +75,7 @@ class LogDirTables(Source, ABC):
                     yield _error_row(log, schema.LOG_TRANSACTIONS)
                     continue
                 start, stop = offsets(contents, log, arguments)
-                parts = _counted(log.parts(start=start, stop=stop), advance)
+                parts = _counted(_parts(contents, log, start, stop), advance)
                 yield from log_tables.log_transaction_tables(
                     parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
                 )
@@ -89,7 +89,7 @@ class LogDirTables(Source, ABC):
                 if log.error:
                     continue
                 start, stop = offsets(contents, log, arguments)
-                parts = _counted(log.parts(start=start, stop=stop), advance)
+                parts = _counted(_parts(contents, log, start, stop), advance)
                 end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
                 table = log_tables.lso_timeline_table(
                     parts, log.where, before=known_before(log, start), log_end_offset=end
@@ -108,7 +108,7 @@ class LogDirTables(Source, ABC):
                 if log.error:
                     return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
                 start, stop = offsets(contents, log, arguments)
-                parts = _counted(log.parts(start=start, stop=stop), advance)
+                parts = _counted(_parts(contents, log, start, stop), advance)
                 return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
 
             with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 4)) as pool:
@@ -230,7 +230,7 @@ class LogDirTables(Source, ABC):
             for log in logs:
                 start, stop = offsets(contents, log, arguments)
                 checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
-                for scanned, file in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
+                for scanned, file, _ in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
                     yield from checker.check(scanned.headers, file=file)
                 if log.where.topic == STATE_TOPIC and not log.error:
                     yield from event_violations(log.transaction_log(start=start, stop=stop))
@@ -344,6 +344,16 @@ def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
         return True
     checkpoints = contents.checkpoints(log.root)
     return not checkpoints.has_cleaned or (log.where.topic or "", log.where.partition or 0) in checkpoints.cleaned
+
+
+def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:
+    """The batches of a range of a log, divided at missing offsets."""
+    return at_missing_offsets(
+        log.parts(start=start, stop=stop),
+        is_within_file=start is not None,
+        end=log.base_offsets[-1] if stop is None and log.base_offsets else None,
+        cleaned=contents.cleaned(log),
+    )
 
 
 def _counted(parts: Iterable[ScanChunk], advance: Callable[[int], object]) -> Iterator[ScanChunk]:

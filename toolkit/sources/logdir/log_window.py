@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -16,18 +16,18 @@ import numpy.typing as npt
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
-    LogTransactions,
     PartialTransactions,
     begin,
     finish,
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume
+from toolkit.analysis.log.lost_offsets import LostOffsets
+from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, replay, resume, without_open
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HeaderField, Headers, concatenate
-from toolkit.sources.log_tables import LogFold, ScanChunk, from_offset
+from toolkit.sources.log_tables import FoldedRange, LogFold, ScanChunk, at_missing_offsets, from_offset
 from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
 
 Array = npt.NDArray[np.int64]
@@ -183,6 +183,9 @@ class LogWindow:
         Missing offsets.
     last_time
         Time of the last batch, by whatever clock; null if there is none.
+    missing
+        Those after the snapshot that the cleaner did not remove: transactions open before them may have ended, and
+        others may have begun.
     records, batch_times
         For `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch.
     damage, wrong_checksums
@@ -199,6 +202,7 @@ class LogWindow:
     last_time: int | None = None
     _tail_time: int | None = None
     _ends_by_broker: bool = False
+    missing: list[LostOffsets] = field(default_factory=list)
     records: RecordIndex = field(default_factory=RecordIndex)
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
     damage: list[DamagedBytes] = field(default_factory=list)
@@ -210,6 +214,9 @@ class LogWindow:
         headers = part.scanned.headers
         self.fold.add(part)
         self._add_damage(part)
+        if part.missing is not None and part.missing.found > (self.snapshot or 0):
+            self.missing.append(part.missing)
+            self.producers = without_open(self.producers)
         if not len(headers):
             return
         self.contiguity.add(headers)
@@ -237,9 +244,9 @@ class LogWindow:
         return starts[starts >= 0].tolist()  # type: ignore[no-any-return]
 
     @cached_property
-    def log_transactions(self) -> LogTransactions:
-        """The collected transactions."""
-        return finish(self.fold.partial)
+    def ranges(self) -> Sequence[FoldedRange]:
+        """The collected transactions of each range, divided by missing offsets."""
+        return self.fold.finish()
 
     def counted(self, first: int, stop: int) -> tuple[int, int] | None:
         """Records and bytes from one offset to another; null if one of them was not counted at."""
@@ -281,7 +288,12 @@ class LogWindow:
 
 
 def read_window(
-    log: ReplicaLog, snapshot: ProducerSnapshot | None, *, reach: ReadLimit, count_at: Collection[int] = ()
+    log: ReplicaLog,
+    snapshot: ProducerSnapshot | None,
+    *,
+    reach: ReadLimit,
+    count_at: Collection[int] = (),
+    cleaned: int = -1,
 ) -> LogWindow:
     """Read a log once.
 
@@ -295,6 +307,8 @@ def read_window(
         How far back to read.
     count_at
         Offsets at which to count records and bytes, in addition to those of transactions and markers.
+    cleaned
+        Offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
     """
     opened = opened_before(snapshot) if snapshot else {}
     starts = [start for start, _ in opened.values()]
@@ -319,7 +333,10 @@ def read_window(
     else:
         parts = _parts(log, snapshot, lowest, reach)
     times = [window.batch_times]
-    for part in parts:
+    newest = log.base_offsets[-1] if log.base_offsets else None
+    for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
+        if part.missing is not None and part.missing.found <= window.fold.since:
+            part = part._replace(missing=None)  # the snapshot has the state after it
         window.add(part)
         if reach is ReadLimit.RECORDS:
             headers = part.scanned.headers

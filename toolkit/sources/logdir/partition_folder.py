@@ -153,7 +153,7 @@ class FolderLog:
         return changes(self.listing, list_files(self.replica), appending=appending)
 
     def _records(self, decode: Decode[R], unread: Callable[..., R], start: int | None, stop: int | None) -> Iterator[R]:
-        for (scanned, file), pieces in read_bytes(self.listing, start=start, stop=stop):
+        for (scanned, file, _), pieces in read_bytes(self.listing, start=start, stop=stop):
             clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
             try:
                 for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):

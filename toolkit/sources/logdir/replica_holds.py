@@ -65,11 +65,14 @@ def replica_holds(
         As for `toolkit.analysis.history.lso_holds.lso_holds`.
     """
     window = state.window
-    log_transactions = log_transaction_table(
-        window.log_transactions, **state.log.where.columns, files=window.fold.file_names
-    ).select(LOG_TRANSACTION_COLUMNS)
+    ranges = [
+        log_transaction_table(folded.log_transactions, **state.log.where.columns, files=window.fold.file_names).select(
+            LOG_TRANSACTION_COLUMNS
+        )
+        for folded in window.ranges
+    ]
     holds = []
-    for hold in LsoHold.of_table(lso_holds(log_transactions, min_held_ms=min_held_ms)):
+    for hold in LsoHold.of_table(lso_holds(*ranges, min_held_ms=min_held_ms)):
         hold = replace(hold, log_end_offset=window.fold.log_end_offset if hold.marker_offset is None else None)
         held_range = held_offsets(hold, lso=lso, high_watermark=high_watermark)
         counted = None if held_range is None else window.counted(*held_range)

@@ -49,7 +49,7 @@ class ReplicaState:
     high_watermark
         By the checkpoint, which lags if the broker is running or crashed; null without checkpoint.
     last_stable_offset
-        As the broker computes it, bounded by that high watermark.
+        As the broker computes it, bounded by that high watermark; null if offsets are missing that decide it.
     window
         The data that was read.
     checkpoints
@@ -115,7 +115,7 @@ def read_state(
     needed = written if checkpoints.clean_shutdown else None
     log_start = listed_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
-    window, snapshot_errors = _read(log, needed, reach, count_at)
+    window, snapshot_errors = _read(log, needed, reach, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
     checkpoint_rows = list(log.checkpoint_rows())
     # leader-epoch-checkpoint has a new epoch before any batch does.
     epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
@@ -124,7 +124,8 @@ def read_state(
     first = log.base_offsets[0] if log.base_offsets else log_end
     log_start = max(first, log_start)
     damage = [each for each in window.damage if not each.is_torn and each.reaches(window.snapshot or 0)]
-    unreadable = (f"{each.reason.rstrip('.')} ({each.place})." for each in damage)
+    unread = [f"{each.reason.rstrip('.')} ({each.place})." for each in damage]
+    unread += [each.error for each in window.missing if each.error is not None]
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
@@ -138,7 +139,9 @@ def read_state(
         high_watermark=high_watermark,
         last_stable_offset=_last_stable_offset(
             window, log_start, log_end if high_watermark is None else high_watermark, final=needed is not None
-        ),
+        )
+        if not window.missing
+        else None,
         leader_epoch=None if leader_epoch < 0 else leader_epoch,
         window=window,
         checkpoints=checkpoints,
@@ -149,12 +152,12 @@ def read_state(
         ),
         written_at=written_at,
         observed_at=observed_at,
-        error=REMOTE if log.is_remote else next(unreadable, None),
+        error=REMOTE if log.is_remote else next(iter(unread), None),
     )
 
 
 def _read(
-    log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int]
+    log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int], *, cleaned: int
 ) -> tuple[LogWindow, list[str]]:
     """Try the snapshots, newest first; one beyond the end of the log does not belong to it.
 
@@ -170,11 +173,11 @@ def _read(
             continue
         if first is not None and snapshot.offset < first:
             break
-        window = read_window(log, snapshot, reach=reach, count_at=count_at)
+        window = read_window(log, snapshot, reach=reach, count_at=count_at, cleaned=cleaned)
         if first is None or max(window.fold.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
-    return read_window(log, None, reach=reach, count_at=count_at), errors
+    return read_window(log, None, reach=reach, count_at=count_at, cleaned=cleaned), errors
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
@@ -185,7 +188,7 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
     """
     unstable = window.open_starts
     if final:
-        log_transactions = window.log_transactions
+        log_transactions = window.ranges[-1].log_transactions
         waiting = log_transactions[
             (log_transactions["marker_offset"] >= bound) & (log_transactions["first_offset"] >= 0)
         ]

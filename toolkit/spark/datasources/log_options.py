@@ -92,6 +92,7 @@ LISTING_TYPE = StructType(
         StructField("segments", IntegerType()),
         StructField("bytes", LongType()),
         StructField("listing", StringType()),  # digest of names, sizes and modification times of its segments
+        StructField("segment_sizes", StringType()),  # JSON: base offset, size and modification time (ns) of each
         StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
         StructField("topic_id", StringType()),
         StructField("leader_epochs", StringType()),  # JSON: the start offset of each

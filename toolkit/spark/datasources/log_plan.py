@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.formats.log_paths import log_path
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir import LogDir
@@ -57,6 +58,8 @@ class SegmentRun:
         Whether the last one ends the log.
     log_end_offset
         Base offset of the newest segment, which may be empty.
+    cleaned
+        Offset up to which the log was cleaned; -1 for never or unknown.
     """
 
     where: LogId
@@ -67,6 +70,14 @@ class SegmentRun:
     range_order: int
     is_last: bool
     log_end_offset: int
+    cleaned: int
+
+    @property
+    def is_within_file(self) -> bool:
+        """Whether the first batch is not the first one of its segment."""
+        first = self.splits[0]
+        base_offset = segment_base_offset(first.path) or 0
+        return first.start > 0 or (self.start is not None and base_offset < self.start)
 
     def parts(self, *, stop: int | None, crc: bool = False) -> Iterator[ScanChunk]:
         """The batches before `stop`; with `crc` the checksums are verified."""
@@ -130,7 +141,7 @@ def plan(options: LogOptions) -> list[InputPartition]:
     cut = _cut(in_folders, options)
     # The table partial_transactions needs logs without splits, too: a snapshot may have open transactions.
     complete = [log for log in logs if log not in cut or (options.table == PARTIAL_TRANSACTIONS and not cut[log])]
-    return [*_of_segments(cut, options), *_of_logs(contents, complete, options)]
+    return [*_of_segments(contents, cut, options), *_of_logs(contents, complete, options)]
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
@@ -158,17 +169,26 @@ def _start(log: ReplicaLog, options: LogOptions) -> int | None:
     return start  # type: ignore[no-any-return]
 
 
-def _of_segments(cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions) -> Iterator[SegmentRanges]:
+def _of_segments(
+    contents: Contents, cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions
+) -> Iterator[SegmentRanges]:
     pairs = [(log, split) for log, splits in cut.items() for split in splits]
     for bundle in _bundled(pairs, lambda pair: pair[1].size + TO_OPEN, options.max_partition_bytes):
         runs = groupby(bundle, key=lambda pair: pair[0])
         yield SegmentRanges(
-            [_run(log, [split for _, split in splits], cut[log], _start(log, options)) for log, splits in runs]
+            [
+                _run(contents, log, [split for _, split in splits], cut[log], _start(log, options))
+                for log, splits in runs
+            ]
         )
 
 
 def _run(
-    log: ReplicaLog, splits: Sequence[SegmentSplit], of_log: Sequence[SegmentSplit], start: int | None
+    contents: Contents,
+    log: ReplicaLog,
+    splits: Sequence[SegmentSplit],
+    of_log: Sequence[SegmentSplit],
+    start: int | None,
 ) -> SegmentRun:
     assert isinstance(log, FolderLog)
     return SegmentRun(
@@ -180,6 +200,7 @@ def _run(
         range_order=of_log.index(splits[0]),
         is_last=splits[-1] == of_log[-1],
         log_end_offset=log.base_offsets[-1],
+        cleaned=contents.cleaned(log),
     )
 
 

@@ -126,7 +126,7 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         txn_state_partitions=options.txn_state_partitions,
     )
     if options.table == PARTIAL_TRANSACTIONS:
-        return partials_of_logs(subset.contents().replica_logs(), options)
+        return partials_of_logs(subset.contents(), options)
     if options.table == LISTING:
         contents = subset.contents()
         return listing_rows(contents, contents.replica_logs())
@@ -176,13 +176,15 @@ def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
             range_order=run.range_order,
             before=known_before(FolderLog(run.replica), None) if begins else EMPTY,
             log_end_offset=run.log_end_offset if run.is_last else None,
+            cleaned=run.cleaned,
+            is_within_file=run.is_within_file,
         )
     )
 
 
-def partials_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterator[pa.Table]:
+def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of complete logs: texts, and folders without segments to read."""
-    for log in logs:
+    for log in contents.replica_logs():
         name = name_of(log)
         start = None if options.starts is None else options.starts[name]
         if log.error:
@@ -196,6 +198,8 @@ def partials_of_logs(logs: Sequence[ReplicaLog], options: LogOptions) -> Iterato
                 log=name,
                 before=known_before(log, None) if start is None else EMPTY,
                 log_end_offset=log.base_offsets[-1] if log.base_offsets else None,
+                cleaned=contents.cleaned(log),
+                is_within_file=start is not None,
             )
         )
 
@@ -232,10 +236,12 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
 def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
     segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
     others: list[tuple[str, int, int]] = []
+    sizes: list[tuple[int, int, int]] = []
     if isinstance(log, FolderLog):
-        names = {segment.path.name for segment in log.listing.segments}
+        base_offsets = {segment.path.name: segment.offset for segment in log.listing.segments}
         for name, stamp in sorted(log.listing.stamps.items()):
-            (segments if name in names else others).append((name, stamp.size, stamp.modified_ns))
+            (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
+        sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
     epochs, topic_id = _read_metadata(log)
     return {
         "log": name_of(log),
@@ -244,6 +250,7 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
         "segments": len(log.base_offsets),
         "bytes": log.size,
         "listing": _digest([segments, topic_id, log.error]),
+        "segment_sizes": json.dumps(sizes),
         "checkpoints": _digest([checkpoints, others]),
         "topic_id": topic_id,
         "leader_epochs": json.dumps(epochs),

@@ -11,13 +11,14 @@ into one Arrow batch, regardless of their size (its limit in bytes is newer than
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import (
@@ -30,8 +31,9 @@ from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import Row
-from toolkit.sources.log_tables import LogFold, LogId, ScanChunk
+from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets
 
 ROWS_PER_PACK = 64
 """Maximum number of rows in one packed row of about 5 to 7 KB."""
@@ -105,6 +107,7 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
         StructField("log", StringType()),  # name of the log: `log_name`
         StructField("broker_id", IntegerType()),
         StructField("range_order", LongType()),  # order of the range in its log
+        StructField("part", IntegerType()),  # order of the part in its range: parts are divided by missing offsets
         StructField("kind", StringType()),  # one of the kinds below
         StructField("file", StringType()),  # file of all the packed rows
         StructField(
@@ -115,6 +118,9 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
         StructField("leader_epoch", IntegerType()),
         StructField("records", LongType()),
         StructField("bytes", LongType()),
+        StructField("first_offset", LongType()),  # of the segment or, within one, of the first batch
+        StructField("is_after_damage", BooleanType()),  # whether unreadable data is directly before that batch
+        StructField("cleaned", LongType()),  # offset up to which the log was cleaned
         StructField("position", LongType()),  # of damage in its file
         StructField("error", StringType()),
     ]
@@ -129,7 +135,9 @@ CLOSED = "closed"  # transactions that begin and end in the range (`LOG_TRANSACT
 COUNTS = "counts"  # records and bytes before batches (`COUNTED`)
 DAMAGE = "damage"  # unreadable data before the last batch: position, error
 EDGES = "edges"  # transactions that may continue on either side (`LOG_TRANSACTION`)
-END = "end"  # the last batch of the range, and its totals
+END = "end"  # the first and the last batch of the range, and its totals
+START = "start"  # the range begins a segment
+MISSING = "missing"  # offsets are missing before the part: error, null if damage says so
 TAIL = "tail"  # unreadable data after the last batch
 REACH = "reach"  # the end of the log, if its newest segment is empty
 STOP = "stop"  # the log after this range could not be read
@@ -157,6 +165,8 @@ def partial_transaction_batches(
     range_order: int = 0,
     before: PartialTransactions = EMPTY,
     log_end_offset: int | None = None,
+    cleaned: int = -1,
+    is_within_file: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """A range of one log as rows of the table, in bounded memory.
 
@@ -175,17 +185,61 @@ def partial_transaction_batches(
         (`toolkit.analysis.log.log_transactions.begin`), or `EMPTY` if unknown. For other ranges, `EMPTY`.
     log_end_offset
         End of the log, if its newest segment may be empty.
+    cleaned
+        Offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
+    is_within_file
+        Whether the range begins within a file.
     """
-    fold = LogFold(partial=before, totals=RunningTotals())
-    log_columns = {**where.columns, "log": log, "range_order": range_order}
-    for chunk in parts:
-        fold.add(chunk)
+    log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
+    fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)
+    for chunk in at_missing_offsets(parts, is_within_file=is_within_file, cleaned=cleaned):
+        if not fold.files and not log_columns["part"] and not is_within_file:
+            base_offset = segment_base_offset(chunk.file)
+            if base_offset is not None:
+                start = {**log_columns, "kind": START, "first_offset": base_offset, "cleaned": cleaned}
+                yield partial_transaction_rows(start, rows=1)
+        if chunk.missing is not None:
+            fold.files.setdefault(chunk.file, len(fold.files))  # of transactions of which no batch was read
+            yield from _part_rows(fold, log_columns, first)
+            log_columns["part"] += 1
+            fold, first = LogFold(totals=RunningTotals()), _FirstBatch(is_within_file=False)
+            found, error = chunk.missing.found, chunk.missing.error
+            missing = {**log_columns, "kind": MISSING, "first_offset": found, "error": error}
+            yield partial_transaction_rows(missing, rows=1)
+        first.add(chunk)
+        fold.add(chunk._replace(missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
             yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
+    yield from _part_rows(fold, log_columns, first)
+    if log_end_offset is not None:
+        reach = {**log_columns, "kind": REACH, "log_end_offset": log_end_offset, "cleaned": cleaned}
+        yield partial_transaction_rows(reach, rows=1)
+
+
+@dataclass(slots=True, kw_only=True)
+class _FirstBatch:
+    """The first batch of a range that begins within a file: its offset, and whether damage is directly before it."""
+
+    is_within_file: bool
+    first_offset: int | None = None
+    is_after_damage: bool = False
+
+    def add(self, chunk: ScanChunk) -> None:
+        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        if not self.is_within_file or self.first_offset is not None:
+            return
+        if len(headers):
+            self.first_offset = int(headers["base_offset"][0])
+            damage = tuple(each for each in damage if each.position < headers["position"][0])
+        self.is_after_damage |= bool(damage)
+
+
+def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: _FirstBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a range."""
     closed = fold.take_closed()
     if len(closed):
         yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=fold.file_names)
-    others = [log_columns | columns for columns in _other_rows(fold, log_end_offset)]
+    others = [log_columns | columns for columns in _other_rows(fold, first)]
     if others:
         yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
     if len(fold.partial.edges):
@@ -196,7 +250,7 @@ def partial_transaction_batches(
         yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
 
 
-def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str, Any]]:
+def _other_rows(fold: LogFold, first: _FirstBatch) -> Iterator[dict[str, Any]]:
     """Where the range begins and ends, and its damage."""
     if fold.partial.settled:
         yield {"kind": BEGIN}
@@ -206,14 +260,14 @@ def _other_rows(fold: LogFold, log_end_offset: int | None) -> Iterator[dict[str,
         records, size = fold.totals.total
         yield {
             "kind": END,
+            "first_offset": first.first_offset,
+            "is_after_damage": first.is_after_damage,
             "log_end_offset": fold.log_end_offset,
             "end_time": fold.end_time,
             "leader_epoch": fold.highest_epoch,
             "records": records,
             "bytes": size,
         }
-    if log_end_offset is not None:
-        yield {"kind": REACH, "log_end_offset": log_end_offset}
 
 
 def range_summary(rows: pa.Table) -> RangeSummary:
@@ -241,7 +295,7 @@ def partial_transaction_rows(columns: Mapping[str, Any], *, rows: int) -> pa.Rec
     """Rows of the table; a column is an Arrow array, or one value for all rows, or null if missing."""
     arrays = []
     for column in PARTIAL_TRANSACTIONS_ARROW:
-        values = columns.get(column.name)
+        values = columns.get(column.name, 0 if column.name == "part" else None)
         if isinstance(values, pa.Array):
             arrays.append(values.cast(column.type))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
@@ -59,7 +60,7 @@ class FoldStates:
         """The newest state of each log, without `obsolete_logs`."""
         return {**{log: state for log, state in self.before.items() if log not in self.obsolete_logs}, **self.new}
 
-    def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row]) -> None:
+    def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row], *, continued: Collection[str] = ()) -> None:
         """Add the states of the logs that this run has read.
 
         Parameters
@@ -67,7 +68,9 @@ class FoldStates:
         staged
             Rows of `toolkit.spark.pipeline.staging_table.STAGE`.
         listed
-            The listing of each log: ``listing`` and ``topic_id``.
+            The listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
+        continued
+            Logs of which only new data was read: segments that were damaged before still are.
         """
         if isinstance(staged, DataFrame):
             self.staged = staged
@@ -76,7 +79,18 @@ class FoldStates:
             rows = staged_rows(staged, STATE.name)
         for state in StoredState.of_table(rows):
             listing = listed[state.log]
-            self.put(replace(state, listing=listing["listing"], topic_id=listing["topic_id"]))
+            damaged = json.loads(state.damaged_segments or "[]")
+            if state.log in continued:
+                damaged += json.loads(self.before[state.log].damaged_segments or "[]")
+            self.put(
+                replace(
+                    state,
+                    listing=listing["listing"],
+                    topic_id=listing["topic_id"],
+                    segment_sizes=listing.get("segment_sizes"),
+                    damaged_segments=json.dumps(sorted(set(damaged))),
+                )
+            )
 
     def put(self, state: StoredState) -> None:
         """Add a state."""

@@ -7,6 +7,7 @@ on later records and on the newest time of all ids: every run computes those row
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from toolkit.analysis.coordinator.transaction_history import HistoryState, advan
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
@@ -166,11 +168,19 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         log_end_offset=max(ends, default=None),
         leader_epoch=max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
         is_damaged=any(row["error"] is not None for row in rows_kept),
+        damaged_segments=json.dumps(sorted(_damaged_segments(records))),
         is_unread=any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
         latest=latest,
         remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
     )
     yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
+
+
+def _damaged_segments(records: Iterable[Row]) -> set[int]:
+    """Base offsets of the segments with new records that could not be read, other than at a torn end."""
+    unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
+    offsets = (segment_base_offset(row["file"]) for row in unread if not DamagedRange(0, 0, row["error"]).is_torn)
+    return {offset for offset in offsets if offset is not None}
 
 
 def _order(record: Row) -> tuple[Any, ...]:

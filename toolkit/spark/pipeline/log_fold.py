@@ -6,6 +6,7 @@ and rows of open transactions by every run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,15 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.history.resume_state import LogState
+from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
 from toolkit.analysis.log.lso_timeline import lso_table
 from toolkit.formats.log.headers import DamagedRange
-from toolkit.formats.log_dir_files import parse_file_name
+from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.spark.datasources.partial_transactions import (
     DAMAGE,
+    END,
     LOST,
+    MISSING,
     REACH,
     REMEMBERED,
+    START,
     STOP,
     TAIL,
     TRUNCATED,
@@ -36,11 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY = ("topic", "partition", "log")
-ORDER = (*KEY, "range_order")
+ORDER = (*KEY, "range_order", "part")
 LOG_COLUMNS = ("topic", "partition", "broker_id")
-ENDED_UNREAD = "OFFSETS_LOST: Its end was deleted from the log before it was read."
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (*STATES, DAMAGE, TAIL, REACH, STOP)  # all other kinds describe the batches of a range
+OTHERS = (*STATES, DAMAGE, TAIL, REACH, START, MISSING, STOP)  # all other kinds describe the batches of a range
 
 
 def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
@@ -92,6 +96,8 @@ class _FoldedLog:
     is_unread: bool = False
     is_stopped: bool = False
     bytes_read: int = 0
+    expected: int | None = None  # offset after the data added so far
+    damaged_segments: set[int] = field(default_factory=set)  # by base offset
 
     @staticmethod
     def of(row: Row, *, min_held_ms: int) -> _FoldedLog:
@@ -115,12 +121,17 @@ class _FoldedLog:
             self.is_stopped = True
         if self.is_stopped:
             return
+        for row in by_kind.get(START, ()):
+            yield from self._start(row["first_offset"], cleaned=row["cleaned"])
+        for row in by_kind.get(MISSING, ()):
+            yield from self._lose(row)
+            self.expected = max(row["first_offset"], self.expected or 0)
         if len(others) < rows.num_rows:
             yield from self._add_range(rows)
         yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
         self.tail += by_kind.get(TAIL, [])
         for row in by_kind.get(REACH, ()):
-            yield from self._reach(row["log_end_offset"])
+            yield from self._reach(row["log_end_offset"], cleaned=row["cleaned"])
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The rows of open transactions, and the new state."""
@@ -138,6 +149,7 @@ class _FoldedLog:
             leader_epoch=state.leader_epoch,
             is_damaged=self.is_damaged or state.is_damaged,
             is_unread=self.is_unread,
+            damaged_segments=json.dumps(sorted(self.damaged_segments)),
             bytes_read=self.bytes_read,
             is_held=state.is_held,
             latest=utc(state.end_time),
@@ -148,35 +160,53 @@ class _FoldedLog:
     def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
         log_columns: Any = {name: row[name] for name in LOG_COLUMNS}
         self.state = LogState.from_bytes(row["packed"], **log_columns, min_held_ms=self.state.min_held_ms)
+        self.expected = self.state.log_end_offset if row["kind"] == REMEMBERED else None
         if row["kind"] == TRUNCATED:
             self.state.truncate(row["log_end_offset"])
         elif row["kind"] == LOST:
-            log_transactions = self.state.lose()
-            error = pa.repeat(ENDED_UNREAD, log_transactions.num_rows)
-            for name, column in (("outcome", pa.nulls(log_transactions.num_rows, pa.string())), ("error", error)):
-                log_transactions = log_transactions.set_column(
-                    log_transactions.schema.get_field_index(name), log_transactions.schema.field(name), column
-                )
-            yield from self._log_transactions(log_transactions, is_final=True)
-            yield from self._damage([{"error": row["error"]}], is_final=True)
+            yield from self._lose(row, is_deleted=True)
+
+    def _lose(self, row: Row, *, is_deleted: bool = False) -> Iterator[pa.RecordBatch]:
+        """Close the transactions open before missing offsets, and report these, unless damage already does."""
+        yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
+        if row["error"] is not None:
+            yield from self._damage([row], is_final=True)
+
+    def _follow(self, missing: LostOffsets | None) -> Iterator[pa.RecordBatch]:
+        if missing is not None:
+            yield from self._lose({"error": missing.error})
 
     def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         summary = range_summary(rows)
-        if summary.log_end_offset is not None and self.tail:
-            tail, self.tail = self.tail, []
+        for end in rows.filter(pc.equal(rows["kind"], END)).to_pylist():
+            tail, self.tail, first = self.tail, [], end["first_offset"]
+            if first is not None and self.expected is not None:
+                is_damaged = bool(tail) or end["is_after_damage"]
+                yield from self._follow(missing_within(self.expected, first, is_damaged=is_damaged))
             yield from self._damage(tail, is_final=True)
+            self.expected = max(end["log_end_offset"], self.expected or 0)
         found = self.state.add(summary)
         self.bytes_read += summary.bytes
         yield from self._log_transactions(found.log_transactions, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 
-    def _reach(self, offset: int) -> Iterator[pa.RecordBatch]:
+    def _start(self, base_offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:
+        """Begin a segment."""
+        if self.expected is not None:
+            is_damaged = bool(self.tail)
+            yield from self._follow(missing_between(self.expected, base_offset, cleaned=cleaned, is_damaged=is_damaged))
+        self.expected = base_offset
+
+    def _reach(self, offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:
         """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
         if offset >= (self.state.log_end_offset or 0):
             before = [row for row in self.tail if not _is_read_again(row["file"], offset)]
             self.tail = [row for row in self.tail if _is_read_again(row["file"], offset)]
+            if self.expected is not None and offset > self.expected:
+                is_damaged = bool(before)
+                yield from self._follow(missing_between(self.expected, offset, cleaned=cleaned, is_damaged=is_damaged))
             yield from self._damage(before, is_final=True)
-            self.state.log_end_offset = offset
+            self.state.log_end_offset = self.expected = offset
 
     def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if not rows:
@@ -185,6 +215,9 @@ class _FoldedLog:
         self.is_damaged |= any(not DamagedRange(0, 0, row["error"]).is_torn for row in rows)
         state.is_damaged |= is_final and self.is_damaged
         self.is_unread |= any(DamagedRange(0, 0, row["error"]).is_unreadable for row in rows)
+        damaged = (row for row in rows if not DamagedRange(0, 0, row["error"]).is_torn)
+        base_offsets = (segment_base_offset(row.get("file")) for row in damaged)
+        self.damaged_segments.update(each for each in base_offsets if each is not None)
         log_columns = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
         errors = [{**log_columns, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
         yield from self._log_transactions(LOG_TRANSACTIONS.arrow(errors), is_final=is_final)
@@ -202,5 +235,5 @@ class _FoldedLog:
 
 def _is_read_again(file: str | None, offset: int) -> bool:
     """Whether a run that continues at an offset reads this file: a segment from that offset on, or another file."""
-    name = parse_file_name((file or "").replace("\\", "/").rpartition("/")[2])
-    return name is None or name.offset >= offset
+    base_offset = segment_base_offset(file)
+    return base_offset is None or base_offset >= offset

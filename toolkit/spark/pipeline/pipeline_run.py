@@ -43,7 +43,12 @@ from toolkit.schema.record import TableRow
 from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped, spark_table
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, TRUNCATED
+from toolkit.spark.datasources.partial_transactions import (
+    LOST,
+    PARTIAL_TRANSACTIONS_SCHEMA,
+    REMEMBERED,
+    TRUNCATED,
+)
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
@@ -316,7 +321,8 @@ class _PipelineRun:
     def _read_logs(self, logs: PipelineSource) -> None:
         """Read the new ranges of logs, and fold them."""
         self.staged = staged = self._stage(logs)
-        self.states.add(staged, self.listings)
+        continued = [log for log, plan in self.plans.items() if plan.remembered in (REMEMBERED, LOST)]
+        self.states.add(staged, self.listings, continued=continued)
 
     def _stage(self, logs: PipelineSource) -> DataFrame | pa.Table:
         """New rows of all tables: made by this process if there is little to read, else by Spark, and stored once."""

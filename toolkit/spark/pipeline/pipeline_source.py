@@ -1,8 +1,13 @@
 """The protocol of a source of logs, and from which offset to read each log that has changed since the last run.
 
-A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. Only a
+A log only grows at its end, so earlier reads stay valid, even after retention and the cleaner have deleted data. A
 truncation invalidates them, when a replica follows a new leader. The leader epochs in the log's folder show the first
 changed offset, as they do for the replicas themselves. Without leader epochs, a changed log is read again completely.
+
+A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
+size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
+an older one grew by more than the cleaner can have merged into it, or a damaged one changed. A segment that shrank or
+is gone is the work of the cleaner or of retention.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+NEVER = 1 << 63
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
 
@@ -104,11 +110,31 @@ def _plan_changed(row: Row, state: StoredState) -> LogPlan:
     last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
-    if state.is_unread or not is_comparable or newer < end:
+    if state.is_unread or not is_comparable or newer < end or _was_incomplete(row, state):
         return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
+
+
+def _was_incomplete(row: Row, state: StoredState) -> bool:
+    """Whether segments that were read were missing, incomplete or damaged, and now are not what they were."""
+    if state.segment_sizes is None:  # of a release that did not note them
+        return bool(state.is_damaged)
+    known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
+    damaged = json.loads(state.damaged_segments or "[]")
+    newest, log_end = max(known, default=0), state.log_end_offset or 0
+    listed = json.loads(row["segment_sizes"])
+    ends = [*(base for base, _, _ in listed[1:]), NEVER]
+    for (base, size, modified), end in zip(listed, ends, strict=True):
+        if base in damaged and known.get(base) != (size, modified):
+            return True
+        if base not in known and (base < newest or end <= log_end):
+            return True
+        merged = sum(before for each, (before, _) in known.items() if base <= each < end)
+        if base < newest and size > merged:
+            return True
+    return False
 
 
 def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:

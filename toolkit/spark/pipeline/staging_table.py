@@ -39,6 +39,10 @@ class StoredState(TableRow):
     ] = None
     bytes_read: Annotated[Int64 | None, "Size of the batches that the last run read.", Unit("bytes")] = None
     listing: Annotated[str | None, "Digest of its files, as listed; of files_proof, what they prove."] = None
+    segment_sizes: Annotated[
+        str | None, "JSON: base offset, size and modification time (ns) of each segment, as listed."
+    ] = None
+    damaged_segments: Annotated[str | None, "JSON: base offsets of segments with bytes that could not be read."] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None

@@ -1,0 +1,175 @@
+"""Copies that are incomplete or damaged at one run and whole at a later one give the tables of a single run.
+
+The runs are those of the pipeline in one process, without Spark: plan, read, fold, and what is stored.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.spark.read_log import rows
+from tests.tiers import fuzzed
+from toolkit import LogDir
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
+from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline.fold_states import FoldStates
+from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_history_table, remembered_records
+from toolkit.spark.pipeline.log_fold import fold_table
+from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, remembered_partials
+from toolkit.spark.pipeline.staging_table import STATE, StoredState
+
+HISTORY = TRANSACTION_HISTORY.name
+
+
+@dataclass(slots=True)
+class Tables:
+    """What runs over a folder have stored."""
+
+    folder: Path
+    states: dict[str, StoredState] = field(default_factory=dict)
+    stored: list[Row] = field(default_factory=list)
+    bytes_read: int = 0
+
+    def run(self) -> None:
+        """One run."""
+        listing = rows(self.folder, table="listing")
+        options: Any = {"spark": None, "topics": None, "is_consistent": True, "txn_state_partitions": None}
+        files = from_files.LogFiles(paths=[str(self.folder)], logs=listing, **options)
+        plans = files.plans(self.states)
+        found = files.tables(plans)
+        assert found is not None
+        partials, events = found
+        partials = pa.concat_tables([partials, remembered_partials(self.remembered(plans, ids=False), plans)])
+        records = remembered_records(self.remembered(plans, ids=True))
+        staged = pa.concat_tables([fold_table(partials, min_held_ms=0), fold_history_table(events, records)])
+        states = FoldStates(store=None, run_id=1, before=self.states)  # type: ignore[arg-type]
+        continued = [log for log, plan in plans.items() if plan.remembered in (REMEMBERED, LOST)]
+        states.add(staged, files.listings, continued=continued)
+        self.states |= states.new
+        self.bytes_read = sum(state.bytes_read or 0 for state in states.new.values())
+        is_kept = [row["is_final"] or row["log"] not in plans for row in self.stored]
+        kept_rows = [row for row, is_kept in zip(self.stored, is_kept, strict=True) if is_kept]
+        self.stored = [row for row in kept_rows if not is_obsolete(row, plans)]
+        self.stored += [row for row in staged.to_pylist() if row["table"] != STATE.name]
+
+    def remembered(self, plans: dict[str, LogPlan], *, ids: bool) -> pa.Table:
+        """The states that a run continues."""
+        kinds = {None, TRUNCATED} if ids else {None}
+        logs = [log for log, plan in plans.items() if plan.remembered not in kinds and log.endswith(IDS) is ids]
+        schema = pa.schema([STATE.arrow_schema.field(name) for name in REMEMBERED_COLUMNS])
+        return pa.Table.from_pylist([self.states[log].row() for log in logs], schema=schema)
+
+    def rows(self) -> dict[str, list[str]]:
+        """The sorted rows of each table."""
+        id_states = [state for log, state in self.states.items() if log.endswith(IDS)]
+        latest = max((state.latest for state in id_states if state.latest is not None), default=None)
+        current = current_transaction_history(STATE.arrow(id_states), latest=latest)
+        tables: dict[str, list[Row]] = {name: [] for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY)}
+        for row in self.stored:
+            tables[row["table"]].append(row[row["table"]])
+        tables[HISTORY] += current.select(TRANSACTION_HISTORY.names).to_pylist()
+        return {name: sorted(map(repr, found)) for name, found in tables.items()}
+
+    @property
+    def log_transactions(self) -> list[Row]:
+        name = LOG_TRANSACTIONS.name
+        return [row[name] for row in self.stored if row["table"] == name]
+
+
+def is_obsolete(row: Row, plans: dict[str, LogPlan]) -> bool:
+    """As `toolkit.spark.pipeline.pipeline_source.obsolete_rows`."""
+    table = row["table"]
+    plan = plans.get(row["log"])
+    if plan is None or plan.remembered != TRUNCATED or row["log"].endswith(IDS) is not (table == HISTORY):
+        return False
+    values: Row = row[table]
+    if table == LSO_TIMELINE.name:
+        return bool(values["offset"] > plan.offset)
+    if table == HISTORY:
+        return bool(values["last_offset"] is not None and values["last_offset"] >= plan.offset)
+    offsets = [each for each in (values["first_offset"], values["marker_offset"]) if each is not None]
+    return not offsets or max(offsets) >= plan.offset
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_files.LogFiles, "is_small", True)
+
+
+def copy_partly(source: Path, target: Path, random: Random) -> None:
+    """Replace a copy by another one: each segment whole, cut, with zeros or wrong bytes, or not there."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    for log in sorted(target.glob("*/*.log")):
+        size, kind = log.stat().st_size, random.random()
+        at = random.randint(0, size)
+        if kind < 0.1 and len(list(log.parent.glob("*.log"))) > 1:
+            log.unlink()
+        elif kind < 0.2:
+            os.truncate(log, at)
+        elif kind < 0.4 and size > 4000:
+            # So much that no batch is damaged alone: without its checksum, it may look intact.
+            at, content = min(at, size - 3000), log.read_bytes()
+            wrong = bytes(size - at) if kind < 0.3 else b"\xff" * 1400
+            log.write_bytes(content[:at] + wrong + content[at + len(wrong) :])
+
+
+@pytest.fixture(scope="module")
+def some_logs(history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few logs of real clients with many transactions, one of them compacted, and those of two coordinators."""
+    folder = tmp_path_factory.mktemp("some") / "logs"
+    by_size = sorted(
+        history.glob(f"{STATE_TOPIC}-*"), key=lambda log: sum(each.stat().st_size for each in log.glob("*.log"))
+    )
+    selected = [*sorted(history.glob("plain-*"))[:2], *sorted(history.glob("compacted-*"))[:1], *by_size[-2:]]
+    folder.mkdir()
+    for path in history.iterdir():
+        if path.is_file():
+            shutil.copy2(path, folder)
+    for path in selected:
+        shutil.copytree(path, folder / path.name)
+    return folder
+
+
+@pytest.mark.lab
+@fuzzed(4)
+@given(st.randoms(use_true_random=True))
+def test_copies_of_real_logs_in_any_order_give_the_tables_of_one_run(some_logs: Path, random: Random) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        whole, copy = Tables(Path(path, "logs")), Tables(Path(path, "logs"))
+        for _ in range(random.randint(1, 3)):
+            copy_partly(some_logs, copy.folder, random)
+            copy.run()
+            assert_like_log_dir(copy)
+        shutil.rmtree(copy.folder)
+        shutil.copytree(some_logs, copy.folder)
+        copy.run()
+        whole.run()
+        actual, expected = copy.rows(), whole.rows()
+        for name, found in expected.items():
+            assert actual[name] == found, (name, set(actual[name]) ^ set(found))
+        copy.run()
+        assert copy.bytes_read == 0
+        assert copy.rows() == expected
+
+
+def assert_like_log_dir(tables: Tables) -> None:
+    """A first run has the rows of `toolkit.LogDir`, also of a damaged log."""
+    first = Tables(tables.folder)
+    first.run()
+    files = LogDir(tables.folder)
+    for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
+        assert first.rows()[table.name] == sorted(map(repr, table.rows(frame))), table.name
