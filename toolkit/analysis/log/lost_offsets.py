@@ -91,4 +91,7 @@ def missing_within(expected: int, found: int, *, is_damaged: bool) -> LostOffset
 def _error(expected: int, found: int) -> str:
     if found < expected:
         return f"CORRUPT_BATCH: Offset {found:,} follows offset {expected - 1:,}."
-    return f"OFFSETS_LOST: No segment has offsets {expected:,} to {found - 1:,}: one is missing or incomplete, or this is a new replica of a compacted log."
+    return (
+        f"OFFSETS_LOST: No segment has offsets {expected:,} to {found - 1:,}: one is missing or incomplete, or this is a "
+        "new replica of a compacted log."
+    )
