@@ -92,6 +92,6 @@ def _error(expected: int, found: int) -> str:
     if found < expected:
         return f"CORRUPT_BATCH: Offset {found:,} follows offset {expected - 1:,}."
     return (
-        f"OFFSETS_LOST: No segment has offsets {expected:,} to {found - 1:,}: one is missing or incomplete, or this is a "
-        "new replica of a compacted log."
+        f"OFFSETS_LOST: No segment has offsets {expected:,} to {found - 1:,}: one is missing or incomplete, or this is "
+        "a new replica of a compacted log."
     )
