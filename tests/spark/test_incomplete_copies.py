@@ -18,9 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
 from tests.spark.read_log import rows
 from tests.tiers import fuzzed
 from toolkit import LogDir
+from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
@@ -173,3 +175,22 @@ def assert_like_log_dir(tables: Tables) -> None:
     files = LogDir(tables.folder)
     for table, frame in ((LOG_TRANSACTIONS, files.log_transactions()), (LSO_TIMELINE, files.lso_timeline())):
         assert first.rows()[table.name] == sorted(map(repr, table.rows(frame))), table.name
+
+
+def test_what_the_cleaner_removed_is_no_loss(tmp_path: Path) -> None:
+    """Without its checkpoint, the end of a transaction may be in a segment that is missing."""
+    root = write_root(tmp_path / "data")
+    write_log(root, "orders-0", [data(0, 7, after())])
+    write_log(root, "orders-0", [marker(7, 7, after()), data(8, 7, after()), marker(9, 7, after())], base_offset=7)
+    lost = "OFFSETS_LOST: No segment has offsets 1 to 6: one is missing or incomplete."
+    expected: dict[int, set[tuple[object, ...]]] = {
+        7: {(0, 7, "commit", None), (8, 9, "commit", None)},
+        6: {(0, None, None, END_NOT_READ), (None, 7, "empty", None), (8, 9, "commit", None), (None, None, None, lost)},
+    }
+    for cleaned in (7, 6):
+        write_checkpoint(root, CLEANED, {("orders", 0): cleaned})
+        tables = Tables(root)
+        tables.run()
+        columns = ("first_offset", "marker_offset", "outcome", "error")
+        assert {tuple(row[name] for name in columns) for row in tables.log_transactions} == expected[cleaned]
+        assert_like_log_dir(tables)

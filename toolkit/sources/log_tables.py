@@ -20,12 +20,12 @@ from toolkit.analysis.log.log_transactions import (
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in
+from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in, out_of_order
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
 from toolkit.formats.columns import damage_rows, header_table
-from toolkit.formats.log.headers import HEADER, Headers, ScanResult
+from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
 
@@ -75,11 +75,13 @@ def clip(chunks: Iterable[ScanChunk], *, start: int | None = None, stop: int | N
     """
     if start is not None and stop is not None and start > stop:
         return
+    has_begun = start is None
     for chunk in chunks:
         headers, damage = chunk.scanned.headers, chunk.scanned.damage
         in_range = np.ones(len(headers), np.bool_)
         if start is not None:
-            in_range &= headers["last_offset"] >= start
+            in_range &= np.logical_or.accumulate(headers["last_offset"] >= start) | has_begun
+            has_begun |= bool(in_range.any())
             before = headers["position"][headers["base_offset"] <= start]
             damage = tuple(item for item in damage if not (before > item.position).any())
         if stop is not None:
@@ -114,7 +116,6 @@ def at_missing_offsets(
     files: set[str | None] = set()
     is_damaged = False
     for chunk in chunks:
-        headers, damage = chunk.scanned.headers, chunk.scanned.damage
         base_offset = segment_base_offset(chunk.file)
         if chunk.file not in files and base_offset is not None and (files or not is_within_file):
             if expected is not None:
@@ -123,14 +124,14 @@ def at_missing_offsets(
                     yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), chunk.file, missing)
             expected, is_damaged = base_offset, False
         files.add(chunk.file)
-        if not len(headers):
+        if len(chunk.scanned.headers):
+            expected = _expected(chunk.scanned.headers, expected, base_offset)
+            chunk = _in_order(chunk, expected)
+        headers, damage = chunk.scanned.headers, chunk.scanned.damage
+        if expected is None or not len(headers):
             is_damaged |= bool(damage)
             yield chunk
             continue
-        if expected is None:
-            expected = int(headers["base_offset"][0])
-        elif headers["base_offset"][0] < expected == base_offset <= headers["last_offset"][0]:
-            expected = int(headers["base_offset"][0])  # a follower begins where the leader's log did, in a batch
         yield from _divided(chunk, missing_in(headers, damage, expected=expected, is_damaged=is_damaged))
         expected = max(int(headers["last_offset"].max()) + 1, expected)
         is_damaged = any(each.position > headers["position"][-1] for each in damage)
@@ -138,6 +139,30 @@ def at_missing_offsets(
         missing = missing_between(expected, end, cleaned=cleaned, is_damaged=is_damaged)
         if missing is not None:
             yield ScanChunk(ScanResult(headers=NO_HEADERS, end=0), missing=missing)
+
+
+def _expected(headers: Headers, expected: int | None, base_offset: int | None) -> int:
+    """The offset that the first batch should have."""
+    first, last = int(headers["base_offset"][0]), int(headers["last_offset"][0])
+    if expected is None or (first < expected <= last and expected == base_offset):
+        return first  # a follower begins its log where the leader's began, which may be within a batch
+    return expected
+
+
+def _in_order(chunk: ScanChunk, expected: int) -> ScanChunk:
+    """A chunk in which batches with a damaged offset are damage."""
+    headers = chunk.scanned.headers
+    wrong = out_of_order(headers, expected=expected)
+    if not wrong.any():
+        return chunk
+    columns = (headers[name][wrong].tolist() for name in ("position", "size", "base_offset"))
+    found = [
+        DamagedRange(position, size, f"CORRUPT_BATCH: its base offset {offset:,} is out of order.")
+        for position, size, offset in zip(*columns, strict=True)
+    ]
+    damage = tuple(sorted([*chunk.scanned.damage, *found]))
+    scanned = ScanResult(headers=headers[~wrong], damage=damage, end=chunk.scanned.end)
+    return chunk._replace(scanned=scanned)
 
 
 def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, LostOffsets]]) -> Iterator[ScanChunk]:

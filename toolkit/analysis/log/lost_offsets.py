@@ -50,6 +50,25 @@ def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool
     return LostOffsets(expected, found, None if is_damaged else _error(expected, found))
 
 
+def out_of_order(headers: Headers, *, expected: int) -> Array:
+    """Which batches of a file have an offset that is damaged, as no checksum covers it: those that go back, or far on.
+
+    Parameters
+    ----------
+    headers
+        Consecutive batches of the file, at least one.
+    expected
+        The offset after the batches before them.
+    """
+    begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
+    due = np.maximum.accumulate(np.append(expected, ends[:-1]))
+    if (begins >= due).all():
+        return np.zeros(len(headers), np.bool_)
+    is_ahead = np.append((begins[:-1] > begins[1:]) & (begins[1:] >= due[:-1]), False)
+    due = np.maximum.accumulate(np.append(expected, np.where(is_ahead, -1, ends)[:-1]))
+    return is_ahead | (begins < due)
+
+
 def missing_in(
     headers: Headers, damage: tuple[DamagedRange, ...], *, expected: int, is_damaged: bool
 ) -> list[tuple[int, LostOffsets]]:
@@ -58,7 +77,7 @@ def missing_in(
     Parameters
     ----------
     headers
-        Consecutive batches of the file, at least one.
+        Consecutive batches of the file, at least one, without those `out_of_order`.
     damage
         Unreadable bytes between and around them.
     expected
@@ -67,25 +86,20 @@ def missing_in(
         Whether there are unreadable bytes before them in the file, after those batches.
     """
     begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
-    due: Array = np.maximum.accumulate(np.append(expected, ends[:-1]))
+    due = np.append(expected, ends[:-1])
     jumps = np.flatnonzero(begins != due)
     if not jumps.size:
         return []
     damaged_before: Array = np.searchsorted([each.position for each in damage], headers["position"])
     after_damage = np.diff(damaged_before, prepend=0) > 0
     after_damage[0] |= is_damaged
-    lost = jumps[after_damage[jumps] | (begins[jumps] < due[jumps])].tolist()
-    found = ((row, int(due[row]), int(begins[row]), bool(after_damage[row])) for row in lost)
-    return [
-        (row, LostOffsets(due, begin, None if damaged else _error(due, begin))) for row, due, begin, damaged in found
-    ]
+    lost = jumps[after_damage[jumps]].tolist()
+    return [(row, LostOffsets(int(due[row]), int(begins[row]), None)) for row in lost]
 
 
 def missing_within(expected: int, found: int, *, is_damaged: bool) -> LostOffsets | None:
     """The missing offsets before a batch of a file, as in `missing_in`."""
-    if found < expected or (found > expected and is_damaged):
-        return LostOffsets(expected, found, None if is_damaged else _error(expected, found))
-    return None
+    return LostOffsets(expected, found, None) if is_damaged and found != expected else None
 
 
 def _error(expected: int, found: int) -> str:
