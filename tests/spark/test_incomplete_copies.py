@@ -11,7 +11,6 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -48,8 +47,13 @@ class Tables:
     def run(self) -> None:
         """One run."""
         listing = rows(self.folder, table="listing")
-        options: Any = {"spark": None, "topics": None, "is_consistent": True, "txn_state_partitions": None}
-        files = from_files.LogFiles(paths=[str(self.folder)], logs=listing, **options)
+        files = from_files.LogFiles(
+            spark=None,  # type: ignore[arg-type]
+            paths=[str(self.folder)],
+            topics=None,
+            asserted=from_files.AssertedOfFiles(consistent_copy=True),
+            logs=listing,
+        )
         plans = files.plans(self.states)
         found = files.tables(plans)
         assert found is not None
