@@ -434,6 +434,9 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
     assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
     live = only(diagnosed([observation(producers=[], after=opened)]))
     assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
+    at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
+    (clear,) = findings([from_files(at_its_end)], requested=[TopicPartition("orders", 0)])
+    assert clear.reason.startswith("The LSO 100 is the high watermark")
     for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
         assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
 
