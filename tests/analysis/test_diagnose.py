@@ -434,6 +434,9 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
     assert "the transaction at the LSO 100 began afterwards, while the files were copied" in row.reason
     live = only(diagnosed([observation(producers=[], after=opened)]))
     assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
+    at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
+    (clear,) = findings([from_files(at_its_end)], requested=[TopicPartition("orders", 0)])
+    assert clear.reason.startswith("The LSO 100 is the high watermark")
     for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
         assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"
 
@@ -684,6 +687,12 @@ def test_the_time_now_is_this_machines_and_that_of_the_owners_record_in_files() 
     updated = transaction(last_update_time=ago(seconds=7))
     ((own,),) = IndexedObservation(from_files(observation(updated))).cases.values()
     assert own.as_of == AsOf(ago(seconds=7), "the newest record of the id")
+    ((of_broker,),) = indexed(updated).cases.values()
+    assert of_broker.as_of is None
+    one_moment = from_files(observation(owner), as_of=ago(seconds=5))
+    marker = {TopicPartition("orders", 0): AsOf(ago(seconds=3), "its newest marker")}
+    ((both,),) = IndexedObservation(replace(one_moment, as_of={**one_moment.as_of, **marker})).cases.values()
+    assert both.age == dt.timedelta(seconds=7)
     ((orphan,),) = IndexedObservation(from_files(observation(), as_of=NOW)).cases.values()
     assert (orphan.now, orphan.owner_epoch, orphan.listed) == (None, -1, False)
     ((prepared,),) = indexed(transaction(timeout_ms=2**31 - 1)).cases.values()
