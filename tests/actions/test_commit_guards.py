@@ -240,26 +240,29 @@ def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> Non
     assert checked == [("orders", 0), ("orders", 1)]
 
 
-def test_the_plan_has_the_numbers_of_its_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("producer_id", "epoch", "number", "start"), [(7, 2, 3, 100), (0, 0, 0, 0)])
+def test_the_plan_has_the_numbers_of_its_finding(
+    monkeypatch: pytest.MonkeyPatch, producer_id: int, epoch: int, number: int, start: int
+) -> None:
     """Those that the records are counted by, and that the read-back looks for."""
-    own = replace(CHECKPOINT, committables=(Committable(NAME, 7, 2, 5),))
+    own = replace(CHECKPOINT, committables=(Committable(NAME, producer_id, epoch, 5),))
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
     looked_for: list[LastBatch] = []
     monkeypatch.setattr(commit, "check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
-    prepared = found(verdict="prepared", action="commit", partition=3, producer_epoch=2)
+    numbers = {"partition": number, "producer_id": producer_id, "producer_epoch": epoch, "start_offset": start}
     cluster = cluster_of(
         flink_checkpoints=[own],
-        transactions=[owner(epoch=2, on=(("orders", 3),))],
-        producers=[producer(epoch=2, partition=3)],
-        partitions=[partition(number=3)],
-        findings=[prepared.row()],
+        transactions=[owner(producer_id, epoch=epoch, on=(("orders", number),))],
+        producers=[producer(producer_id, epoch=epoch, start=start, partition=number)],
+        partitions=[partition(number=number)],
+        findings=[found(verdict="prepared", action="commit", **numbers).row()],
     )
     (planned,) = plan_of(cluster).partitions
-    assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 3, 100)
-    assert (planned.producer_id, planned.producer_epoch) == (7, 2)
-    assert looked_for == [LastBatch(2, 3)]
+    assert {name: getattr(planned, name) for name in numbers} == numbers
+    assert planned.topic == "orders"
+    assert looked_for == [LastBatch(epoch, 3)]
     requested = [arguments for method, arguments in cluster.arguments if method == "producer_rows"]
-    assert [each["partitions"] for each in requested] == [[3]]
+    assert [each["partitions"] for each in requested] == [[number]]
 
 
 def test_a_checkpoint_that_no_longer_has_the_transaction_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +324,7 @@ def test_a_commit_is_written_down_in_the_named_file(tmp_path: Path, audit: Audit
     ("state", "means"),
     [("PrepareAbort", "cannot be committed any more"), ("CompleteCommit", "is committed already")],
 )
-def test_a_refusal_says_how_it_ended(state: str, means: str) -> None:
+def test_a_refusal_names_the_end(state: str, means: str) -> None:
     with pytest.raises(ActionRefused, match=means):
         plan_of(cluster_of(transactions=[owner(state=state)]))
 

@@ -23,8 +23,6 @@ from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, Co
 
 PAUSE_S = 1.0
 """A commit that its coordinator has accepted is in the log by then, or its replicas are behind."""
-
-
 MAX_OFFSETS = 1_000_000
 """Of the log behind the first open transaction, to find offsets that were deleted; a longer one is not read."""
 
