@@ -61,10 +61,15 @@ def test_unreadable_bytes_are_not_compaction(tmp_path: Path) -> None:
     root = log_dir(tmp_path / "one", [data(0, 7, NOON), b"\0" * 100, data(5, 7, NOON), marker(6, 7, NOON)], end=7)
     rows = LogDir(root).missing_offset_rows("orders", 0)
     assert [(row["first_offset"], row["last_offset"], row["status"]) for row in rows] == [
+        (0, 0, None),  # the LSO is unknown, too
         (1, 4, None),
+        (5, 5, None),
         (6, 6, "marker"),
     ]
-    assert rows[0]["error"].startswith("CORRUPT_BATCH")
+    (row,) = LogDir(root).offset_visibility_rows("orders", 0, 5)
+    assert (row["status"], row["read_committed"], row["read_uncommitted"]) == ("committed", None, True)
+    assert row["reason"].endswith("is unknown, as the LSO is.")
+    assert rows[1]["error"].startswith("CORRUPT_BATCH")
 
 
 def test_truncation_by_a_newer_leader_is_named(tmp_path: Path) -> None:
@@ -135,7 +140,7 @@ def test_the_command_exits_with_3_for_an_unexplained_offset(tmp_path: Path) -> N
     ("arguments", "sentence"),
     [
         (["why", "orders@1"], "'orders' is not TOPIC-PARTITION."),
-        (["why", "orders-0"], "'orders-0' is not TOPIC-PARTITION@OFFSET."),
+        (["why", "orders-0"], "needs TOPIC-PARTITION@OFFSET. For example orders-0@4711"),
         (["why", "orders-1@1"], "do not contain partition 1 of topic"),
         (["gaps", "orders"], "'orders' is not TOPIC-PARTITION."),
         (["gaps", "orders-0", "--start-offset", "soon"], "'soon' is not an offset"),

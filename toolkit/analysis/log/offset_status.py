@@ -359,6 +359,8 @@ def visibility_reason(row: OffsetVisibility) -> str:
 
 def _visibility(row: OffsetVisibility) -> str:
     """Since when the LSO is past the offset, or what the record waits for."""
+    if row.read_committed is None:
+        return "Whether read_committed consumers receive it is unknown, as the LSO is."
     if not row.read_committed:
         return _waits(row)
     since = f" since {_time(row.visible_at)}" if row.visible_at else ""

@@ -207,6 +207,8 @@ def _missing(reader: OffsetReader, ranges: Sequence[StatusRange], read_committed
     for each in ranges:
         if each.status not in COMMITTED_RECORDS:
             yield each
+        elif reader.partition.last_stable_offset is None:
+            yield each._replace(status=None)
         elif each.last >= lso:
             yield StatusRange(max(each.first, lso), each.last, BEYOND_LSO)
 

@@ -50,14 +50,17 @@ def visibility(reader: OffsetReader, offset: int) -> OffsetVisibility:
         found = _in_log(reader, replace(found, error=None))
         found = replace(found, error=found.error or reader.partition.error)
     if found.status is not None:
+        is_committed = found.status in COMMITTED_RECORDS
         found = replace(
             found,
-            read_committed=found.status in COMMITTED_RECORDS and offset < lso,
+            read_committed=None if is_committed and found.last_stable_offset is None else is_committed and offset < lso,
             read_uncommitted=found.status in RECORDS,
         )
     if not found.read_committed:
         found = replace(found, visible_at=None)
-    if found.status in RECORDS and offset >= lso and reader.opened:  # else it only waits for replication
+    if (
+        found.status in RECORDS and found.read_committed is False and offset >= lso and reader.opened
+    ):  # else it only waits for replication
         holder = min(reader.opened, key=lambda each: reader.opened[each])
         found = replace(found, holder_producer_id=holder, holder_first_offset=reader.opened[holder])
     return replace(found, reason=visibility_reason(found))
