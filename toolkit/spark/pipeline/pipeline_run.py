@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
 from toolkit.analysis.history.findings_over_time import observed_holds
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, merge_holds
@@ -68,6 +67,7 @@ from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCoun
 from toolkit.spark.pipeline.staging_table import StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
+    diagnosable,
     findings,
     findings_over_time,
     holds_of,
@@ -406,7 +406,7 @@ class _PipelineRun:
         holds = holds_of(logs, min_held_ms=self.min_held_ms)
         transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
         found = findings(
-            self._diagnosable(holds, current_findings),
+            diagnosable(holds, current_findings, listed=self._listed),
             transaction_history=transaction_history,
             current_findings=current_findings,
             min_held_ms=self.min_held_ms,
@@ -422,18 +422,13 @@ class _PipelineRun:
     def _has_samples(self) -> bool:
         return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
-    def _diagnosable(self, holds: Iterable[LsoHold], current_findings: Iterable[Finding]) -> list[LsoHold]:
-        """The holds of ended transactions, and of open ones that can be diagnosed now.
-
-        A partition may be deleted or not selected now. And a transaction that a running broker does not report has
-        ended since its log was read.
-        """
+    @property
+    def _listed(self) -> Collection[tuple[str, int]] | None:
+        """The partitions of files that are asserted to be a consistent copy; null for others."""
         logs = self.sources.logs
-        if logs is not None and logs.is_consistent:
-            listed = {(row["topic"], row["partition"]) for row in self.listings.values()}
-            return [hold for hold in holds if hold.marker_offset is not None or (hold.topic, hold.partition) in listed]
-        keys = set(map(transaction_key, current_findings))
-        return [hold for hold in holds if hold.marker_offset is not None or hold.key in keys]
+        if logs is None or not logs.is_consistent:
+            return None
+        return {(row["topic"], row["partition"]) for row in self.listings.values()}
 
     def _stored(self, name: str) -> DataFrame:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)

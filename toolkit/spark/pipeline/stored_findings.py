@@ -7,7 +7,7 @@ the growing tables.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +55,32 @@ def best_logs(states: Iterable[StoredState]) -> list[str]:
         tp = TopicPartition(state.topic, state.partition)
         best[tp] = min(best.get(tp, state), state, key=_rank)
     return [state.log for state in best.values() if state.is_held]
+
+
+def diagnosable(
+    holds: Iterable[LsoHold], current_findings: Iterable[Finding], *, listed: Collection[tuple[str, int]] | None
+) -> list[LsoHold]:
+    """The holds of ended transactions, and of open ones that can be diagnosed now.
+
+    A partition may be deleted or not selected now. And a transaction that a running broker does not report has ended
+    since its log was read.
+
+    Parameters
+    ----------
+    holds
+        By the logs.
+    current_findings
+        Of what is open now.
+    listed
+        The partitions of a consistent copy; null for other sources.
+    """
+    keys = set(map(transaction_key, current_findings))
+    return [
+        hold
+        for hold in holds
+        if hold.marker_offset is not None
+        or (hold.key in keys if listed is None else (hold.topic, hold.partition) in listed)
+    ]
 
 
 def _rank(state: StoredState) -> tuple[object, ...]:
