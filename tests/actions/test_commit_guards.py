@@ -141,7 +141,7 @@ def test_without_an_answer_it_is_uncertain() -> None:
 def test_a_coordinator_that_is_not_found_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of()
     plan = plan_of(cluster)
-    monkeypatch.setattr(commit, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
+    monkeypatch.setattr(coordinator_requests, "coordinator_of", lambda *_: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no")
     with pytest.raises(ActionFailed, match=r"refused to commit 'tx-0-5': TRANSACTIONAL_ID_AUTH") as failed:
         plan.execute(confirm=NAME)
     assert (failed.value.effect, cluster.sent) == ("nothing", [])
