@@ -252,6 +252,55 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
     ("read-committed-stall", "words", "a question", "Our read_committed consumer stands still, there is no error"),
     ("read-committed-stall", "words", "a question", "consumer lag is 0, but no new records arrive"),
     ("lag-stuck-at-one", "words", "kafbat/kafka-ui#1039", "Consumer lag is always stuck at 1 for transactional topics"),
+    (
+        "not-authorized",
+        "Java",
+        "apache/kafka Errors.java",
+        "org.apache.kafka.common.errors.TransactionalIdAuthorizationException: Transactional Id authorization failed.",
+    ),
+    (
+        "not-authorized",
+        "Java",
+        "apache/kafka TopicAuthorizationException.java",
+        "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [orders]",
+    ),
+    (
+        "not-authorized",
+        "Java",
+        "apache/kafka GroupAuthorizationException.java",
+        "Caused by: org.apache.kafka.common.errors.GroupAuthorizationException: Not authorized to access group: g1",
+    ),
+    (
+        "not-authorized",
+        "any client",
+        "confluentinc/librdkafka src/rdkafka.c",
+        "%1|FATAL|p-1|: Fatal error: Broker: Transactional Id authorization failed: Failed to acquire transactional PID",
+    ),
+    (
+        "coordinator-not-ready",
+        "any client",
+        "apache/kafka Errors.java",
+        "InitProducerId failed: NOT_COORDINATOR",
+    ),
+    (
+        "coordinator-not-ready",
+        "Java",
+        "apache/kafka Errors.java",
+        "org.apache.kafka.common.errors.CoordinatorLoadInProgressException: The coordinator is loading and hence can't "
+        "process requests.",
+    ),
+    (
+        "init-transactions-timeout",
+        "librdkafka",
+        "confluentinc/librdkafka src/rdkafka_idempotence.c",
+        "Failed to acquire transactional PID from broker TxnCoordinator/2: Broker: Request timed out: retrying",
+    ),
+    (
+        "lag-stuck-at-one",
+        "words",
+        "a person",
+        "our consumer group shows LAG 1 forever on every partition",
+    ),
 ]
 
 UNRELATED = [

@@ -56,7 +56,11 @@ READING_SYMPTOMS = (
         title="A lag of 1 that never goes away is the transaction's marker, not a record.",
         wordings=(
             *wordings("kafka-consumer-groups.sh", _ROW.format(lag=1)),
-            *wordings("words", r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b"),
+            *wordings(
+                "words",
+                r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b",
+                r"\blag (?:of |is |= ?)?(?:1|one)\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never|forever)\b",
+            ),
         ),
         causes=(
             "The last offset of the partition is a commit or abort marker, and the group has committed the offset "

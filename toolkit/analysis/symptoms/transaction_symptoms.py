@@ -140,7 +140,8 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 "librdkafka",
                 r"Failed to initialize Producer ID",
-                r"Failed to (?:acquire|request) .{1,120}: (?:Local: Timed out|Broker: (?:Not )?Coordinator)",
+                r"Failed to (?:acquire|request) .{1,120}: "
+                r"(?:Local: Timed out|(?:Broker: )?Request timed out|Broker: (?:Not )?Coordinator)",
                 r"Failed to find transaction coordinator",
             ),
             *wordings("franz-go", r"producer id initialization (?:failure|errored|resulted in retryable error)"),
@@ -162,6 +163,7 @@ TRANSACTION_SYMPTOMS = (
             "Use a new random transactional.id as a workaround.",
         ),
         sources=("KIP-588", "KIP-98", "apache/kafka TransactionManager"),
+        instead_of=("coordinator-not-ready",),
         gives_way=True,
     ),
     Symptom(
@@ -234,6 +236,78 @@ TRANSACTION_SYMPTOMS = (
         safe=("Abort the transaction; if that fails, close the producer and start it with the same id.",),
         never=("Count the records of this transaction as written.",),
         sources=("KIP-654", "apache/kafka TransactionManager"),
+        gives_way=True,
+    ),
+    Symptom(
+        name="not-authorized",
+        title="The client's principal lacks a right: on its transactional id, a topic, or a group.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\b(?:TRANSACTIONAL_ID|TOPIC|GROUP)_AUTHORIZATION_FAILED\b",
+                r"\bTransactional ?Id authorization failed",
+                r"Not authorized to access (?:topics?|group)\b",
+                r"Broker: (?:Topic|Group) authorization failed",
+            ),
+            *wordings("Java", r"\b(?:TransactionalId|Topic|Group)AuthorizationException\b"),
+            *wordings("kafka-python", r"\b(?:TransactionalId|Topic|Group)AuthorizationFailedError\b"),
+        ),
+        causes=(
+            "The principal has no ACL for it, or another one than expected: a new certificate, user or listener.",
+            "The id has a new prefix, and the ACL is for the old one: Kafka Streams' application.id, Flink's "
+            "transactionalIdPrefix, Connect's group.id.",
+            "An ACL was removed while a transaction was open: its timeout ends the transaction.",
+        ),
+        checks=(
+            "kafka-acls.sh --list --principal User:NAME: WRITE on the TransactionalId; WRITE on each topic that it "
+            "produces to; READ on the group and on its input topics, to commit offsets in a transaction.",
+            "The authorizer's log: kafka-authorizer.log names the principal, the operation and the resource.",
+            "kafka-txn describe --transactional-id ID: whether a transaction is open.",
+        ),
+        safe=(
+            "Grant the right, and start the client with the same transactional.id: what was open is aborted, and it "
+            "continues from its last committed offsets.",
+        ),
+        never=(
+            "Write an abort marker for a transaction that its coordinator has: it ends by itself, at its timeout.",
+            "Use a new random transactional.id because only that one is allowed: the old one stays open.",
+        ),
+        sources=("KIP-98", "apache/kafka KafkaApis"),
+        gives_way=True,
+    ),
+    Symptom(
+        name="coordinator-not-ready",
+        title="The coordinator is loading, moving or not available; clients retry by themselves.",
+        wordings=(
+            *wordings(
+                ANY_CLIENT,
+                r"\bCOORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
+                r"\bNOT_COORDINATOR\b",
+                r"The coordinator is loading and hence can.t process requests",
+            ),
+            *wordings("Java", r"\b(?:CoordinatorLoadInProgress|CoordinatorNotAvailable|NotCoordinator)Exception\b"),
+            *wordings(
+                "librdkafka", r"Broker: (?:Coordinator load in progress|Coordinator not available|Not coordinator)"
+            ),
+        ),
+        causes=(
+            "A broker restarted, or leaders were moved: the new leader of the id's __transaction_state partition reads "
+            "that partition first. For seconds, or minutes where it is large and was never compacted.",
+            "That partition has no leader, or fewer in-sync replicas than min.insync.replicas.",
+            "Loading failed, by the broker's log: then it never gets ready.",
+        ),
+        checks=(
+            "kafka-txn coordinator --transactional-id ID, or --group GROUP: which partition, which broker, whether it "
+            "responds.",
+            "kafka-txn partitions --topic __transaction_state: leaders, and how large they are.",
+            "That broker's server.log: `Loading transaction metadata` without `Completed loading`, or `Error loading`.",
+        ),
+        safe=("Wait, and let the client retry with the same id. Bring the partition's leader or its replicas back.",),
+        never=(
+            "Write an abort marker meanwhile: nothing shows yet who owns a transaction, and findings are `unknown`.",
+            "Delete or recreate __transaction_state: every open transaction of the cluster is left without an owner.",
+        ),
+        sources=("KIP-98", "apache/kafka TransactionStateManager"),
         gives_way=True,
     ),
 )

@@ -15,7 +15,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
-from toolkit.schema.live import Coordinator, Transaction
+from toolkit.schema.live import Coordinator, Producer, Transaction
 from toolkit.schema.log import LogTransaction, OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
@@ -318,10 +318,11 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
         elif counts_from is not None:
             found[tp] = CommittedOffset(record.committed_offset, None)
     pending = {_tp(record): record for record in commits if _is_open(record, log_transactions)}
+    rows = files.producer_rows(topics=OFFSETS_TOPIC, partitions=partitions) if pending else []
     opened = {
-        (row["partition"], row["producer_id"])
-        for row in (files.producer_rows(topics=OFFSETS_TOPIC, partitions=partitions) if pending else [])
-        if row["current_txn_start_offset"] is not None or row["error"]
+        (each.partition, each.producer_id)
+        for each in map(Producer.of, rows)
+        if each.current_txn_start_offset is not None or each.error
     }
     for tp, record in pending.items():
         if (record.group_partition, record.producer_id) not in opened:
