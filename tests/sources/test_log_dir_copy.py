@@ -240,6 +240,15 @@ def test_files_without_a_broker_may_be_of_any_time(
     assert "as of 2026-11-22 12:00:00 UTC, by the asserted time of the copy (as_of)" in row["reason"]
 
 
+def test_without_checkpoints_the_coordinators_log_reaches_to_an_unknown_time(source: Path, tmp_path: Path) -> None:
+    """As of a broker that has just started; the first line spoke of a log without a record."""
+    (source / "replication-offset-checkpoint").unlink()
+    copy_log_dir(source, tmp_path / "copy")
+    line = LogDir(tmp_path / "copy").proof().line
+    assert "to a time that is unknown without its high watermark" in line
+    assert "without a record" not in line
+
+
 def as_if_leaders_had_changed(manifest: CopyManifest) -> CopyManifest:
     """The manifest of a copy during which all of the metadata log was written."""
     files = dict(manifest.files)

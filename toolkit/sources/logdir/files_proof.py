@@ -96,9 +96,12 @@ def _copied(contents: Contents, moments: Sequence[dt.datetime]) -> str:
 def _span(side: CoordinatorState, newest: dt.datetime | None) -> str:
     times = [utc(int(each.replica.window.batch_times[0, 1])) for each in _with_records(side)]
     first = min((time for time in times if time is not None), default=None)
-    if first is None or newest is None:
+    if first is None:
         return ", without a record"
-    return f" from {at(first)} to {at(newest)} ({len(side.partitions)} partitions)"
+    partitions = f"({len(side.partitions)} partitions)"
+    if newest is None:
+        return f" from {at(first)} {partitions}, to a time that is unknown without its high watermark"
+    return f" from {at(first)} to {at(newest)} {partitions}"
 
 
 def _with_records(side: CoordinatorState) -> Iterator[TransactionLogPartition]:
