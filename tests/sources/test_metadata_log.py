@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import by_tier
 from toolkit import LogDir
@@ -136,3 +138,27 @@ def newest_leaders(rows: list[Row]) -> dict[tuple[str, int], tuple[int, int]]:
         for row in rows
         if row["partition"] is not None
     }
+
+
+def test_a_replica_that_was_not_in_sync_proves_nothing(tmp_path: Path) -> None:
+    """A killed broker has the transaction open, as has the leader, whose files lack no replica in sync."""
+    with Kafka("4.3.1", brokers=2, properties=EVERYDAY.properties) as kafka:
+        admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        admin.create_topics([NewTopic("both", 1, replica_assignment=[[1, 2]])])["both"].result()
+        staged = INCIDENTS["never_added"](kafka, topic="both", partition=0)
+        kafka.kill(2)
+
+        def left() -> bool | None:
+            rows = [row for row in LogDir(kafka.log_dirs[1]).metadata_log_rows() if row["topic"] == "both"]
+            return True if [*(rows[-1]["isr"] or ())] == [1] else None
+
+        until(left, awaited="a lost replica")
+        for broker_id in (1, 2):
+            shutil.copytree(kafka.log_dirs[broker_id], tmp_path / str(broker_id))
+    (row,) = LogDir(tmp_path / "1").finding_rows(topics=["both"])
+    assert not [each for each in row["missing"] if "in sync" in each]
+    shutil.rmtree(tmp_path / "1" / "both-0")
+    (row,) = LogDir(tmp_path / "1", tmp_path / "2").finding_rows(topics=["both"])
+    assert (row["verdict"], row["producer_id"]) == ("unknown", staged.producer_id)
+    lost = "a replica of both-0 in sync: by the metadata log, that of broker 2 was not (ISR 1)"
+    assert [each for each in row["missing"] if each.startswith(lost)]

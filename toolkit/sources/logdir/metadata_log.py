@@ -16,6 +16,7 @@ from toolkit.formats.log.scan import scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.partition_folder import FolderLog
@@ -58,18 +59,39 @@ def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
     return max((each for each in found if each is not None), default=None)
 
 
-def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
-    """How many partitions a topic has, by the metadata log that reaches furthest; null if none has the topic."""
-    furthest: tuple[int, int] | None = None
+def last_metadata(logs: Iterable[ReplicaLog]) -> MetadataState | None:
+    """What holds at the end of the metadata log that reaches furthest; null if none is whole."""
+    furthest: tuple[int, MetadataState] | None = None
     for log in metadata_logs(logs):
         state, end, is_whole = MetadataState(), -1, True
         for record in metadata_records(log, state, since=NEWEST):
             end = end if record.offset is None else record.offset
             is_whole &= record.error is None or record.error.startswith("TORN_TAIL")
-        count = sum(1 for topic_id, _ in state.partitions if state.topics.get(topic_id) == topic)
-        if is_whole and count and (furthest is None or end > furthest[0]):
-            furthest = end, count
+        if is_whole and state.partitions and (furthest is None or end > furthest[0]):
+            furthest = end, state
     return None if furthest is None else furthest[1]
+
+
+def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
+    """How many partitions a topic has, by the metadata log; null if it is not whole, or does not have the topic."""
+    state = last_metadata(logs)
+    return (
+        None if state is None else sum(state.topics.get(topic_id) == topic for topic_id, _ in state.partitions) or None
+    )
+
+
+def stale_replica_doubts(state: MetadataState | None, tp: TopicPartition, broker_id: int | None) -> list[str]:
+    """What is missing if a broker's replica is not in sync at the end of the metadata log, as `Observation.doubts`."""
+    if state is None or broker_id is None:
+        return []
+    found = (each for (topic_id, number), each in state.partitions.items() if number == tp.partition
+             and state.topics.get(topic_id) == tp.topic)  # fmt: skip
+    return [
+        f"a replica of {tp.topic}-{tp.partition} in sync: by the metadata log, that of broker {broker_id} was not (ISR "
+        f"{', '.join(map(str, each.isr or ())) or 'empty'}), so its log may end before the marker"
+        for each in found
+        if broker_id not in (each.isr or ())
+    ]
 
 
 def metadata_records(

@@ -51,7 +51,12 @@ from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coor
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.metadata_log import cluster_events, first_free_producer_id
+from toolkit.sources.logdir.metadata_log import (
+    cluster_events,
+    first_free_producer_id,
+    last_metadata,
+    stale_replica_doubts,
+)
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
@@ -152,6 +157,7 @@ def _with_doubts(
 ) -> Observation:
     """The observation with doubts about transactions that would otherwise be hanging, and with what was proven."""
     first_free = cache(lambda: first_free_producer_id(contents.logs))
+    metadata = cache(lambda: last_metadata(contents.logs))
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
     by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
@@ -175,6 +181,8 @@ def _with_doubts(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
                 )
+            if not consistent_copy:
+                found.doubts.extend(stale_replica_doubts(metadata(), tp, replicas[tp][0].log.where.broker_id))
             doubts[*tp, txn.producer_id] = [*found.doubts, *foreign_id_doubts(first_free(), txn.producer_id)]
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
