@@ -88,6 +88,16 @@ def test_processes_with_one_seed_take_different_ports() -> None:
     assert ports[0] != ports[1]
 
 
+def test_the_ports_of_a_broker_that_is_down_stay_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed broker could not start again, as another cluster had taken its port meanwhile."""
+    with Kafka("4.3.1") as kafka:
+        port = int(kafka.bootstrap_servers.rpartition(":")[2])
+        kafka.kill(1)
+        monkeypatch.setattr("toolkit.lab.server.node.PORTS", [port])
+        assert free_ports(1) == []
+        kafka.start_broker(1)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_works_and_leaves_nothing_behind(version: str) -> None:
     with Kafka(version) as kafka:

@@ -31,6 +31,7 @@ from toolkit.lab.server.node import (
     properties_text,
     quiet_admin,
     random_uuid,
+    reserved,
     server_properties,
     write_storage,
     zookeeper_properties,
@@ -109,6 +110,7 @@ class Kafka:
         self._timeout = timeout
         self._supervisor: ProcessSupervisor | None = None
         self._zookeeper_port: int | None = None
+        self._ports = contextlib.ExitStack()
         self._nodes: dict[int, Node] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[int, int] = {}
@@ -162,6 +164,7 @@ class Kafka:
                 self._keep_classes()
             finally:
                 supervisor.stop()
+                self._ports.close()
             for past in (self._nodes, self._processes, self._log_starts):
                 past.clear()
 
@@ -306,6 +309,7 @@ class Kafka:
     def _lay_out(self, directory: Path) -> None:
         """Give every broker its directory, its ports and its settings."""
         zookeeper_port, *ports = free_ports(1 + 3 * len(self.broker_ids))
+        self._ports = reserved([zookeeper_port, *ports])
         self._zookeeper_port = zookeeper_port if version_numbers(self.version) < (3, 3) else None
         triples = zip(*[iter(ports)] * 3, strict=True)
         for broker_id, (client, internal, controller) in zip(self.broker_ids, triples, strict=True):

@@ -74,6 +74,20 @@ def free_ports(count: int) -> list[int]:
     return list(islice(filter(_is_free, random.SystemRandom().sample(PORTS, len(PORTS))), count))
 
 
+def reserved(ports: Iterable[int]) -> contextlib.ExitStack:
+    """Keep `free_ports` of other processes from these ports, also while the broker of one is down; until closed.
+
+    A socket that is bound and does not listen lets a broker listen on its port, as both set SO_REUSEADDR.
+    """
+    sockets = contextlib.ExitStack()
+    for port in ports:
+        holder = sockets.enter_context(socket.socket())
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # somebody listens: the broker will say so
+            holder.bind(("127.0.0.1", port))
+    return sockets
+
+
 def server_properties(
     node: Node,
     nodes: Sequence[Node],
@@ -193,8 +207,7 @@ def _security(users: Mapping[str, str], super_users: Sequence[str], *, zookeeper
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:  # without SO_REUSEADDR: it must not share a port that is reserved
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
