@@ -99,7 +99,11 @@ def test_ctrl_c_while_it_checks_again_names_the_effect(kafka: Kafka, tmp_path: P
     command = [*COMMAND, "abort", *where, *sure, "--bootstrap-server", kafka.bootstrap_servers]
     with started(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         folder = tmp_path / "audit.records"
-        until(lambda: True if list(folder.glob("*.parquet")) else None, awaited="the copy", timeout=PATIENCE_S)
+
+        def is_saved() -> bool | None:
+            return any(path.read_bytes().endswith(b"PAR1") for path in folder.glob("*.parquet")) or None
+
+        until(is_saved, awaited="the complete copy", timeout=PATIENCE_S)
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130, errors
