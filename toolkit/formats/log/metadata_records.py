@@ -286,6 +286,8 @@ class MetadataState:
         Finalized level by name.
     settings
         Value by ``config_resource`` and name; without those that were removed.
+    next_producer_id
+        The first producer id after the blocks that brokers have got; null if no record has it.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
@@ -293,6 +295,7 @@ class MetadataState:
     brokers: dict[int, MetadataLogRecord] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     settings: dict[tuple[str, str], str] = field(default_factory=dict)
+    next_producer_id: int | None = None
     _before: MetadataState | None = None  # as of the transaction that is open (KIP-868)
 
     def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
@@ -322,6 +325,11 @@ class MetadataState:
         self.partitions[topic_id, record.partition] = whole
         return whole
 
+    def partition(self, topic: str, number: int) -> MetadataLogRecord | None:
+        """The newest record of a partition, completed; null if there is no such partition."""
+        ids = (topic_id for topic_id, name in self.topics.items() if name == topic)
+        return next((self.partitions[each, number] for each in ids if (each, number) in self.partitions), None)
+
     def _copy(self) -> MetadataState:
         return MetadataState(
             topics=dict(self.topics),
@@ -345,6 +353,8 @@ class MetadataState:
                 self.settings.pop(key, None)
             else:
                 self.settings[key] = record.config_value
+        elif record.next_producer_id is not None:
+            self.next_producer_id = max(record.next_producer_id, self.next_producer_id or 0)
 
 
 def _merged(before: MetadataLogRecord | None, change: MetadataLogRecord) -> MetadataLogRecord:

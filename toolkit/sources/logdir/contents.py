@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from toolkit.analysis.cluster_events import metadata_events
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_events, broker_log_files, without_repeats
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -27,6 +28,7 @@ from toolkit.sources.logdir.log_dir_layout import (
     read_partition_checkpoints,
 )
 from toolkit.sources.logdir.log_window import MarkerNeighbourhood, ReadLimit
+from toolkit.sources.logdir.metadata_log import MetadataEnd, metadata_end, metadata_logs, metadata_records
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, read_state
@@ -113,9 +115,7 @@ class Contents:
         """Files and folders that no table, or not every table, reads, with the reason."""
         unnamed = [SkippedFile(log_path(log.name), UNNAMED) for log in self.logs if log.where.topic is None]
         of_logs = (each for log in self.logs for each in log.left_out)
-        for root in self.layout.roots:
-            self.copies.manifest(root)
-        return [*self.layout.left_out, *of_logs, *unnamed, *self.copies.left_out]
+        return [*self.layout.left_out, *of_logs, *unnamed, *self.copies.left_out(self.layout.roots)]
 
     @cached_property
     def broker_log_events(self) -> Sequence[ClusterEvent]:
@@ -124,6 +124,26 @@ class Contents:
         for file in [file for path in self.broker_logs.paths for file in broker_log_files(path)]:
             found += without_repeats(broker_log_events(file, time_zone=time_zone))
         return found
+
+    @cached_property
+    def metadata_ends(self) -> Sequence[MetadataEnd]:
+        """What each replica of the metadata log says at its end."""
+        return [metadata_end(log) for log in metadata_logs(self.logs)]
+
+    def cluster_events(self, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
+        """The events of the cluster, by the metadata log that reaches furthest, and by brokers' own logs.
+
+        Parameters
+        ----------
+        since
+            Earlier events are not needed.
+        """
+        for _, (state, *_) in self.by_partition(metadata_logs(self.logs)):
+            if isinstance(state.log, FolderLog):
+                yield from metadata_events(metadata_records(state.log, since=since))
+        for event in self.broker_log_events:
+            if since is None or event.ended_at is None or event.ended_at >= since:
+                yield event
 
     def complete(self) -> Contents:
         """All logs at the paths, also where these are some of them."""

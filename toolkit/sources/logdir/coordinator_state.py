@@ -21,7 +21,7 @@ from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_window import ReadLimit
-from toolkit.sources.logdir.metadata_log import partition_count
+from toolkit.sources.logdir.metadata_log import furthest, partition_count
 from toolkit.sources.logdir.replica_state import ReplicaState
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
@@ -120,7 +120,7 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
-        count = partition_count(contents.logs, STATE_TOPIC)
+        count = partition_count(furthest(contents.metadata_ends), STATE_TOPIC)
         if count is not None:
             expected, gaps = count, [*_gaps(read, count)]
     is_counted = count is not None or not gaps

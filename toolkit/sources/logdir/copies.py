@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from toolkit.errors import DecodeError
 from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
@@ -27,11 +27,11 @@ class Copies:
         self._folders: dict[LogDirRoot, dict[str, dict[str, CopiedFile]]] = {}
         self._errors: dict[LogDirRoot, str] = {}
 
-    @property
-    def left_out(self) -> Iterator[SkippedFile]:
-        """Manifests that cannot be read."""
-        for root, error in self._errors.items():
-            yield SkippedFile(root.path / MANIFEST, f"MANIFEST: {error}.")
+    def left_out(self, roots: Iterable[LogDirRoot]) -> Iterator[SkippedFile]:
+        """Manifests of log directories that cannot be read."""
+        for root in roots:
+            if self.manifest(root) is None and root in self._errors:
+                yield SkippedFile(root.path / MANIFEST, f"MANIFEST: {self._errors[root]}.")
 
     def manifest(self, root: LogDirRoot | None) -> CopyManifest | None:
         """The manifest of a log directory; null if there is none, or it cannot be read."""

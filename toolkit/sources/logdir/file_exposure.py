@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.known_bugs import Release
 from toolkit.analysis.exposure_rules import (
@@ -27,8 +26,7 @@ from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.metadata_log import NEWEST, metadata_logs, metadata_records
-from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.metadata_log import MetadataEnd, furthest
 
 NO_METADATA_LOG = (
     "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
@@ -38,14 +36,6 @@ NOT_DYNAMIC = (
     "It was not changed while the cluster ran: server.properties of the broker decides, or the default, and neither is "
     "among the files."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Metadata:
-    """What the metadata log says at its end, and why that is not all."""
-
-    state: MetadataState
-    error: str | None = None
 
 
 def read_exposure(
@@ -64,7 +54,7 @@ def read_exposure(
     as_of
         Up to when the files reach.
     """
-    metadata = _metadata(contents)
+    metadata = furthest(contents.metadata_ends) or MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
     yield from feature_exposure(metadata.state.features, broker_id=None, observed_at=as_of, error=metadata.error)
     releases = [
         BrokerRelease(
@@ -81,19 +71,7 @@ def read_exposure(
     yield from id_exposure(records, now=as_of)
 
 
-def _metadata(contents: Contents) -> _Metadata:
-    """By the replica that reaches furthest."""
-    state = MetadataState()
-    logs = [replicas[0].log for _, replicas in contents.by_partition(metadata_logs(contents.logs))]
-    for log in logs:
-        if isinstance(log, FolderLog):
-            errors = [each.error for each in metadata_records(log, state, since=NEWEST) if each.error]
-            unread = [each for each in errors if not each.startswith("TORN_TAIL")]
-            return _Metadata(state=state, error=unread[0] if unread else None)
-    return _Metadata(state=state, error=NO_METADATA_LOG)
-
-
-def _settings(metadata: _Metadata, brokers: Sequence[int | None], as_of: dt.datetime) -> Iterator[Exposure]:
+def _settings(metadata: MetadataEnd, brokers: Sequence[int | None], as_of: dt.datetime) -> Iterator[Exposure]:
     settings = metadata.state.settings
     for broker_id in brokers:
         for name in (VERIFICATION, MAX_TIMEOUT):

@@ -26,7 +26,7 @@ from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.log_window import ReadLimit, known_before
-from toolkit.sources.logdir.metadata_log import cluster_events, metadata_logs, metadata_records
+from toolkit.sources.logdir.metadata_log import metadata_logs, metadata_records
 from toolkit.sources.logdir.replica_log import ReplicaLog, between
 from toolkit.sources.logdir.replica_state import offset_of
 from toolkit.sources.partition_selection import requested_partitions
@@ -162,7 +162,7 @@ class LogDirTables(Source, ABC):
 
     @implements(Source.cluster_events, rows_of=RowsOf.ALL, topics=[METADATA_TOPIC])
     def cluster_events(self, arguments: TableArguments) -> Iterator[ClusterEvent]:
-        events = cluster_events(self.contents())
+        events = self.contents().cluster_events()
         if arguments.is_everything:
             return events
         if arguments.partitions is None:

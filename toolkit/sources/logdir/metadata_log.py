@@ -9,15 +9,14 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
+from typing import NamedTuple
 
-from toolkit.analysis.cluster_events import metadata_events
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
-from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
+from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import in_pieces
@@ -32,65 +31,63 @@ def metadata_logs(logs: Iterable[ReplicaLog]) -> list[FolderLog]:
     return [log for log in logs if log.where.topic == METADATA_TOPIC and isinstance(log, FolderLog)]
 
 
-def cluster_events(contents: Contents, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
-    """The events of the cluster, by the replica of the metadata log that reaches furthest, and by brokers' own logs.
+class MetadataEnd(NamedTuple):
+    """What a replica of the metadata log says at its end.
 
     Parameters
     ----------
-    contents
-        The files.
-    since
-        Earlier events are not needed.
+    state
+        What holds there.
+    offset
+        Of its last record; -1 without any.
+    error
+        Why that is not all, other than a torn end; null if it is.
     """
-    for _, (state, *_) in contents.by_partition(metadata_logs(contents.logs)):
-        if isinstance(state.log, FolderLog):
-            yield from metadata_events(metadata_records(state.log, since=since))
-    for event in contents.broker_log_events:
-        if since is None or event.ended_at is None or event.ended_at >= since:
-            yield event
+
+    state: MetadataState
+    offset: int = -1
+    error: str | None = None
 
 
-def first_free_producer_id(logs: Iterable[ReplicaLog]) -> int | None:
-    """The first producer id that the cluster has not given out, by any of its metadata logs.
+def metadata_end(log: FolderLog) -> MetadataEnd:
+    """Read a replica from its newest snapshot on."""
+    state, offset, error = MetadataState(), -1, None
+    for record in metadata_records(log, state, since=NEWEST):
+        offset = offset if record.offset is None else record.offset
+        if error is None and record.error is not None and not record.error.startswith("TORN_TAIL"):
+            error = record.error
+    return MetadataEnd(state, offset, error)
+
+
+def furthest(ends: Iterable[MetadataEnd]) -> MetadataEnd | None:
+    """The end that counts: a whole one before others, then the one that reaches furthest; null without any."""
+    return max(ends, key=lambda each: (each.error is None, each.offset), default=None)
+
+
+def first_free_producer_id(ends: Iterable[MetadataEnd]) -> int | None:
+    """The first producer id that no broker of the cluster has got, by any replica.
 
     Null if the metadata log is not among the files, as with ZooKeeper, or has no such record.
     """
-    found = (record.next_producer_id for log in metadata_logs(logs) for record in metadata_records(log, since=NEWEST))
+    found = (each.state.next_producer_id for each in ends)
     return max((each for each in found if each is not None), default=None)
 
 
-def last_metadata(logs: Iterable[ReplicaLog]) -> MetadataState | None:
-    """What holds at the end of the metadata log that reaches furthest; null if none is whole."""
-    furthest: tuple[int, MetadataState] | None = None
-    for log in metadata_logs(logs):
-        state, end, is_whole = MetadataState(), -1, True
-        for record in metadata_records(log, state, since=NEWEST):
-            end = end if record.offset is None else record.offset
-            is_whole &= record.error is None or record.error.startswith("TORN_TAIL")
-        if is_whole and state.partitions and (furthest is None or end > furthest[0]):
-            furthest = end, state
-    return None if furthest is None else furthest[1]
+def partition_count(end: MetadataEnd | None, topic: str) -> int | None:
+    """How many partitions a topic has; null if the metadata log is not whole, or does not have the topic."""
+    if end is None or end.error is not None:
+        return None
+    return sum(end.state.topics.get(topic_id) == topic for topic_id, _ in end.state.partitions) or None
 
 
-def partition_count(logs: Iterable[ReplicaLog], topic: str) -> int | None:
-    """How many partitions a topic has, by the metadata log; null if it is not whole, or does not have the topic."""
-    state = last_metadata(logs)
-    return (
-        None if state is None else sum(state.topics.get(topic_id) == topic for topic_id, _ in state.partitions) or None
-    )
-
-
-def stale_replica_doubts(state: MetadataState | None, tp: TopicPartition, broker_id: int | None) -> list[str]:
+def stale_replica_doubts(end: MetadataEnd | None, tp: TopicPartition, broker_id: int | None) -> list[str]:
     """What is missing if a broker's replica is not in sync at the end of the metadata log, as `Observation.doubts`."""
-    if state is None or broker_id is None:
+    partition = None if end is None or end.error is not None else end.state.partition(tp.topic, tp.partition)
+    if partition is None or broker_id is None or broker_id in (isr := partition.isr or ()):
         return []
-    found = (each for (topic_id, number), each in state.partitions.items() if number == tp.partition
-             and state.topics.get(topic_id) == tp.topic)  # fmt: skip
     return [
         f"a replica of {tp.topic}-{tp.partition} in sync: by the metadata log, that of broker {broker_id} was not (ISR "
-        f"{', '.join(map(str, each.isr or ())) or 'empty'}), so its log may end before the marker"
-        for each in found
-        if broker_id not in (each.isr or ())
+        f"{', '.join(map(str, isr)) or 'empty'}), so its log may end before the marker"
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -51,12 +50,7 @@ from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coor
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.metadata_log import (
-    cluster_events,
-    first_free_producer_id,
-    last_metadata,
-    stale_replica_doubts,
-)
+from toolkit.sources.logdir.metadata_log import first_free_producer_id, furthest, stale_replica_doubts
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
@@ -156,8 +150,6 @@ def _with_doubts(
     consistent_copy: bool,
 ) -> Observation:
     """The observation with doubts about transactions that would otherwise be hanging, and with what was proven."""
-    first_free = cache(lambda: first_free_producer_id(contents.logs))
-    metadata = cache(lambda: last_metadata(contents.logs))
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
     by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
@@ -182,8 +174,10 @@ def _with_doubts(
                     "ids"
                 )
             if not consistent_copy:
-                found.doubts.extend(stale_replica_doubts(metadata(), tp, replicas[tp][0].log.where.broker_id))
-            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign_id_doubts(first_free(), txn.producer_id)]
+                end = furthest(contents.metadata_ends)
+                found.doubts.extend(stale_replica_doubts(end, tp, replicas[tp][0].log.where.broker_id))
+            first_free = first_free_producer_id(contents.metadata_ends)
+            doubts[*tp, txn.producer_id] = [*found.doubts, *foreign_id_doubts(first_free, txn.producer_id)]
             notes.setdefault(tp, []).extend(note for note in found.notes if note not in notes[tp])
     return replace(observation, doubts=doubts, notes=notes)
 
@@ -278,7 +272,7 @@ def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: Lo
     if not written:
         return ()
     return sorted(
-        cluster_events(contents, since=min(written) - BEFORE_OPENING), key=lambda each: each.timestamp or NEVER
+        contents.cluster_events(since=min(written) - BEFORE_OPENING), key=lambda each: each.timestamp or NEVER
     )
 
 
