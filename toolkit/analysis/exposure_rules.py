@@ -66,6 +66,29 @@ def feature_exposure(
         )
 
 
+def setting_exposure(
+    name: str,
+    value: str | None,
+    *,
+    broker_id: int | None,
+    observed_at: dt.datetime,
+    error: str | None,
+    meaning: tuple[bool | None, str] | None = None,
+) -> Exposure:
+    """What a setting of a broker means; `meaning`, if its value alone does not say it; nothing with `error`."""
+    exposed, means = (None, UNREAD) if error else meaning or MEANING[name](value)
+    return Exposure(
+        subject="broker",
+        name=name,
+        value=value,
+        exposed=exposed,
+        means=means,
+        broker_id=broker_id,
+        observed_at=observed_at,
+        error=error,
+    )
+
+
 def mixed_versions(releases: Sequence[BrokerRelease]) -> Iterator[Exposure]:
     """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
     by_release: dict[Release | None, list[str]] = {}

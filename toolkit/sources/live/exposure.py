@@ -12,14 +12,13 @@ from toolkit.analysis.diagnosis.known_bugs import Release, release_of
 from toolkit.analysis.exposure_rules import (
     LAST_LEVELS,
     MAX_TIMEOUT,
-    MEANING,
-    UNREAD,
     VERIFICATION,
     BrokerRelease,
     bug_exposure,
     feature_exposure,
     id_exposure,
     mixed_versions,
+    setting_exposure,
     unread_clients,
 )
 from toolkit.errors import ToolkitError
@@ -72,26 +71,21 @@ def _settings(client: BrokerClient) -> Iterator[Exposure]:
     older = [each.broker_id for each in configs if not each.error and each.values.get(VERIFICATION) is None]
     for config in configs:
         for name in (VERIFICATION, MAX_TIMEOUT):
-            value = config.values.get(name)
-            exposed, means = (None, UNREAD) if config.error else MEANING[name](value)
+            value, meaning = config.values.get(name), None
             if name == VERIFICATION and value == "true" and older:
-                exposed, means = (
+                meaning = (
                     True,
-                    (
-                        "It verifies writes with the coordinator of their transactional id, but brokers older than 3.6 "
-                        f"cannot ({', '.join(map(str, older))}): for an id that one of them coordinates, a write is "
-                        "accepted unverified. Upgrade them."
-                    ),
+                    "It verifies writes with the coordinator of their transactional id, but brokers older than 3.6 "
+                    f"cannot ({', '.join(map(str, older))}): for an id that one of them coordinates, a write is "
+                    "accepted unverified. Upgrade them.",
                 )
-            yield Exposure(
-                subject="broker",
-                name=name,
-                value=value,
-                exposed=exposed,
-                means=means,
+            yield setting_exposure(
+                name,
+                value,
                 broker_id=config.broker_id,
                 observed_at=config.observed_at,
                 error=config.error,
+                meaning=meaning,
             )
 
 

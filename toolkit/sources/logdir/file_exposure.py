@@ -13,14 +13,13 @@ from toolkit.analysis.diagnosis.known_bugs import Release
 from toolkit.analysis.exposure_rules import (
     LAST_LEVELS,
     MAX_TIMEOUT,
-    MEANING,
-    UNREAD,
     VERIFICATION,
     BrokerRelease,
     bug_exposure,
     feature_exposure,
     id_exposure,
     mixed_versions,
+    setting_exposure,
 )
 from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema.live import Exposure
@@ -76,17 +75,7 @@ def _settings(metadata: MetadataEnd, brokers: Sequence[int | None], as_of: dt.da
     for broker_id in brokers:
         for name in (VERIFICATION, MAX_TIMEOUT):
             value = settings.get((f"broker {broker_id}", name), settings.get(("broker for all", name)))
-            if metadata.error:
-                exposed, means = None, UNREAD
-            else:
-                exposed, means = (None, NOT_DYNAMIC) if value is None else MEANING[name](value)
-            yield Exposure(
-                subject="broker",
-                name=name,
-                value=value,
-                exposed=exposed,
-                means=means,
-                broker_id=broker_id,
-                observed_at=as_of,
-                error=metadata.error,
+            meaning = (None, NOT_DYNAMIC) if value is None else None
+            yield setting_exposure(
+                name, value, broker_id=broker_id, observed_at=as_of, error=metadata.error, meaning=meaning
             )
