@@ -20,12 +20,20 @@ from toolkit.analysis.coordinator.transaction_history import HistoryState, advan
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import DamagedRange
-from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import whole_runs
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
+from toolkit.spark.pipeline.staging_table import (
+    IS_FINAL,
+    LOG,
+    STAGE,
+    STAGE_SCHEMA,
+    STATE,
+    StoredState,
+    damaged_segments,
+    stage_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -160,6 +168,7 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
     ends = [row["offset"] + 1 for row in rows_kept if row["offset"] is not None]
     newest = {"role": NEWEST, "timestamp": latest, "txn_state_partition": records[0]["txn_state_partition"], LOG: log}
+    unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
     stored = StoredState(
         log=log,
         topic=STATE_TOPIC,
@@ -168,19 +177,12 @@ def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
         log_end_offset=max(ends, default=None),
         leader_epoch=max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
         is_damaged=any(row["error"] is not None for row in rows_kept),
-        damaged_segments=json.dumps(sorted(_damaged_segments(records))),
+        damaged_segments=json.dumps(sorted(damaged_segments(unread))),
         is_unread=any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
         latest=latest,
         remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
     )
     yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
-
-
-def _damaged_segments(records: Iterable[Row]) -> set[int]:
-    """Base offsets of the segments with new records that could not be read, other than at a torn end."""
-    unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
-    offsets = (segment_base_offset(row["file"]) for row in unread if not DamagedRange(0, 0, row["error"]).is_torn)
-    return {offset for offset in offsets if offset is not None}
 
 
 def _order(record: Row) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ from toolkit.spark.datasources.partial_transactions import (
     range_summary,
     whole_runs,
 )
-from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, StoredState, stage_rows
+from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, StoredState, damaged_segments, stage_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -215,9 +215,7 @@ class _FoldedLog:
         self.is_damaged |= any(not DamagedRange(0, 0, row["error"]).is_torn for row in rows)
         state.is_damaged |= is_final and self.is_damaged
         self.is_unread |= any(DamagedRange(0, 0, row["error"]).is_unreadable for row in rows)
-        damaged = (row for row in rows if not DamagedRange(0, 0, row["error"]).is_torn)
-        base_offsets = (segment_base_offset(row.get("file")) for row in damaged)
-        self.damaged_segments.update(each for each in base_offsets if each is not None)
+        self.damaged_segments |= damaged_segments(rows)
         log_columns = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
         errors = [{**log_columns, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
         yield from self._log_transactions(LOG_TRANSACTIONS.arrow(errors), is_final=is_final)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,9 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
+from toolkit.formats.log.headers import DamagedRange
+from toolkit.formats.log_dir_files import segment_base_offset
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
 
@@ -85,3 +88,10 @@ def rows_of(staged: DataFrame, table: str) -> DataFrame:
     """The rows of one table, with `LOG` and `IS_FINAL`."""
     common = () if table == STATE.name else (LOG, IS_FINAL)
     return staged.where(sf.col("table") == table).select(f"{table}.*", *common)
+
+
+def damaged_segments(rows: Iterable[Row]) -> set[int]:
+    """Base offsets of the segments that rows with an ``error`` are about, other than at a torn end."""
+    damaged = (row for row in rows if not DamagedRange(0, 0, row["error"]).is_torn)
+    base_offsets = (segment_base_offset(row.get("file")) for row in damaged)
+    return {each for each in base_offsets if each is not None}
