@@ -1,17 +1,17 @@
 """Responses to an observation: kafka-python encodes the same bytes, and our decoders read the same values."""
 
-import asyncio
 import re
+import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.parser import KafkaProtocol
 
-from tests.bench.fake_cluster import BY_KEY, FakeCluster, serve
+from tests.bench.fake_cluster import BY_KEY, FakeCluster
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.formats.test_responses import same
 from tests.process import PATIENCE_S
@@ -83,29 +83,41 @@ def damaging() -> Iterator[Damaging]:
         yield cluster
 
 
+class Connection(socketserver.StreamRequestHandler):
+    server: "Listener"
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):
+            while size := self.rfile.read(4):
+                frame = self.rfile.read(int.from_bytes(size, "big"))
+                self.wfile.write(self.server.cluster.answer(self.server.broker, frame))
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.connections_ended += 1
+
+
+class Listener(socketserver.ThreadingTCPServer):
+    """One broker. A thread for each connection: asyncio leaves one open that was accepted while its loop ends."""
+
+    connections_ended = 0
+
+    def __init__(self, cluster: FakeCluster, broker: int) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.cluster, self.broker = cluster, broker
+        cluster.ports[broker] = self.server_address[1]
+
+
 @contextmanager
-def serving(cluster: FakeCluster) -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    servers = loop.run_until_complete(serve(cluster))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield loop
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(PATIENCE_S)
-    for server in servers:
-        server.close()
-    loop.run_until_complete(end_connections())
-    loop.close()
-
-
-async def end_connections() -> None:
-    """Otherwise their tasks are destroyed in whatever test comes next, which fails then."""
-    connections = asyncio.all_tasks() - {asyncio.current_task()}
-    for connection in connections:
-        connection.cancel()
-    if connections:
-        await asyncio.wait(connections)
-    await asyncio.sleep(0)  # their sockets are closed in the next round
+def serving(cluster: FakeCluster) -> Iterator[list[Listener]]:
+    with ExitStack() as exits:
+        listeners = [exits.enter_context(Listener(cluster, broker)) for broker in range(len(cluster.ports))]
+        for listener in listeners:
+            thread = threading.Thread(target=listener.serve_forever, args=(0.05,))
+            thread.start()
+            exits.callback(thread.join, PATIENCE_S)
+            exits.callback(listener.shutdown)
+        yield listeners
 
 
 @pytest.mark.parametrize(("api", "method"), [(2, Cluster.partition_rows), (61, Cluster.producer_rows)])
@@ -140,10 +152,10 @@ class Late(FakeCluster):
 def test_a_late_answer_of_a_bootstrap_server_changes_no_brokers() -> None:
     """Two of three brokers were unknown from then on, until the next Metadata response."""
     whole, late = FakeCluster(3, 200, 10), Late(1, 200, 10)
-    with serving(whole), serving(late) as loop:
+    with serving(whole), serving(late) as (listener,):
         servers = f"127.0.0.1:{whole.ports[0]},127.0.0.1:{late.ports[0]}"
         with broker_client.BrokerClient(ClientConfig(servers)) as client:
             assert len(client.brokers) == 3
             late.may_answer.set()
-            until(lambda: True if not asyncio.all_tasks(loop) else None, awaited="the end of its connection")
+            until(lambda: listener.connections_ended or None, awaited="the end of its connection")
             assert len(client.brokers) == 3
