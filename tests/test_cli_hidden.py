@@ -184,7 +184,7 @@ def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr
     warning, first = recorded.stderr.splitlines()
-    assert first.startswith("Recording; first sample at ")
+    assert first.startswith("Recording, keeps samples for 30 d ")
     assert "samples are incomplete; missing: DESCRIBE on Topic '*' for this principal." in warning
 
 

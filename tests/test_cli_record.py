@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 import os
 import pty
 import re
@@ -50,7 +51,7 @@ def warnings(output: str) -> list[str]:
     return [
         line
         for line in output.splitlines()
-        if "skipped so far" not in line and not line.startswith("Recording; first sample at ")
+        if "skipped so far" not in line and not line.startswith("Recording, keeps ")
     ]
 
 
@@ -74,6 +75,18 @@ def recording(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.Te
     assert (done.returncode, done.stdout, warnings(done.stderr)) == (0, "", []), "a log has warnings only"
     assert len(samples(directory)) == 2
     return directory
+
+
+def test_samples_of_the_last_30_days_are_kept(kafka: Kafka, tmp_path: Path) -> None:
+    now = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    month_old, newer = now - dt.timedelta(days=31), now - dt.timedelta(days=29)
+    for due in (month_old, newer):
+        with SampleWriter(tmp_path) as writer:
+            writer.write(sample(due))
+    for retention, kept in ((("--retention", "-1"), {month_old, newer}), ((), {newer})):
+        done = on(kafka, "record", "--output", str(tmp_path), "--interval", "3", "--samples", "2", *retention)
+        assert done.returncode == 0, done.stderr
+        assert {due for due in samples(tmp_path) if due < now} == kept
 
 
 def same(recorded: Process, live: Process) -> bool:
@@ -221,11 +234,12 @@ def _read(terminal: int) -> bytes:
 
 def test_a_log_shows_the_first_sample_once(capsys: pytest.CaptureFixture[str]) -> None:
     """A recorder without a terminal was silent until something failed."""
-    screen = RecorderScreen(None)
+    screen = RecorderScreen(None, math.inf)
     for minute in (58, 59):
         screen.on_sample(sample(dt.datetime(2026, 11, 24, 9, minute, tzinfo=dt.UTC)), written=True)
     screen.end()
-    expected = "Recording; first sample at 2026-11-24 09:58:00 UTC: 1 open, 1 hanging, 0 late\n"
+    first = "first sample at 2026-11-24 09:58:00 UTC: 1 open, 1 hanging, 0 late"
+    expected = f"Recording, keeps all samples (--retention); {first}\n"
     assert capsys.readouterr().err == expected
 
 
@@ -233,7 +247,7 @@ def test_a_warning_after_the_last_sample_does_not_replace_the_status_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    screen = RecorderScreen(None)
+    screen = RecorderScreen(None, math.inf)
     screen.on_sample(sample(dt.datetime(2026, 11, 24, 9, 58, tzinfo=dt.UTC)), written=True)
     screen.on_skip(1)
     screen.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import math
 import os
 from collections.abc import Iterable
 from enum import StrEnum
@@ -26,7 +27,14 @@ class Format(StrEnum):
 
 
 def duration_option(
-    name: str, text: str, *, default: str | None = None, unit: str = "s", at_least: float = 0, panel: str | None = None
+    name: str,
+    text: str,
+    *,
+    default: str | None = None,
+    unit: str = "s",
+    at_least: float = 0,
+    unlimited: str | None = None,
+    panel: str | None = None,
 ) -> Any:
     """An option that takes a duration, ``30s``, ``15m`` or ``2h``, and gives seconds.
 
@@ -42,6 +50,8 @@ def duration_option(
         Unit of a bare number.
     at_least
         The shortest one, in seconds.
+    unlimited
+        What is given for no limit, which is infinity.
     panel
         Its panel of the help.
     """
@@ -49,6 +59,8 @@ def duration_option(
     def seconds(value: str | float) -> float:
         if not isinstance(value, str):
             return value  # the default
+        if value == unlimited:
+            return math.inf
         try:
             found = duration_s(value, unit=unit)
         except ValueError:

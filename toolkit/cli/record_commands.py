@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import shutil
 import signal
 import sys
@@ -20,6 +21,7 @@ from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, durat
 from toolkit.cli.output import progress, remark
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.schema.docs_links import RUNBOOK_URL
+from toolkit.schema.durations import duration as duration_text
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics
@@ -49,11 +51,17 @@ def record(
     ] = None,
     duration: Annotated[float | None, duration_option("--duration", "Stop after this time.", panel=LIMITS)] = None,
     retention: Annotated[
-        float | None,
+        float,
         duration_option(
-            "--retention", "Delete older samples. Default: delete nothing.", unit="h", at_least=3600, panel=LIMITS
+            "--retention",
+            "Delete older samples; -1 keeps all.",
+            default="30d",
+            unit="h",
+            at_least=3600,
+            unlimited="-1",
+            panel=LIMITS,
         ),
-    ] = None,
+    ] = 30 * 86_400,
     late_padding: Annotated[
         float,
         duration_option(
@@ -92,7 +100,7 @@ def record(
 
     metrics = _metrics(metrics_host, metrics_port)
     until = None if duration is None else dt.datetime.now(dt.UTC) + dt.timedelta(seconds=duration)
-    screen = RecorderScreen(metrics)
+    screen = RecorderScreen(metrics, retention)
     with closing(metrics) if metrics else nullcontext(), SampleWriter(output) as writer, _until_stopped() as stop:
         sampler = Sampler(
             connect=replace(source_options, timeout=min(source_options.timeout, IN_TIME * interval)).cluster,
@@ -108,7 +116,7 @@ def record(
             sampler=sampler,
             writer=writer,
             listener=screen,
-            retention=None if retention is None else dt.timedelta(seconds=retention),
+            retention=None if math.isinf(retention) else dt.timedelta(seconds=retention),
         )
         recorder.run(stop, samples=samples, until=until)
     screen.end()
@@ -175,10 +183,14 @@ class RecorderScreen:
     ----------
     metrics
         The metrics to update; may be null.
+    retention
+        For how many seconds samples are kept; infinity for all.
     """
 
-    def __init__(self, metrics: Metrics | None) -> None:
+    def __init__(self, metrics: Metrics | None, retention: float) -> None:
         self._metrics = metrics
+        is_limited = not math.isinf(retention)
+        self._kept = f"samples for {duration_text(dt.timedelta(seconds=retention))}" if is_limited else "all samples"
         self._samples = 0
         self._gaps: set[str] = set()
         self._last = ""
@@ -205,7 +217,8 @@ class RecorderScreen:
         self._last = f"{samples} · last {sample.due:%H:%M:%S}: {_sample_text(sample)}"
         self._show(self._last)
         if self._samples == 1 and sample.error is None and not sys.stderr.isatty():  # a log shows that it works
-            remark(f"Recording; first sample at {sample.due:%Y-%m-%d %H:%M:%S} UTC: {_sample_text(sample)}")
+            first = f"first sample at {sample.due:%Y-%m-%d %H:%M:%S} UTC: {_sample_text(sample)}"
+            remark(f"Recording, keeps {self._kept} (--retention); {first}")
 
     def _warn_of_gaps(self, sample: Sample) -> None:
         """Warn when what the samples cannot see changes: they would show nothing of it."""
