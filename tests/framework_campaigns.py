@@ -23,12 +23,15 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import fastavro
+import pyarrow.parquet as pq
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.java_clients import FlinkJob, JavaClient
+from tests.java_clients import FlinkJob, JavaClient, jars_of
 from tests.rolling_upgrade import Watcher
 from toolkit import Cluster
 from toolkit.errors import ToolkitError
@@ -188,6 +191,9 @@ class Streams(Application):
 class Connect(Application):
     """A worker of Kafka Connect, and its source of lines with exactly-once delivery."""
 
+    connector_jars: str | None = None
+    """The jars of its connector, if they are not Connect's own."""
+
     owner, prefix, topic = "Kafka Connect cluster connect-blue", "connect-", "from-file"
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
@@ -214,7 +220,10 @@ class Connect(Application):
             **{f"{each}.storage.replication.factor": "-1" for each in ("config", "offset", "status")},
             **{f"{each}.storage.partitions": "1" for each in ("offset", "status")},
         }
-        return JavaClient(self.kafka, "connect", "org.apache.kafka.connect.cli.ConnectDistributed", properties)
+        client = JavaClient(self.kafka, "connect", "org.apache.kafka.connect.cli.ConnectDistributed", properties)
+        if self.connector_jars is not None:
+            client.classpath += f":{jars_of(self.connector_jars)}/*"
+        return client
 
     def write_more(self) -> None:
         with self._lines.open("a") as lines:
@@ -294,6 +303,76 @@ class Mirror(Connect):
                 {row["producer_id"] for row in cluster.producer_rows(topics=[each])} for each in ("numbers", self.topic)
             ]
         return [] if all(ids) and ids[0].isdisjoint(ids[1]) else [f"producer ids of the source and the mirror: {ids}"]
+
+
+class Iceberg(Connect):
+    """The sink of Apache Iceberg in a Connect worker: its tasks and its coordinator write to a control topic.
+
+    They have new transactional ids whenever the connector starts, so nobody continues the ids of a killed one.
+    """
+
+    owner, prefix, topic = "Apache Iceberg sink", "lake-", "control-iceberg"
+    connector_jars = "iceberg-1.12.0"
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        super().__init__(kafka, folder)
+        self.create("numbers")
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer(settings)
+
+    def connector(self) -> Mapping[str, str]:
+        servers = self.kafka.bootstrap_servers
+        return {
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "topics": "numbers",
+            "consumer.override.auto.offset.reset": "earliest",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "iceberg.tables": "lake.numbers",
+            "iceberg.tables.auto-create-enabled": "true",
+            "iceberg.catalog.type": "hadoop",
+            "iceberg.catalog.warehouse": self.folder.as_uri(),
+            "iceberg.control.commit.interval-ms": "500",
+            "iceberg.control.commit.timeout-ms": "3000",
+            "iceberg.coordinator.transactional.prefix": self.prefix,
+            "iceberg.kafka.bootstrap.servers": servers,
+            "iceberg.kafka.transaction.timeout.ms": str(TIMEOUT_MS),
+        }
+
+    def write_more(self) -> None:
+        self._producer.produce("numbers", value=json.dumps({"number": self.written}).encode())
+        self._producer.poll(0)
+        self.written += 1
+
+    def expected(self) -> list[int]:
+        return self.received("numbers", lambda message: int(json.loads(message.value() or b"")["number"]))
+
+    def visible(self) -> list[int]:
+        """The numbers in the newest snapshot of its table."""
+        table = self.folder / "lake" / "numbers"
+        versions = sorted(table.glob("metadata/v*.metadata.json"), key=lambda each: int(each.name[1:].split(".")[0]))
+        snapshots = json.loads(versions[-1].read_text())["snapshots"] if versions else []
+        if not snapshots:
+            return []
+        files = [
+            entry["data_file"]["file_path"]
+            for manifest in _avro(snapshots[-1]["manifest-list"])
+            for entry in _avro(manifest["manifest_path"])
+            if entry["status"] != ICEBERG_DELETED
+        ]
+        return [number for each in files for number in pq.read_table(_local(each))["number"].to_pylist()]
+
+
+ICEBERG_DELETED = 2  # status of a manifest's entry
+
+
+def _avro(uri: str) -> list[Any]:
+    with _local(uri).open("rb") as file:
+        return list(fastavro.reader(file))
+
+
+def _local(uri: str) -> Path:
+    return Path(urlsplit(uri).path)
 
 
 class Flink(Application):
@@ -453,7 +532,9 @@ def run(framework: str, seed: str, seconds: float) -> Campaign:
         application: Application = (
             Flink(kafka, folder, records=int(15 * seconds))
             if framework == "flink"
-            else {"streams": Streams, "connect": Connect, "mirror": Mirror}[framework](kafka, folder)
+            else {"streams": Streams, "connect": Connect, "mirror": Mirror, "iceberg": Iceberg}[framework](
+                kafka, folder
+            )
         )
         stop = threading.Event()
         watcher = Watcher(kafka.bootstrap_servers, stop)
@@ -485,7 +566,7 @@ def _write(application: Application, stop: threading.Event) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("framework", choices=["streams", "connect", "mirror", "flink"])
+    parser.add_argument("framework", choices=["streams", "connect", "mirror", "flink", "iceberg"])
     parser.add_argument("--seed", default="one")
     parser.add_argument("--seconds", type=float, default=300)
     arguments = parser.parse_args()

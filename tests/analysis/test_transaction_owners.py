@@ -74,6 +74,21 @@ CASES = {
         [group("orders", thread(OTHER, 1))],
         "Kafka Streams application orders, thread 1 (likely)",
     ),
+    "Iceberg's sink, which was called a Kafka Streams application worker-txn": (
+        f"worker-txn-{PROCESS}-0",
+        [group("connect-lake", member("connector-consumer-lake-0"))],
+        "Apache Iceberg sink, worker of task 0 (likely)",
+    ),
+    "Iceberg's sink with a prefix": (
+        f"lake-coordinator-txn-{PROCESS}-3",
+        [],
+        "Apache Iceberg sink lake-, coordinator of task 3 (likely)",
+    ),
+    "streams with an application of Iceberg's name": (
+        f"worker-txn-{PROCESS}-1",
+        [group("worker-txn", thread(PROCESS, 1, "worker-txn"))],
+        "Kafka Streams application worker-txn, thread 1 on 10.0.0.1 (certain)",
+    ),
     "streams rebalance protocol": (
         f"orders-{PROCESS}-1",
         [group("orders", kind="streams")],

@@ -281,7 +281,9 @@ class IdOwner(TableRow):
     """A transactional id, and who runs it."""
 
     transactional_id: Annotated[str | None, "The id; null where a broker's ids could not be read."] = None
-    framework: Annotated[str | None, "Kafka Streams, Kafka Connect, Apache Flink, Spring Kafka or ksqlDB."] = None
+    framework: Annotated[
+        str | None, "Kafka Streams, Kafka Connect, Apache Flink, Apache Iceberg sink, Spring Kafka or ksqlDB."
+    ] = None
     application: Annotated[str | None, "application.id, group.id of a Connect cluster or of consumers, or prefix."] = (
         None
     )

@@ -20,6 +20,9 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Kafka Streams, exactly_once_v2: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0, ActiveTaskCreator of trunk of October 2024;
 # observed on 4.3.1.
 STREAMS_V2 = re.compile(rf"(?P<application>.+)-(?P<process>{UUID})-(?P<thread>\d+)", re.DOTALL)
+# Apache Iceberg's sink for Kafka Connect, also the form of a Kafka Streams application <prefix>worker-txn:
+# IcebergSinkConnector and Channel of trunk of August 2026; observed on 1.12.0.
+ICEBERG_SINK = re.compile(rf"(?P<prefix>.*)(?P<role>worker|coordinator)-txn-{UUID}-(?P<task>\d+)", re.DOTALL)
 # Kafka Streams, exactly_once, removed in 4.0: StreamsProducer of 2.8.2, 3.3.2 and 3.9.0.
 STREAMS_V1 = re.compile(r"(?P<application>.+)-(?P<task>\d+_\d+)", re.DOTALL)
 # Kafka Connect with exactly-once sources, its leader and the tasks of a connector (<group.id>-<connector>-<task>):
@@ -283,6 +286,21 @@ def _streams_v2(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     return _Owner(confidence, reason, member, framework=framework, application=application, task=f"thread {thread}")
 
 
+def _iceberg_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None:
+    """Not where a group has the name that a Kafka Streams application would have."""
+    prefix, role = found["prefix"], found["role"]
+    if f"{prefix}{role}-txn" in txn_id.groups:
+        return None
+    reason = "Its id has the form that Iceberg's sink for Kafka Connect gives it."
+    return _Owner(
+        "likely",
+        reason,
+        framework="Apache Iceberg sink",
+        application=prefix or None,
+        task=f"{role} of task {found['task']}",
+    )
+
+
 def _connect_leader(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner:
     group = txn_id.groups.get(found["group"])
     confidence, leader = "likely", None
@@ -407,6 +425,7 @@ def _unknown(txn_id: _TransactionalId, _: re.Match[str]) -> _Owner:
 
 
 RULES: Sequence[tuple[re.Pattern[str], Callable[[_TransactionalId, re.Match[str]], _Owner | None]]] = (
+    (ICEBERG_SINK, _iceberg_sink),
     (STREAMS_V2, _streams_v2),
     (CONNECT_LEADER, _connect_leader),
     (CONNECT_TASK, _connect_task),
