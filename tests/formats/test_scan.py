@@ -1,4 +1,4 @@
-"""Scanned headers: real brokers against `read_header`; window, compiled loop and file do not change the result."""
+"""Scanned headers: real brokers against `read_header`; window, loop and file do not change the result."""
 
 import os
 import shutil
@@ -6,10 +6,9 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,10 +17,20 @@ from hypothesis import strategies as st
 
 from tests.formats.logs import assert_accounted, batch, control_batch, joined, logs, marker, placed, positions
 from tests.formats.written import Segment
-from toolkit.formats.log import batch_positions, resync
-from toolkit.formats.log.batch_positions import PLAIN, jitted_batch_loops
+from toolkit.formats.log import batch_positions, compiled_loops, resync
+from toolkit.formats.log import scan as scanning
+from toolkit.formats.log.batch_positions import (
+    MESSAGE_SIZE,
+    REACH,
+    FoundBatches,
+    candidates,
+    find_batches,
+    is_whole,
+    usual_size,
+)
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
-from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, UNREAD_MARKER, HeaderField
+from toolkit.formats.log.compiled_loops import find_loop
+from toolkit.formats.log.headers import ABORT, COMMIT, NO_MARKER, RAW_BYTES, UNREAD_MARKER, HeaderField
 from toolkit.formats.log.scan import scan, scan_file
 from toolkit.lab import Kafka
 
@@ -144,11 +153,12 @@ def test_unusual_control_records_are_read_as_far_as_possible(
 # Checksums
 
 
-@pytest.mark.parametrize("form", ["plain", "jitted", "jitted without the C library"])
+@pytest.mark.parametrize("form", ["C library", "compiled loop", "Python"])
 def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 1 << 60 if form == "plain" else 0)
-    if "without" in form:
-        monkeypatch.setattr(resync, "_address", lambda: 0)
+    if form == "compiled loop":
+        monkeypatch.setattr(batch_positions, "MUCH", 0)
+    if form == "Python":
+        monkeypatch.setattr(resync, "_crc32c", lambda: None)
     log = placed([batch(seed=seed) for seed in range(5)])
     log[2] = log[2][:-1] + bytes([log[2][-1] ^ 1])
     found = scan(b"".join(log), crc=True)
@@ -159,7 +169,7 @@ def test_a_wrong_checksum_is_marked(form: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_c_library_is_used_if_available() -> None:
     pytest.importorskip("google_crc32c._crc32c")
-    assert resync._address()
+    assert resync._crc32c()
 
 
 def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
@@ -169,7 +179,7 @@ def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
     assert scan(b"".join(damaged), crc=True).headers["crc_ok"].tolist() == [1, 0, 1]
 
 
-# Windows, chunks, compiled and Python loops
+# Windows, chunks, many at once
 
 
 @given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())
@@ -208,41 +218,79 @@ def test_an_incomplete_batch_is_left_for_the_next_scan() -> None:
     assert scan(broken + log[1], last=False).end == len(broken + log[1])
 
 
-def both_forms(data: bytes, start: int, call: Callable[..., object]) -> tuple[object, object]:
-    return call(PLAIN, memoryview(data), start), call(jitted_batch_loops(), np.frombuffer(data, np.uint8).copy(), start)
+def plain_candidates(data: bytes, room: int) -> list[int]:
+    """What `candidates` finds, one byte after the other."""
+    found = []
+    for at in range(len(data) - MESSAGE_SIZE + 1):
+        size = usual_size(data, at, len(data))
+        if 0 < size <= room - at and is_whole(data, at, size, min(len(data), at + REACH)):
+            found.append(at)
+    return found
 
 
 @given(logs, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3), st.integers(0, 300))
-def test_the_compiled_loop_matches_the_python_loop(
+def test_many_batches_at_once_are_found_like_one_after_the_other(
     log: list[bytes], changes: list[tuple[int, int]], start: int
 ) -> None:
     data = bytearray(b"".join(log))
     for at, byte in changes:
         data[at % len(data)] = byte
     start %= len(data)
-
-    def hops(kernel: batch_positions.BatchLoops, buf: object, position: int) -> object:
-        found = np.zeros(len(data), np.int64)
-        return *kernel.hop(buf, position, len(data), found), found.tolist()
-
-    def searched(kernel: batch_positions.BatchLoops, buf: object, position: int) -> object:
-        return kernel.search(buf, position, len(data), len(data) + 50)
-
-    for call in (hops, searched):
-        plain, jitted = both_forms(bytes(data), start, call)
-        assert plain == jitted
+    window = np.frombuffer(bytes(data) + b"\xee" * RAW_BYTES, np.uint8)
+    for at_most in (len(data), 2):
+        plain = np.zeros(at_most, np.int64)
+        count, stop, in_doubt = find_loop(bytes(data), start, len(data), plain)
+        for form in (find_batches, compiled_loops.find_batches):
+            found = form(window, start, len(data), at_most=at_most)
+            assert (found.positions.tolist(), found.stop, found.in_doubt) == (plain[:count].tolist(), stop, in_doubt)
+            assert [each.tobytes()[:12] for each in found.raw] == [data[at : at + 12] for at in plain[:count].tolist()]
+    assert list(candidates(window, len(data), len(data) + 50)) == plain_candidates(bytes(data), len(data) + 50)
 
 
-def test_only_large_scans_use_numba() -> None:
+def test_bytes_made_to_look_like_headers_are_not_followed_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each second batch has an attribute that Kafka never wrote, and no length leads to a batch that is plausible."""
+    log = placed([batch(seed=seed) for seed in range(600)])
+    odd = [each[:21] + b"\x40" + each[22:] if i % 2 else each for i, each in enumerate(log)]
+    followed = []
+
+    def counted(window: Any, position: int, end: int, *, at_most: int) -> FoundBatches:
+        followed.append(at_most)
+        return find_batches(window, position, end, at_most=at_most)
+
+    monkeypatch.setattr(scanning, "find_batches", counted)
+    found = scan(b"".join(odd))
+    assert len(found.headers) + len(found.damage) >= 300
+    assert sum(followed) <= 3 * 32 * len(log)
+
+
+def test_only_gigabytes_are_worth_numba() -> None:
     code = """
 import sys
 from tests.formats.logs import batch
 data = batch(size=1000) * 1000
+from toolkit.formats.log import batch_positions
 from toolkit.formats.log.scan import scan
+batch_positions.MUCH = 30_000_000
 scan(data, crc=True)
 assert "numba" not in sys.modules
 scan(data * 40)
 assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
+
+
+def test_without_numba_everything_is_read() -> None:
+    code = """
+import sys
+sys.modules["numba"] = None
+from tests.formats.test_transaction_log_keys import batches, columns
+from toolkit.formats.coordinator import coordinator_log_rows
+from toolkit.formats.log import batch_positions
+from toolkit.formats.log.scan import scan
+batch_positions.MUCH = coordinator_log_rows.PLAIN_BYTES = 0
+buf, positions, ends = columns(batches(7))
+assert scan(buf, crc=True).headers["crc_ok"].all()
+assert (coordinator_log_rows.locate(buf, positions, ends)[:, 0] > 0).all()
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
 
@@ -253,7 +301,7 @@ def test_compiled_code_is_used_without_a_writable_cache(why: str, tmp_path: Path
 import resource
 from tests.formats.logs import batch
 from toolkit.formats.log import batch_positions
-batch_positions.PLAIN_BYTES = 0
+batch_positions.MUCH = 0
 from toolkit.formats.log.scan import scan
 if {why == "full disk"}:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -269,7 +317,7 @@ assert scan(batch() * 3, crc=True).headers["crc_ok"].tolist() == [1, 1, 1]
 
 
 def test_many_threads_may_scan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_positions, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(batch_positions, "MUCH", 0)
     logs = [b"".join(placed([batch(seed=seed * 100 + i) for i in range(50)])) for seed in range(8)]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda log: scan(log, crc=True), logs * 10))

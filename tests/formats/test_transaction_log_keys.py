@@ -90,7 +90,9 @@ def test_the_compiled_loop_matches_and_never_reads_beyond_a_record() -> None:
     buf, positions, ends = columns([bytes(part) for part in parts])
     plain, compiled = np.full((2, len(parts), FIELDS), -1, np.int64)
     coordinator_log_rows._locate(memoryview(buf), positions.tolist(), ends.tolist(), plain)
-    coordinator_log_rows._jitted()(np.frombuffer(buf, np.uint8), positions, ends, compiled)
+    compiled_locate = coordinator_log_rows._compiled()
+    assert compiled_locate is not None
+    compiled_locate(np.frombuffer(buf, np.uint8), positions, ends, compiled)
     located = plain[:, 0] > 0
     assert (plain[:, 0] == compiled[:, 0]).all()
     assert (plain[located] == compiled[located]).all()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PURE = ("toolkit", "kafka", "javaproperties")  # pure Python packages: a zip of them runs anywhere
-COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numba", "numpy", "pandas", "pyarrow")
+COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}
 EPOCH = (2020, 1, 1, 0, 0, 0)  # the same files yield the same zip, so that it is sent once
 
@@ -36,8 +36,8 @@ def ship_package(spark: SparkSession) -> None:
     """Send this package to the executors of a session, in classic Spark and Spark Connect. Call it before `register`.
 
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
-    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, numba, cramjam,
-    google-crc32c; confluent-kafka for live clusters.
+    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, cramjam, google-crc32c;
+    confluent-kafka for live clusters.
 
     Raises
     ------

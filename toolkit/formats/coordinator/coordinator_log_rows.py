@@ -24,7 +24,6 @@ from toolkit.formats.coordinator.offsets_log_records import (
     read_offset_commit,
 )
 from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
-from toolkit.formats.log.batch_positions import batch_loops, compiled
 from toolkit.formats.log.batch_records import Record, decode_batch, read_records
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_varint
 from toolkit.formats.log.headers import Headers
@@ -307,15 +306,31 @@ def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.in
         One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
     """
     found = np.full((len(positions), FIELDS), -1, np.int64)
-    if batch_loops(len(buf)).is_jitted:
-        _jitted()(np.frombuffer(buf, np.uint8), positions, ends, found)
+    _PlainBytes.total += len(buf)
+    compiled = _compiled() if _PlainBytes.total >= PLAIN_BYTES else None
+    if compiled is not None:
+        compiled(np.frombuffer(buf, np.uint8), positions, ends, found)
     else:
         _locate(memoryview(buf), positions.tolist(), ends.tolist(), found)
     return found
 
 
+PLAIN_BYTES = 16_000_000  # from here on compiled code is faster, its start included
+
+
+class _PlainBytes:
+    """Bytes that `locate` has read in this process."""
+
+    total = 0
+
+
 @functools.cache
-def _jitted() -> Callable[..., None]:
+def _compiled() -> Callable[..., None] | None:
+    """`_locate`, compiled; null without numba."""
+    try:
+        from toolkit.formats.log.compiled_loops import compiled
+    except ImportError:
+        return None
     numbers = np.empty(0, np.int64)
     example = (np.empty(0, np.uint8), numbers, numbers, np.empty((0, FIELDS), np.int64))
     return compiled(_locate, example=example, helpers=HELPERS)  # type: ignore[no-any-return]

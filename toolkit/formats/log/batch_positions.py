@@ -1,114 +1,146 @@
 """Find record batches in bytes: where each starts, and where one could start after damage.
 
-Each function has two forms. The plain one reads a few megabytes in less time than numba takes to import; the jitted
-one, compiled on first use from the same source, reads gigabytes.
+A loop in Python follows the lengths of batches, numpy compares their fields, many at once. Messages of magic 0 and 1,
+which hold no transactions, are compared one by one. For many gigabytes there are the `compiled_loops`.
 
 Sources: ``DefaultRecordBatch``, ``LegacyRecord`` and ``ByteBufferLogInputStream`` in Kafka's clients.
 """
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections.abc import Callable
+import struct
+from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
-
-
-def compiled(function: Callable[..., Any], *, example: tuple[Any, ...], helpers: tuple[Any, ...] = ()) -> Any:
-    """Compile a function for arguments of the example's types; the result releases the GIL.
-
-    Parameters
-    ----------
-    function
-        A function that numba can compile; it is not changed.
-    example
-        Arguments of one call, which compiles it.
-    helpers
-        Functions of its module that it calls.
-    """
-    from numba import njit
-    from numba.extending import register_jitable
-
-    for helper in helpers:
-        register_jitable(helper)
-    try:
-        jitted = njit(nogil=True, cache=True)(function)
-        jitted(*example)
-    except (
-        OSError,
-        RuntimeError,
-    ):  # no writable folder for compiled code, neither beside the source nor in the home directory
-        jitted = njit(nogil=True)(function)
-        jitted(*example)
-    return jitted
-
+from toolkit.formats.log.headers import RAW, RAW_BYTES, Array
 
 MESSAGE_SIZE = 26  # of the smallest message of magic 0; with the 8 bytes of its time, of magic 1
 REACH = 1024  # maximum distance from the start of such a message to its value in a search
-PLAIN_BYTES = 32_000_000  # from here on the jitted form is faster, its import included
+FEW, MANY = 32, 1 << 14  # batches that are followed before their fields are compared: few at first, and after damage
+MUCH = 4 << 30
+"""Bytes of a process from which on compiled loops are faster, their start included."""
+_length = struct.Struct(">i").unpack_from
 
 
-def find_batches(data: Any, position: int, end: int, found: Any) -> tuple[int, int, bool]:
-    """Find the positions of consecutive batches, while each is followed by a plausible header.
+class _Read:
+    """Bytes that this process has read, or is about to."""
+
+    total = 0
+
+
+def are_many(size: int) -> bool:
+    """Whether compiled loops are faster for so many more bytes; false without numba."""
+    _Read.total += size
+    return _Read.total >= MUCH and find_spec("numba") is not None
+
+
+class FoundBatches(NamedTuple):
+    """Consecutive batches.
 
     Parameters
     ----------
-    data
-        Bytes: an object with integers by index.
+    positions, raw
+        Position and first bytes (`RAW`) of each.
+    stop
+        Position after them.
+    in_doubt
+        Whether the batch there, or its follower, is implausible; if not, more bytes are needed.
+    """
+
+    positions: npt.NDArray[np.int64]
+    raw: Array
+    stop: int
+    in_doubt: bool
+
+
+def find_batches(window: npt.NDArray[np.uint8], position: int, end: int, *, at_most: int) -> FoundBatches:
+    """Find consecutive batches, while each is followed by a plausible header.
+
+    Parameters
+    ----------
+    window
+        Bytes, with `RAW_BYTES` after their end.
     position
         Where to start.
     end
         Where the bytes end.
-    found
-        Array of int64 with room for every batch, filled from 0.
-
-    Returns
-    -------
-    count, position, doubt
-        Number of batches found, the position after them, and whether the batch there, or its follower, is implausible;
-        if not, more bytes are needed.
+    at_most
+        Where to stop; bytes made to look like headers would be followed again from each of them.
     """
-    count = 0
-    size = readable_size(data, position, end)
-    while size > 0:
-        follower = position + size
-        if follower + HEADER_SIZE > end:
-            return count, position, False
-        size = usual_size(data, follower, end)
-        magic = data[position + MAGIC_AT]
-        if size == 0 or (magic < 2 and not is_whole(data, position, follower - position, follower)):
-            return count, position, True
-        if magic == 2 and data[follower + MAGIC_AT] < 2:  # logs hardly ever return to an old format
-            return count, position, True
-        found[count] = position
-        count += 1
-        position = follower
-    return count, position, size == 0
+    view = window.data
+    size = readable_size(view, position, end)
+    starts: list[int] = []
+    at, last = position, end - HEADER_SIZE
+    while size > 0 and at <= last and len(starts) <= at_most:
+        starts.append(at)
+        length = _length(view, at + 8)[0]
+        if length < MESSAGE_SIZE - LENGTH_END:
+            break
+        at += LENGTH_END + length
+    positions = np.array(starts, np.int64)
+    raw = first_bytes(window, positions)
+    if len(positions) < 2:
+        return FoundBatches(positions[:0], raw[:0], position, in_doubt=size == 0)
+    magic, sound, whole = raw["magic"], _plausible(raw), np.ones(len(raw), bool)
+    for i in np.flatnonzero((magic == 0) | (magic == 1)).tolist():
+        sound[i] = usual_size(view, starts[i], end) > 0
+        whole[i] = i + 1 == len(starts) or is_whole(view, starts[i], starts[i + 1] - starts[i], starts[i + 1])
+    hardly_ever = (magic[:-1] == 2) & (magic[1:] < 2)  # a log that returns to an old format
+    wrong = np.flatnonzero(~(sound[1:] & whole[:-1]) | hardly_ever)
+    count = int(wrong[0]) if len(wrong) else len(starts) - 1
+    return FoundBatches(positions[:count], raw[:count], starts[count], in_doubt=len(wrong) > 0)
 
 
-def search(data: Any, position: int, end: int, room: int) -> int:
-    """Position of the first plausible header; -1 if there is none.
+def candidates(window: npt.NDArray[np.uint8], end: int, room: int) -> Iterator[int]:
+    """Positions of plausible headers, in order.
 
     A message of magic 0 or 1 is found only if its key is short: its value's size must be within `REACH`.
 
     Parameters
     ----------
-    data, position, end
+    window, end
         As for `find_batches`.
     room
         Where the log ends, which may be after the bytes.
     """
-    while position + MESSAGE_SIZE <= end:
-        if data[position + MAGIC_AT] <= 2 and data[position] == 0:
-            size = usual_size(data, position, end)
-            if 0 < size <= room - position and is_whole(data, position, size, min(end, position + REACH)):
-                return position
-        position += 1
-    return -1
+    count = max(end - MESSAGE_SIZE + 1, 0)
+    byte = [window[i : i + count] for i in range(MAGIC_AT + 1)]
+    has_length = ((byte[8] | byte[9] | byte[10]) != 0) | (byte[11] >= MESSAGE_SIZE - LENGTH_END)
+    near = np.flatnonzero((byte[0] == 0) & (byte[1] == 0) & (byte[8] < 0x80) & has_length & (byte[MAGIC_AT] <= 2))
+    for start in range(0, len(near), MANY):
+        some = near[start : start + MANY]
+        raw = first_bytes(window, some)
+        plausible = _plausible(raw) & (some + HEADER_SIZE <= end)
+        old = (raw["magic"] < 2) & (window[some + MAGIC_AT + 1] & 7 <= 3)
+        for i in np.flatnonzero((plausible | old) & (LENGTH_END + raw["length"] <= room - some)).tolist():
+            at = int(some[i])
+            size = usual_size(window.data, at, end) if old[i] else 0
+            if plausible[i] or (size and is_whole(window.data, at, size, min(end, at + REACH))):
+                yield at
+
+
+def first_bytes(window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> Array:
+    """The first bytes of the batches at positions, as `RAW`."""
+    rows = np.ndarray(len(window) - RAW_BYTES + 1, f"V{RAW_BYTES}", window, strides=(1,))
+    return rows[positions].view(RAW)
+
+
+def _plausible(raw: Array) -> npt.NDArray[np.bool_]:
+    """Which are of magic 2, with fields as `usual_size` wants them."""
+    attributes, delta, count = raw["attributes"], raw["last_offset_delta"], raw["record_count"]
+    plausible: npt.NDArray[np.bool_] = (raw["magic"] == 2) & (raw["length"] >= HEADER_SIZE - LENGTH_END)
+    plausible &= (attributes >= 0) & (attributes < 0x80) & (attributes & 7 <= 4)
+    plausible &= (count >= 0) & (count - 1 <= delta)
+    plausible &= (raw["producer_epoch"] >= -(1 << 8)) & (raw["base_sequence"] >= -(1 << 24))
+    for field, bits in (("leader_epoch", 24), ("producer_id", 48)):
+        plausible &= (raw[field] >= -(1 << bits)) & (raw[field] < 1 << bits)
+    plausible &= raw["base_offset"] >> 48 == 0
+    return plausible
 
 
 def readable_size(data: Any, position: int, end: int) -> int:
@@ -182,43 +214,4 @@ def _int32(data: Any, position: int) -> int:
     return number - ((number & 0x80000000) << 1)
 
 
-class BatchLoops(NamedTuple):
-    """The loops in one of their two forms."""
-
-    hop: Callable[[Any, int, int, Any], tuple[int, int, bool]]
-    search: Callable[[Any, int, int, int], int]
-    is_jitted: bool
-
-
-PLAIN = BatchLoops(find_batches, search, is_jitted=False)
-
-
-def jitted_batch_loops() -> BatchLoops:
-    """The compiled loops, for arrays of uint8."""
-    with _compiling:
-        return _jitted_batch_loops()
-
-
-_compiling = threading.Lock()
-
-
-@functools.cache
-def _jitted_batch_loops() -> BatchLoops:
-    nothing, helpers = np.empty(0, np.uint8), (readable_size, usual_size, is_whole, _message_size, _int32)
-    return BatchLoops(
-        hop=compiled(find_batches, example=(nothing, 0, 0, np.empty(0, np.int64)), helpers=helpers),
-        search=compiled(search, example=(nothing, 0, 0, 0), helpers=helpers),
-        is_jitted=True,
-    )
-
-
-class _PlainBytes:
-    """Bytes that the plain form has read in this process."""
-
-    total = 0
-
-
-def batch_loops(size: int) -> BatchLoops:
-    """The faster form for so many bytes: jitted for many at once, or after many small reads."""
-    _PlainBytes.total += size
-    return jitted_batch_loops() if _PlainBytes.total >= PLAIN_BYTES else PLAIN
+MESSAGE_HELPERS = (_message_size, _int32)

@@ -1,7 +1,6 @@
 """Checksums of batches: CRC32C in hardware, through the library in google-crc32c.
 
-A call from Python takes longer than the checksum of a small batch, so compiled code calls the library's C function by
-its address; without an address, Python calls it.
+The library's function in Python takes bytes only, a copy of each batch; so its C function is called by address.
 
 Sources: ``DefaultRecordBatch`` (CRC32C from attributes on), ``LegacyRecord`` (CRC32 from magic on).
 """
@@ -12,13 +11,15 @@ import ctypes
 import functools
 import zlib
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.log.batch_positions import REACH, BatchLoops, jitted_batch_loops, usual_size
+from toolkit.formats.log.batch_positions import REACH, candidates, usual_size
 from toolkit.formats.log.batches import CRC_END, LENGTH_END, MAGIC_AT
+from toolkit.formats.log.headers import RAW_BYTES, Array
 
 CHECK = (b"123456789", 0xE3069283)  # check value of CRC32C (RFC 3720)
 # Position of the checksum and of the bytes it covers: before magic 2, and for magic 2.
@@ -36,45 +37,54 @@ def extend(crc: int, data: bytes | bytearray | memoryview, *, magic: int) -> int
 
 
 def check(
-    data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], right: npt.NDArray[np.int8], *, jitted: bool
-) -> None:
-    """Check whether each batch matches its checksum.
+    window: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], raw: Array, *, compiled: bool
+) -> npt.NDArray[np.int8]:
+    """Whether each batch matches its checksum: 1 or 0.
 
     Parameters
     ----------
-    data
+    window
         Bytes with every batch complete.
-    positions
-        Position of each batch in the bytes.
-    right
-        -1 for each batch; set to 1 or 0.
-    jitted
-        Whether to use compiled code, which takes time to start.
+    positions, raw
+        Position and first bytes (`RAW`) of each batch.
+    compiled
+        Whether to use a compiled loop.
     """
-    if jitted and (address := _address()):
-        from toolkit.formats.log.checksum_loop import jitted_loop
+    right, crc32c = np.zeros(len(raw), np.int8), _crc32c()
+    by_address = (raw["magic"] == 2) & (crc32c is not None)
+    if crc32c is not None:
+        computed = np.empty(int(by_address.sum()), np.uint32)
+        if compiled:
+            from toolkit.formats.log.compiled_loops import checksum_loop
 
-        jitted_loop()(address, data, positions, right)
-    view = data.data
-    for i in np.flatnonzero(right < 0).tolist():
+            address = ctypes.cast(crc32c, ctypes.c_void_p).value
+            checksum_loop()(address, window, positions[by_address], computed)
+        else:
+            starts = (window.ctypes.data + CRC_END + positions[by_address]).tolist()
+            sizes = (raw["length"][by_address] - (CRC_END - LENGTH_END)).tolist()
+            computed[:] = list(map(crc32c, repeat(0), starts, sizes))
+        right[by_address] = computed == raw["crc"][by_address]
+    view = window.data
+    for i in np.flatnonzero(~by_address).tolist():
         batch = view[int(positions[i]) :]
         magic, end = batch[MAGIC_AT], LENGTH_END + int.from_bytes(batch[8:LENGTH_END])
         crc_at, covered = COVERED[magic == 2]
         right[i] = extend(0, batch[covered:end], magic=magic) == int.from_bytes(batch[crc_at : crc_at + 4])
+    return right
 
 
 @functools.cache
-def _address() -> int:
-    """Address of ``crc32c_extend(crc, data, size)`` in the C library of google-crc32c; 0 if there is none."""
+def _crc32c() -> Any:
+    """``crc32c_extend(crc, address, size)`` in the C library of google-crc32c; null if there is none."""
     try:
-        from google_crc32c import _crc32c
+        from google_crc32c import _crc32c as library
 
-        function = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+        function = ctypes.CDLL(library.__file__).crc32c_extend
     except (ImportError, OSError, AttributeError):  # google-crc32c in pure Python, or linked differently
-        return 0
-    function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+        return None
+    function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
     data, expected = CHECK
-    return (ctypes.cast(function, ctypes.c_void_p).value or 0) if function(0, data, len(data)) == expected else 0
+    return function if function(0, data, len(data)) == expected else None
 
 
 FIRST_BYTES, PIECE_BYTES = 1 << 14, 1 << 20  # the next intact batch is mostly near
@@ -155,9 +165,8 @@ class Resync:
     Without that limit, bytes made to look like consecutive headers would be checksummed again from each of them.
     """
 
-    def __init__(self, source: LogBytes, start: int, kernel: BatchLoops) -> None:
+    def __init__(self, source: LogBytes, start: int) -> None:
         self._source = source
-        self._kernel = kernel
         self._left = (1 << 26) + 4 * (source.stop - start)
 
     def is_sound(self, position: int, size: int) -> bool:
@@ -210,8 +219,9 @@ class Resync:
         stop = self._source.stop if give_up_at is None else min(give_up_at, self._source.stop)
         zeros_from, chunk_bytes = position, FIRST_BYTES
         while self._left >= 0:
-            buffer = np.empty(max(min(chunk_bytes, stop - position), 0), np.uint8)
-            filled = self._source.read_into(buffer.data, position)
+            size = max(min(chunk_bytes, stop - position), 0)
+            buffer = np.zeros(size + RAW_BYTES, np.uint8)
+            filled = self._source.read_into(buffer.data[:size], position)
             if buffer[:filled].any():
                 zeros_from = position + filled - int((buffer[:filled][::-1] != 0).argmax())
                 found = self._first_sound(buffer, filled, position)
@@ -224,13 +234,12 @@ class Resync:
         return ResyncResult(stop, 0, stop)
 
     def _first_sound(self, buffer: npt.NDArray[np.uint8], filled: int, base: int) -> tuple[int, int] | None:
-        kernel = self._kernel if filled <= FIRST_BYTES else jitted_batch_loops()
-        data, at = buffer if kernel.is_jitted else buffer.data, 0
-        while self._left >= 0 and (at := kernel.search(data, at, filled, self._source.stop - base)) >= 0:
+        for at in candidates(buffer, filled, self._source.stop - base):
+            if self._left < 0:
+                break
             size = usual_size(buffer.data, at, filled)
             if self.is_sound(base + at, size):
                 return base + at, size
-            at += 1
         return None
 
 

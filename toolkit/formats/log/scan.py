@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from toolkit.formats.log.batch_positions import MESSAGE_SIZE, batch_loops, readable_size, usual_size
+from toolkit.formats.log.batch_positions import FEW, MANY, are_many, find_batches, readable_size, usual_size
 from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import (
     HEADER,
@@ -197,8 +197,8 @@ def _unreadable(position: int, size: int, why: str) -> ScanResult:
 class LogWalk:
     """A position that advances through a log, with the headers and damage found since the last `take`.
 
-    Every byte belongs to one header or to one damaged range. The result does not depend on the size of the window: the
-    compiled loop accepts a batch only if `_step` would accept it, too.
+    Every byte belongs to one header or to one damaged range. The result does not depend on the size of the window:
+    `find_batches` accepts a batch only if `_step` would accept it, too.
 
     Parameters
     ----------
@@ -219,12 +219,16 @@ class LogWalk:
         self.position = self.taken = self._start = position
         self.rows = 0
         self._crc, self._last = crc, last
-        self._kernel = batch_loops(max(source.stop - position, 0))
-        self._resync = Resync(source, position, self._kernel)
+        self._resync = Resync(source, position)
+        self._find, self._compiled = find_batches, are_many(max(source.stop - position, 0))
+        if self._compiled:
+            from toolkit.formats.log import compiled_loops
+
+            self._find = compiled_loops.find_batches
         room = max(min(chunk_bytes, source.stop - position), SMALLEST_WINDOW)
         self._window = np.zeros(room + RAW_BYTES, np.uint8)  # a batch at its end has RAW_BYTES after its start, too
         self._base, self._filled = position, 0
-        self._found = np.empty(room // MESSAGE_SIZE + 1, np.int64)
+        self._at_most = FEW
         self._pending: list[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int8]]] = []
         self._pending_rows = 0
         self._headers: list[Headers] = []
@@ -236,18 +240,15 @@ class LogWalk:
             return False
         if not self._base <= self.position < self._base + self._filled:
             self._load()
-        data = self._window if self._kernel.is_jitted else self._window.data
-        count, at, in_doubt = self._kernel.hop(data, self.position - self._base, self._filled, self._found)
-        if count:
-            found = self._found[:count].copy()
-            crc_ok = np.full(count, -1, np.int8)
+        found = self._find(self._window, self.position - self._base, self._filled, at_most=self._at_most)
+        self._at_most = FEW if found.in_doubt else min(8 * self._at_most, MANY)
+        if len(found.positions):
+            crc_ok = np.full(len(found.positions), -1, np.int8)
             if self._crc:
-                check(self._window, found, crc_ok, jitted=self._kernel.is_jitted)
-            rows = len(self._window) - RAW_BYTES + 1
-            first_bytes = np.ndarray(rows, f"V{RAW_BYTES}", self._window, strides=(1,))[found]
-            self._append(first_bytes, found + self._base, crc_ok)
-            self.position = self._base + at
-        elif self.position > self._base and not in_doubt:
+                crc_ok = check(self._window, found.positions, found.raw, compiled=self._compiled)
+            self._append(found.raw, found.positions + self._base, crc_ok)
+            self.position = self._base + found.stop
+        elif self.position > self._base and not found.in_doubt:
             self._load()
         else:
             return self._step()
@@ -265,7 +266,7 @@ class LogWalk:
         self._filled = self.source.read_into(self._window.data[: len(self._window) - RAW_BYTES], self.position)
 
     def _append(self, raw: npt.NDArray[Any], positions: npt.NDArray[np.int64], crc_ok: npt.NDArray[np.int8]) -> None:
-        self._pending.append((raw, positions, crc_ok))
+        self._pending.append((raw.view(f"V{RAW_BYTES}"), positions, crc_ok))  # numpy may swap fields as it joins arrays
         self.rows += len(raw)
         self._pending_rows += len(raw)
         if self._pending_rows >= PENDING_ROWS:
