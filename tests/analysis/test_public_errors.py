@@ -1,0 +1,58 @@
+"""How many errors that people pasted into public issues `recognize` knows, and how many it mistakes.
+
+``public_errors.tsv`` has the source of each text, the symptoms that are right (any one of them; none if the text is about
+something else), and the text. A source belongs to the half that was used while symptoms were written, or to the half that
+was not; the hash of its URL decides, so that texts of one source stay together.
+
+    python -m tests.analysis.test_public_errors [held-out]
+"""
+
+import csv
+import hashlib
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from toolkit.analysis.symptoms.recognition import SYMPTOMS, recognize
+
+
+class PublicError(NamedTuple):
+    """A text, and the symptoms of which one is right; none for a text that is about something else."""
+
+    source: str
+    expected: frozenset[str]
+    text: str
+
+    @property
+    def held_out(self) -> bool:
+        return hashlib.sha256(self.source.encode()).digest()[0] % 2 == 1
+
+    @property
+    def result(self) -> str:
+        found = {each.symptom.name for each in recognize(self.text)[0]}
+        if not found:
+            return "unknown" if self.expected else "known"
+        return "known" if len(found) == 1 and found <= self.expected else "mistaken"
+
+
+def public_errors() -> list[PublicError]:
+    with (Path(__file__).parent / "public_errors.tsv").open(newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
+    return [PublicError(source, frozenset(filter(None, names.split(","))), text) for source, names, text in rows]
+
+
+ERRORS = public_errors()
+"""All of them; `PublicError.held_out` tells the halves apart."""
+
+
+if __name__ == "__main__":
+    half = [each for each in ERRORS if each.held_out == ("held-out" in sys.argv)]
+    print(len(half), Counter(each.result for each in half))
+    if "held-out" not in sys.argv:
+        for error in half:
+            if error.result != "known":
+                names = [each.symptom.name for each in recognize(error.text)[0]]
+                print(error.result, "expected", ",".join(error.expected) or "none", "found", names, error.text[:150])
