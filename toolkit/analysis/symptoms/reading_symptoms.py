@@ -18,7 +18,7 @@ READING_SYMPTOMS = (
                 r"\bUnstableOffsetCommitException\b",
                 r"There are unstable offsets for the requested topic partitions",
                 r"partitions still have unstable offsets which are not cleared on the broker side",
-                r"expired before the last committed offset for partitions",
+                r"expired before the last committed offset for partitions?\b",
                 r"expired before the position for partition \S{1,260} could be determined",
             ),
             *wordings("librdkafka", r"Failed to get committed offsets: Local: Timed out", r"unstable partition\(s\)"),
@@ -58,7 +58,7 @@ READING_SYMPTOMS = (
             *wordings("kafka-consumer-groups.sh", _ROW.format(lag=1)),
             *wordings(
                 "words",
-                r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b",
+                r"\blag\b.{0,30}\b(?:stuck|stays?|keeps?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b",
                 r"\blag (?:of |is |= ?)?(?:1|one)\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never|forever)\b",
             ),
         ),
@@ -81,6 +81,8 @@ READING_SYMPTOMS = (
                 "words",
                 r"\bread_committed\b.{0,120}\b(?:nothing|no (?:records|messages|data)|stuck|stalled|stands still)\b",
                 r"\b(?:nothing|no (?:records|messages|data)|stuck|stalled|stands still)\b.{0,120}\bread_committed\b",
+                r"\bread_committed\b.{0,40}\b(?:hangs?|stop(?:s|ped))\b",
+                r"\b(?:consum\w{1,4}|read\w{0,3}) (?:hangs?|stop(?:s|ped))\b.{0,40}\bread_committed\b",
                 r"\blag\b.{0,15}\b(?:0|zero)\b.{0,80}\b(?:nothing|no (?:new )?(?:records|messages|data))\b",
                 r"\b(?:nothing|no (?:new )?(?:records|messages|data))\b.{0,80}\blag\b.{0,15}\b(?:0|zero)\b",
             ),
@@ -210,6 +212,7 @@ READING_SYMPTOMS = (
                 r"Some data may have been lost because they are not available in Kafka any more",
             ),
             *wordings("Pinot", r"\bStreamDataLoss\b"),
+            *wordings("words", r"\bdata loss\b.{0,80}\bread_committed\b", r"\bread_committed\b.{0,80}\bdata loss\b"),
         ),
         causes=(
             "Each transaction ends with a marker that takes an offset, and aborted records keep theirs: no consumer "

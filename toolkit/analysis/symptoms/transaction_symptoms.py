@@ -145,10 +145,14 @@ TRANSACTION_SYMPTOMS = (
                 r"Failed to find transaction coordinator",
             ),
             *wordings("franz-go", r"producer id initialization (?:failure|errored|resulted in retryable error)"),
+            *wordings(
+                "broker", r"does not meet the required replication factor .{1,12} for the transactions state topic"
+            ),
         ),
         causes=(
             "The leader of the id's __transaction_state partition is down, or still loading that partition.",
             "__transaction_state is below its min.insync.replicas: the coordinator cannot write.",
+            "__transaction_state does not exist yet: the cluster has fewer brokers than its replication factor.",
             "The id's previous transaction is stuck in Prepare: each attempt gets CONCURRENT_TRANSACTIONS.",
             "No broker can be reached: address, security.protocol, firewall.",
         ),
@@ -173,7 +177,7 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 "librdkafka",
                 r"Failed to (?:commit|add) offsets to transaction",
-                r"send_offsets_to_transaction.{0,80}(?:hang|Timed out|_TIMED_OUT)",
+                r"send_offsets_to_transaction.{0,80}(?:hang|block|Timed out|_TIMED_OUT)",
             ),
             *wordings("Java", r"while awaiting (?:AddOffsetsToTxn|TxnOffsetCommit\w{0,20})"),
         ),
@@ -192,6 +196,8 @@ TRANSACTION_SYMPTOMS = (
         ),
         never=("Commit without the offsets: the batch is processed twice.",),
         sources=("confluentinc/librdkafka#5511", "confluentinc/librdkafka#5456", "confluentinc/librdkafka#3013"),
+        instead_of=("coordinator-not-ready",),
+        gives_way=True,
     ),
     Symptom(
         name="transactional-call-timeout",
@@ -200,7 +206,11 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 "Java", r"while awaiting EndTxn\((?:true|false)\)", r"while awaiting (?:commit|abort)Transaction"
             ),
-            *wordings("librdkafka", r"Timed out waiting for operation to finish, retry call to resume"),
+            *wordings(
+                "librdkafka",
+                r"Timed out waiting for operation to finish, retry call to resume",
+                r"Transactional API operation \(.{1,60}\) timed out",
+            ),
         ),
         causes=(
             "The coordinator is down, loading or slow, or __transaction_state is below its min.insync.replicas.",
@@ -281,13 +291,16 @@ TRANSACTION_SYMPTOMS = (
         wordings=(
             *wordings(
                 ANY_CLIENT,
-                r"\bCOORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
-                r"\bNOT_COORDINATOR\b",
+                r"\b(?:GROUP_)?COORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
+                r"\bGROUP_LOAD_IN_PROGRESS\b",
+                r"(?<![A-Z])NOT_COORDINATOR(?:_FOR_GROUP)?\b",
                 r"The coordinator is loading and hence can.t process requests",
             ),
             *wordings("Java", r"\b(?:CoordinatorLoadInProgress|CoordinatorNotAvailable|NotCoordinator)Exception\b"),
             *wordings(
-                "librdkafka", r"Broker: (?:Coordinator load in progress|Coordinator not available|Not coordinator)"
+                "librdkafka",
+                r"Broker: (?:Coordinator load in progress|Coordinator not available|Not coordinator)",
+                r"Local: Waiting for coordinator",
             ),
         ),
         causes=(
