@@ -1,8 +1,11 @@
 """How many errors that people pasted into public issues `recognize` knows, and how many it mistakes.
 
-``public_errors.tsv`` has the source of each text, the symptoms that are right (any one of them; none if the text is about
-something else), and the text. A source belongs to the half that was used while symptoms were written, or to the half that
-was not; the hash of its URL decides, so that texts of one source stay together.
+``public_errors.tsv`` has the source of each text, the symptoms that are right (any one of them; none if the text is
+about something else), and the text. A source belongs to the half that was used while symptoms were written, or to the
+half that was held out; the hash of its URL decides, so that texts of one source stay together.
+
+When the first half had been used, of the 79 texts held out 47 were known, 30 unknown and 2 mistaken; before, 40, 35
+and 4. Of the 55 others 54 were known; before, 33. Look at those held out no more than that: then they measure again.
 
     python -m tests.analysis.test_public_errors [held-out]
 """
@@ -46,6 +49,31 @@ def public_errors() -> list[PublicError]:
 
 ERRORS = public_errors()
 """All of them; `PublicError.held_out` tells the halves apart."""
+
+
+KNOWN_WITHOUT_LOOKING = 47
+"""Of the texts held out, those that were known when the symptoms had been written from the other half; 40 before."""
+
+MISTAKEN_WITHOUT_LOOKING = 2
+
+
+@pytest.mark.parametrize("error", [each for each in ERRORS if not each.held_out], ids=lambda error: error.source[-50:])
+def test_a_public_error_is_known(error: PublicError) -> None:
+    broker_that_does_not_start = (
+        "Kafka Broker fail to start" in error.text
+    )  # nothing but a name: mistaken for the client's
+    assert error.result == ("mistaken" if broker_that_does_not_start else "known")
+
+
+def test_what_was_held_out_is_not_worse_than_it_was() -> None:
+    results = Counter(each.result for each in ERRORS if each.held_out)
+    assert results["known"] >= KNOWN_WITHOUT_LOOKING
+    assert results["mistaken"] <= MISTAKEN_WITHOUT_LOOKING
+
+
+def test_the_texts_are_from_a_hundred_public_sources() -> None:
+    assert len({each.source for each in ERRORS}) >= 100
+    assert {name for each in ERRORS for name in each.expected} <= SYMPTOMS.keys()
 
 
 if __name__ == "__main__":

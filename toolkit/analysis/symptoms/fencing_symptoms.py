@@ -122,11 +122,6 @@ FENCING_SYMPTOMS = (
                 r"Producer fenced by newer instance",
             ),
             *wordings(
-                "Streams",
-                r"Producer got fenced trying to (?:begin a new transaction|send a record|commit a transaction)",
-                r"no more records would be sent since the producer is fenced",
-            ),
-            *wordings(
                 "broker",
                 r"Epoch of producer \d{1,19} at offset \d{1,19} in \S{1,260} is -?\d{1,5}, which is smaller than the "
                 r"last seen epoch",
@@ -147,7 +142,6 @@ FENCING_SYMPTOMS = (
         safe=(
             "Close this producer and start one with the same transactional.id; process the last batch again. Java "
             "clients may abort and continue after InvalidProducerEpochException (KIP-588).",
-            "Kafka Streams does that itself: tasks migrate.",
         ),
         never=(*_NEVER, "Let two instances with one id keep restarting: they fence each other forever."),
         sources=("KIP-588", "KIP-360", "KAFKA-20310", "KAFKA-20357", "spring-projects/spring-kafka#1612"),

@@ -10,6 +10,32 @@ _OTHERS_CHECKPOINT = (
 
 FRAMEWORK_SYMPTOMS = (
     Symptom(
+        name="flink-prefix-changed",
+        title="A Flink job was restored with another transactionalIdPrefix than its savepoint has.",
+        wordings=wordings(
+            "Flink",
+            r"Transactional id prefix from previous execution .{1,260} has changed to",
+            r"Attempted to switch the transaction naming strategy back to INCREMENTING",
+        ),
+        causes=(
+            "The prefix of the sink was changed. Flink aborts what it finds open under both prefixes, and commits what "
+            "the savepoint contains.",
+            "The prefix was changed and the job started without state: nobody aborts transactions of the former "
+            "prefix, which hold the LSO until their timeout (1 hour by default).",
+        ),
+        checks=(
+            "kafka-txn list --by-prefix: ids of the former prefix that are still Ongoing.",
+            "kafka-txn diagnose --flink-checkpoint DIR: which of them a completed checkpoint has yet to commit.",
+        ),
+        safe=(
+            "Restore from the last checkpoint with the former prefix: it commits and aborts what is open.",
+            "Otherwise wait for the timeout. Only for ids that no checkpoint commits, and whose job is gone: kafka-txn "
+            "fence.",
+        ),
+        never=(_OTHERS_CHECKPOINT, "Change the prefix again: each one leaves ids that nobody ends."),
+        sources=("apache/flink-connector-kafka ExactlyOnceKafkaWriter", "FLIP-572"),
+    ),
+    Symptom(
         name="flink-duplicate-prefix",
         title="Two sinks of a Flink job have the same transactionalIdPrefix.",
         wordings=wordings("Flink", r"Found duplicate transactionalIdPrefix for multiple Kafka sinks"),
@@ -26,7 +52,7 @@ FRAMEWORK_SYMPTOMS = (
             "aborts what it finds under the former prefix and commits what that checkpoint contains.",
         ),
         never=(_OTHERS_CHECKPOINT,),
-        sources=("apache/flink-connector-kafka BackchannelFactory", "FLINK-40626"),
+        sources=("apache/flink-connector-kafka BackchannelFactory", "j3-signalroom/apache_flink-kickstarter#750"),
     ),
     Symptom(
         name="connect-task-fenced",
@@ -60,6 +86,62 @@ FRAMEWORK_SYMPTOMS = (
         ),
         sources=("KIP-618", "KAFKA-15059", "apache/kafka DistributedHerder"),
         instead_of=("producer-fenced",),
+    ),
+    Symptom(
+        name="streams-task-migrated",
+        title="Kafka Streams lost a task while it had a transaction open, and was fenced.",
+        wordings=wordings(
+            "Streams",
+            r"Producer got fenced trying to (?:begin a new transaction|send a record|commit a transaction)",
+            r"no more records would be sent since the producer is fenced",
+            r"it means all tasks belonging to this thread should be migrated",
+            r"since it got migrated to another thread already",
+        ),
+        causes=(
+            "The transaction took longer than its timeout, 10 seconds by default in Kafka Streams: a long process(), "
+            "a state store that flushes, garbage collection, a commit.interval.ms that is too long.",
+            "The thread did not poll within max.poll.interval.ms, or was cut off: the group gave its tasks to another "
+            "one, which fenced it (exactly_once), or whose offsets it could not commit any more (exactly_once_v2).",
+            "Two applications have the same application.id.",
+        ),
+        checks=(
+            "kafka-txn history --transactional-id ID: `timeout` means that the coordinator aborted it.",
+            "The time between two commits of that thread (metric commit-latency-max), compared with 10 seconds.",
+            "The group's log: how often it rebalances, and why.",
+        ),
+        safe=(
+            "Once in a while: nothing to do. The task starts again from its last committed offsets; nothing is lost or "
+            "written twice.",
+            "In a loop: raise producer.transaction.timeout.ms above the longest time between two commits, lower "
+            "max.poll.records, or raise max.poll.interval.ms.",
+        ),
+        never=(
+            "Write an abort marker where no finding is `hanging`: the transaction is aborted, or its coordinator is "
+            "about to.",
+            "Change application.id to get past it: state and offsets start again, and output is written twice.",
+        ),
+        sources=("KIP-447", "KIP-588", "KAFKA-19690", "apache/kafka TaskMigratedException"),
+        instead_of=("producer-fenced",),
+    ),
+    Symptom(
+        name="group-metadata-mismatch",
+        title="The consumer left its group, or the group rebalanced, before its offsets were added to the transaction.",
+        wordings=wordings("Java", r"Transaction offset Commit failed due to consumer group metadata mismatch"),
+        causes=(
+            "A rebalance moved the partitions: another member processes these records (KIP-447).",
+            "The consumer did not poll within max.poll.interval.ms.",
+            "The group metadata was read before the rebalance, or in another thread.",
+        ),
+        checks=(
+            "The consumer's log right before it: a rebalance, or `leave group`.",
+            "kafka-txn history --transactional-id ID: the transaction ends as an abort.",
+        ),
+        safe=(
+            "Abort the transaction and go on from the partitions and offsets that the group has now. Call "
+            "consumer.groupMetadata() for each transaction.",
+        ),
+        never=("Commit without the offsets: the other member processes the same records, and writes them twice.",),
+        sources=("KIP-447", "apache/iceberg#16366", "reactor/reactor-kafka#295"),
     ),
     Symptom(
         name="other-broker-software",

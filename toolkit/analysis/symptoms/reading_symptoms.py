@@ -244,21 +244,25 @@ READING_SYMPTOMS = (
             *wordings(
                 "words",
                 r"__consumer_offsets\b.{0,60}\b(?:grow\w{0,3}|huge|large|disk|not (?:being )?(?:compacted|cleaned))\b",
+                r"\btopic\b.{0,30}\b(?:is not (?:being )?(?:compacted|cleaned)|compaction (?:stopped|is stuck))\b",
+                r"\b(?:compaction|log cleaner)\b.{0,30}\b(?:stands still|stuck|does not run|not running)\b",
             ),
         ),
         causes=(
             "An open transaction holds its LSO: the log cleaner never passes it.",
             "The log cleaner died, or marked the partition as uncleanable: another cause, which no abort fixes.",
+            "Nothing is wrong: the active segment is never cleaned, nor one younger than min.compaction.lag.ms, nor a "
+            "log below min.cleanable.dirty.ratio.",
         ),
         checks=(
-            "kafka-txn diagnose --topic __consumer_offsets: a held LSO, and since when.",
+            "kafka-txn diagnose --topic T, for example __consumer_offsets: a held LSO, and since when.",
             "The broker's metrics uncleanable-partitions-count and DeadThreadCount of the log cleaner.",
         ),
         safe=(
             "A held LSO: follow the remedy of its finding. A dead cleaner: restart that broker, and keep its "
             "log-cleaner.log.",
         ),
-        never=("Delete segments or the topic: every group loses its offsets.",),
+        never=("Delete segments, or the topic: of __consumer_offsets, every group loses its offsets.",),
         sources=("KIP-664", "apache/kafka LogCleanerManager"),
     ),
 )

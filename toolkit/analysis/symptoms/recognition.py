@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from toolkit.analysis.symptoms.fencing_symptoms import FENCING_SYMPTOMS
 from toolkit.analysis.symptoms.framework_symptoms import FRAMEWORK_SYMPTOMS
+from toolkit.analysis.symptoms.operation_symptoms import OPERATION_SYMPTOMS
 from toolkit.analysis.symptoms.reading_symptoms import READING_SYMPTOMS
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom
 from toolkit.analysis.symptoms.transaction_symptoms import MARKER_SYMPTOMS, TRANSACTION_SYMPTOMS
@@ -153,6 +154,7 @@ SYMPTOMS: Mapping[str, Symptom] = {
         *TRANSACTION_SYMPTOMS,
         *MARKER_SYMPTOMS,
         *READING_SYMPTOMS,
+        *OPERATION_SYMPTOMS,
     )
 }
 """Symptom by name; those with specific wordings come before those with general ones."""

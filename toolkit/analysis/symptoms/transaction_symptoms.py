@@ -250,20 +250,22 @@ TRANSACTION_SYMPTOMS = (
     ),
     Symptom(
         name="not-authorized",
-        title="The client's principal lacks a right: on its transactional id, a topic, or a group.",
+        title="The client's principal lacks a right: on its transactional id, a topic, a group, or the cluster.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
-                r"\b(?:TRANSACTIONAL_ID|TOPIC|GROUP)_AUTHORIZATION_FAILED\b",
+                r"\b(?:TRANSACTIONAL_ID|TOPIC|GROUP|CLUSTER)_AUTHORIZATION_FAILED\b",
                 r"\bTransactional ?Id authorization failed",
                 r"Not authorized to access (?:topics?|group)\b",
-                r"Broker: (?:Topic|Group) authorization failed",
+                r"Broker: (?:Topic|Group|Cluster) authorization failed",
             ),
-            *wordings("Java", r"\b(?:TransactionalId|Topic|Group)AuthorizationException\b"),
-            *wordings("kafka-python", r"\b(?:TransactionalId|Topic|Group)AuthorizationFailedError\b"),
+            *wordings("Java", r"\b(?:TransactionalId|Topic|Group|Cluster)AuthorizationException\b"),
+            *wordings("kafka-python", r"\b(?:TransactionalId|Topic|Group|Cluster)AuthorizationFailedError\b"),
         ),
         causes=(
             "The principal has no ACL for it, or another one than expected: a new certificate, user or listener.",
+            "On the cluster: markers need ALTER (CLUSTER_ACTION before 3.8), which many managed services grant to "
+            "nobody; an idempotent producer needs IDEMPOTENT_WRITE on brokers before 2.8.",
             "The id has a new prefix, and the ACL is for the old one: Kafka Streams' application.id, Flink's "
             "transactionalIdPrefix, Connect's group.id.",
             "An ACL was removed while a transaction was open: its timeout ends the transaction.",
