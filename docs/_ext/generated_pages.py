@@ -1,4 +1,4 @@
-"""Pages that are written from the code at each build: tables, commands, symptoms; and the notebooks, copied."""
+"""What is written from the code at each build: tables, commands, symptoms, drawings; and the notebooks, copied."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from command_pages import command_pages
+from drawings import drawings
 from notebook_pages import notebook_pages
 from symptom_pages import symptom_pages
 from table_pages import table_pages
@@ -27,6 +28,7 @@ def _write(source: Path) -> None:
         "reference/tables": table_pages(),
         "reference/commands": command_pages(),
         "symptoms": symptom_pages(),
+        "drawings": drawings(),
         "notebooks": notebook_pages(),
     }.items():
         _fill(source / folder, pages)
