@@ -106,7 +106,7 @@ FRAMEWORK_SYMPTOMS = (
         ),
         checks=(
             "kafka-txn history --transactional-id ID: `timeout` means that the coordinator aborted it.",
-            "The time between two commits of that thread (metric commit-latency-max), compared with 10 seconds.",
+            "The time between two commits of that thread, compared with 10 seconds.",
             "The group's log: how often it rebalances, and why.",
         ),
         safe=(

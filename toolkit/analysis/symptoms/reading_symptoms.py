@@ -98,8 +98,8 @@ READING_SYMPTOMS = (
         safe=("Follow the remedy of that partition's finding: each verdict and outcome has its own.",),
         never=(
             "Switch to read_uncommitted as a workaround: aborted records are then read as if they were committed.",
-            "Abort before you know what holds the LSO, and its outcome: an abort marker on a live transaction loses "
-            "half of it, and on a committed one its records.",
+            "Abort before you know what holds the LSO, and its outcome: an abort marker on a live or a committed "
+            "transaction loses its records there.",
             "Skip the offsets: committed records behind the LSO are lost to the group.",
         ),
         sources=("KIP-98", "KIP-664", "softwaremill/klag-exporter#104"),
@@ -120,7 +120,7 @@ READING_SYMPTOMS = (
             "Remote storage is down, refuses the broker, or has lost the segment.",
         ),
         checks=(
-            "kafka-txn partitions --topic T: what lies before local_log_start_offset is in remote storage.",
+            "kafka-txn partitions --topic T: what is before local_log_start_offset is in remote storage.",
             "kafka-txn diagnose --topic T: `clear` means that no transaction is the cause.",
             "The leader's log: RemoteStorageException, with the segment and the kind of index.",
         ),

@@ -1,0 +1,94 @@
+"""A finding for each verdict and cause, recorded on real brokers: ``python -m tests.golden.examples`` (five minutes).
+
+The pages of the docs show them under "How to prove it", as the code prints them today.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+
+from tests.causes import cause_names
+from tests.golden import FOLDER, TIMES, WIDTH
+from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_graces
+from toolkit.errors import ToolkitError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, Incident
+from toolkit.lab.samples import load, names
+from toolkit.schema import FINDINGS, Row
+from toolkit.sources.live.cluster import Cluster
+from toolkit.views.findings_text import finding_lines
+from toolkit.views.row_formats import json_pieces
+
+__all__ = ["FILE", "example_text", "examples"]
+
+FILE = FOLDER / "examples.json"
+BEST = {"hanging": "late_after_commit", "stuck_ending": "skipped_marker", "ongoing": "open_young"}
+"""The incident to show where several have the verdict."""
+VERSION = "4.3.1"
+
+
+def examples() -> Mapping[str, Row]:
+    """Name of a verdict or cause to its finding."""
+    return {
+        name: {**row, **{each: row[each] and dt.datetime.fromisoformat(row[each]) for each in TIMES}}
+        for name, row in json.loads(FILE.read_text()).items()
+    }
+
+
+def example_text(row: Row) -> str:
+    """What ``kafka-txn diagnose`` prints of it, its ages counted to when it was observed."""
+    return "\n".join(finding_lines([row], now=row["observed_at"], width=WIDTH)).rstrip() + "\n"
+
+
+def record() -> dict[str, dict[str, object]]:
+    """Stage every incident, and take the first finding with each verdict and with each deciding cause."""
+    found: dict[str, dict[str, object]] = {}
+    for incident, row in _findings():
+        (plain,) = json.loads("".join(json_pieces(FINDINGS, [row])))
+        names = [row["verdict"], *cause_names(row)[:1]]
+        for name in names:
+            if name not in found or BEST.get(name) == incident:
+                found[name] = plain
+        print(incident, names, file=sys.stderr, flush=True)
+    return dict(sorted(found.items()))
+
+
+def _findings() -> Iterator[tuple[str, Row]]:
+    for setup in SETUPS.values():
+        with Kafka(VERSION, brokers=setup.brokers, properties=setup.properties) as kafka:
+            for incident in INCIDENTS.values():
+                if incident.setup is setup and exists(incident, VERSION):
+                    yield from ((incident.name, row) for row in _of_incident(kafka, incident))
+    for sample in map(load, names()):
+        with sample.log_dir() as log_dir:
+            rows = log_dir.finding_rows(topics=[sample.topic], min_held_ms=sample.min_held_ms)
+        yield from ((sample.name, row) for row in rows)
+
+
+def _of_incident(kafka: Kafka, incident: Incident) -> Iterator[Row]:
+    with (
+        incident(kafka) as staged,
+        Cluster(kafka.bootstrap_servers, timeout=10 if incident.brokers > 1 else 30) as cluster,
+    ):
+        yield _as_orders(finding_of(cluster, staged), staged.topic)
+        if staged.later:
+            deadline = time.monotonic() + PATIENCE_S
+            with short_graces():
+                while (row := finding_of(cluster, staged, long_ms=500))["verdict"] != staged.later:
+                    if time.monotonic() > deadline:
+                        raise ToolkitError(f"{incident.name} did not become {staged.later}")
+                yield _as_orders(row, staged.topic)
+
+
+def _as_orders(row: Row, topic: str) -> Row:
+    """The row with the topic's random name replaced, in sentences too."""
+    swapped = json.loads(json.dumps(row, default=str).replace(topic, "orders"))
+    return {**swapped, **{name: row[name] for name in TIMES}}
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(record(), indent=1) + "\n")
