@@ -17,7 +17,8 @@ from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, Incident
-from toolkit.lab.samples import load, names
+from toolkit.lab.samples import load
+from toolkit.lab.samples import names as sample_names
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.live.cluster import Cluster
 from toolkit.views.findings_text import finding_lines
@@ -45,16 +46,20 @@ def example_text(row: Row) -> str:
 
 
 def record() -> dict[str, dict[str, object]]:
-    """Stage every incident, and take the first finding with each verdict and with each deciding cause."""
+    """Stage every incident, and take the first finding with each verdict and cause, one that it decides if possible."""
     found: dict[str, dict[str, object]] = {}
+    others: dict[str, dict[str, object]] = {}
     for incident, row in _findings():
         (plain,) = json.loads("".join(json_pieces(FINDINGS, [row])))
-        names = [row["verdict"], *cause_names(row)[:1]]
-        for name in names:
+        plain["evidence"] = []  # a page has no room for it
+        deciding, *named = [*cause_names(row)] or [""]
+        for name in {row["verdict"], deciding} - {""}:
             if name not in found or BEST.get(name) == incident:
                 found[name] = plain
-        print(incident, names, file=sys.stderr, flush=True)
-    return dict(sorted(found.items()))
+        for name in named:
+            others.setdefault(name, plain)
+        print(incident, row["verdict"], deciding, named, file=sys.stderr, flush=True)
+    return dict(sorted({**others, **found}.items()))
 
 
 def _findings() -> Iterator[tuple[str, Row]]:
@@ -63,7 +68,7 @@ def _findings() -> Iterator[tuple[str, Row]]:
             for incident in INCIDENTS.values():
                 if incident.setup is setup and exists(incident, VERSION):
                     yield from ((incident.name, row) for row in _of_incident(kafka, incident))
-    for sample in map(load, names()):
+    for sample in map(load, sample_names()):
         with sample.log_dir() as log_dir:
             rows = log_dir.finding_rows(topics=[sample.topic], min_held_ms=sample.min_held_ms)
         yield from ((sample.name, row) for row in rows)
