@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from tests.causes import cause_names
-from tests.golden import FOLDER, TIMES, WIDTH
+from tests.golden import FOLDER, TIMES
 from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_graces
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
@@ -30,6 +30,8 @@ FILE = FOLDER / "examples.json"
 BEST = {"hanging": "late_after_commit", "stuck_ending": "skipped_marker", "ongoing": "open_young"}
 """The incident to show where several have the verdict."""
 VERSION = "4.3.1"
+PAGE_WIDTH = 76
+"""Columns that a code block of the site shows without scrolling, on a laptop."""
 
 
 def examples() -> Mapping[str, Row]:
@@ -41,8 +43,9 @@ def examples() -> Mapping[str, Row]:
 
 
 def example_text(row: Row) -> str:
-    """What ``kafka-txn diagnose`` prints of it, its ages counted to when it was observed."""
-    return "\n".join(finding_lines([row], now=row["observed_at"], width=WIDTH)).rstrip() + "\n"
+    """What ``kafka-txn diagnose`` prints of it, without the link to the page; ages count to when it was observed."""
+    lines = finding_lines([row], now=row["observed_at"], width=PAGE_WIDTH)
+    return "\n".join(line for line in lines if not line.startswith("  docs ")).rstrip() + "\n"
 
 
 def record() -> dict[str, dict[str, object]]:
@@ -90,7 +93,9 @@ def _of_incident(kafka: Kafka, incident: Incident) -> Iterator[Row]:
 
 
 def _as_orders(row: Row, topic: str) -> Row:
-    """The row with the topic's random name replaced, in sentences too."""
+    """The row with the topic's random name replaced, in sentences too; not the name of Kafka's own topics."""
+    if topic.startswith("__"):
+        return row
     swapped = json.loads(json.dumps(row, default=str).replace(topic, "orders"))
     return {**swapped, **{name: row[name] for name in TIMES}}
 
