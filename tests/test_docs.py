@@ -51,8 +51,7 @@ def test_each_page_has_origin_proof_remedy_and_warning(folder: str) -> None:
         assert "**Never:**" in text, name
 
 
-NOT_STAGED = {"client-too-slow", "flink-timeout", "marker-compacted", "marker-not-sent", "marker-not-written",
-              "marker-refused", "random-id"}  # fmt: skip
+NOT_STAGED = {"marker-compacted", "marker-not-sent", "marker-not-written", "marker-refused"}
 """Causes that no incident of the lab has; other tests stage them."""
 
 
@@ -64,7 +63,7 @@ def test_each_page_shows_a_finding_of_the_lab_as_it_is_printed_now() -> None:
         section = (DOCS / folder / f"{name}.md").read_text().split("## How to prove it\n")[1].split("\n## ")[0]
         assert f"```{{literalinclude}} ../examples/{name}.txt" in section, name
         assert name in {row["verdict"], *cause_names(row)}
-        assert name in example_text(row), "the name of the page is in what it shows"
+        assert name in example_text(row) or row["verdict"] == "ended"  # that is one line, without its cause
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())

@@ -28,7 +28,7 @@ DRAWINGS = drawings()
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_is_described_and_its_texts_fit(name: str) -> None:
-    root = ElementTree.fromstring(DRAWINGS[name])
+    (root,) = ElementTree.fromstring(DRAWINGS[name])
     described = [root.findtext(f"{SVG}title"), root.findtext(f"{SVG}desc")]
     assert all(described)
     assert root.get("aria-labelledby") == " ".join(each.get("id", "") for each in root[:2])

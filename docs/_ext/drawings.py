@@ -11,14 +11,9 @@ WIDTH = 760
 
 
 def drawings() -> dict[str, str]:
-    """File name to SVG."""
-    return {
-        "lso.svg": _lso(),
-        "markers.svg": _markers(),
-        "hanging.svg": _hanging(),
-        "outcomes.svg": _outcomes(),
-        "decision.svg": _decision(),
-    }
+    """File name to SVG, in a frame that scrolls on a narrow screen."""
+    made = {"lso": _lso, "markers": _markers, "hanging": _hanging, "outcomes": _outcomes, "decision": _decision}
+    return {f"{name}.svg": f'<div class="drawing-frame">\n{draw()}</div>\n' for name, draw in made.items()}
 
 
 def _lso() -> str:

@@ -10,17 +10,22 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import Producer
 
 from tests.causes import cause_names
 from tests.golden import FOLDER, TIMES
+from tests.golden.record import create
 from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_graces
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import INCIDENTS, Incident
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, Incident
 from toolkit.lab.samples import load
 from toolkit.lab.samples import names as sample_names
 from toolkit.schema import FINDINGS, Row
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.logdir import LogDir
 from toolkit.views.findings_text import finding_lines
 from toolkit.views.row_formats import json_pieces
 
@@ -30,6 +35,8 @@ FILE = FOLDER / "examples.json"
 BEST = {"hanging": "late_after_commit", "stuck_ending": "skipped_marker", "ongoing": "open_young"}
 """The incident to show where several have the verdict."""
 VERSION = "4.3.1"
+LONG_IDS = ("orders-sink-0-12", "orders-8f14e45f-ceea-467f-a9d2-0b6f7f3c1a55")
+"""Ids of the forms that Flink's sink and a client with a random id have."""
 PAGE_WIDTH = 76
 """Columns that a code block of the site shows without scrolling, on a laptop."""
 
@@ -71,6 +78,9 @@ def _findings() -> Iterator[tuple[str, Row]]:
             for incident in INCIDENTS.values():
                 if incident.setup is setup and exists(incident, VERSION):
                     yield from ((incident.name, row) for row in _of_incident(kafka, incident))
+            if setup is EVERYDAY:
+                yield from ((each, _long(kafka, each)) for each in LONG_IDS)
+                yield from (("ended in files", row) for row in _ended(kafka.log_dirs[1]))
     for sample in map(load, sample_names()):
         with sample.log_dir() as log_dir:
             rows = log_dir.finding_rows(topics=[sample.topic], min_held_ms=sample.min_held_ms)
@@ -90,6 +100,33 @@ def _of_incident(kafka: Kafka, incident: Incident) -> Iterator[Row]:
                     if time.monotonic() > deadline:
                         raise ToolkitError(f"{incident.name} did not become {staged.later}")
                 yield _as_orders(row, staged.topic)
+
+
+def _long(kafka: Kafka, transactional_id: str) -> Row:
+    """A live transaction of an id of that form, with the timeout of Flink's sink."""
+    topic = f"orders-of-{LONG_IDS.index(transactional_id)}"
+    create(kafka, topic, replicas=1)
+    login = {"transactional.id": transactional_id, "transaction.timeout.ms": 3_600_000}
+    producer = Producer({**kafka.client_config(), **login})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"", partition=0)
+    producer.flush(60)
+    with Cluster(kafka.bootstrap_servers) as cluster, short_graces():
+        for _ in range(PATIENCE_S):
+            (row,) = cluster.finding_rows(
+                topics=[topic], partitions=[0], recheck_after=1, max_transaction_timeout_ms=500
+            )
+            if row["verdict"] == "long" and row["cause"]:
+                producer.abort_transaction(60)
+                return _as_orders(row, topic)
+    raise ToolkitError(f"{transactional_id} did not become long")
+
+
+def _ended(path: Path) -> Iterator[Row]:
+    """What held an LSO and has ended, by the files of the broker."""
+    rows = LogDir(path).finding_rows(min_held_ms=500)
+    yield from (_as_orders(row, row["topic"]) for row in rows if row["verdict"] == "ended")
 
 
 def _as_orders(row: Row, topic: str) -> Row:
