@@ -91,8 +91,10 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "Connect",
         "apache/kafka ExactlyOnceWorkerSourceTask",
         "org.apache.kafka.connect.errors.ConnectException: The task jdbc-0 was unable to finish writing records to Kafka "
-        "before its producer transaction expired. It may be necessary to reconfigure this connector\nCaused by: "
-        "org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted to produce with an old epoch.",
+        "before its producer transaction expired. It may be necessary to reconfigure this connector\n\tat org.apache.kafka."
+        "connect.runtime.ExactlyOnceWorkerSourceTask.wrapTransactionTimeoutError(E.java:360)\nCaused by: org.apache.kafka."
+        "common.errors.ProducerFencedException: There is a newer producer with the same transactionalId which fences the "
+        "current one.",
     ),
     (
         "flink-commit-failed",

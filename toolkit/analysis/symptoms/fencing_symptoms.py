@@ -70,7 +70,7 @@ FENCING_SYMPTOMS = (
         ),
         never=_NEVER,
         sources=("KIP-618", "apache/kafka ExactlyOnceWorkerSourceTask"),
-        instead_of=("producer-fenced",),
+        instead_of=("producer-fenced", "connect-task-fenced"),
     ),
     Symptom(
         name="rolled-back-by-timeout",

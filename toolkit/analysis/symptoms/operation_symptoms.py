@@ -17,7 +17,7 @@ OPERATION_SYMPTOMS = (
             "Aborted records and markers take offsets, and no read_committed consumer receives them. A group that "
             "commits the offset of its last record + 1 commits nothing while it receives none, and "
             "kafka-consumer-groups.sh counts them all as lag.",
-            "The producer retries and aborts in a loop: the lag is right, as nothing was committed.",
+            "The producer fails and aborts in a loop: nothing is committed, and so nothing arrives.",
         ),
         checks=(
             "kafka-txn lag --group GROUP: `markers` grows, `behind` and `held` stay 0.",
@@ -25,7 +25,7 @@ OPERATION_SYMPTOMS = (
         ),
         safe=(
             "Commit the consumer's position and not the offset of a record: Java commitSync() without arguments, or "
-            "ConsumerRecords.nextOffsets(). The lag is gone after the next committed record in any case.",
+            "ConsumerRecords.nextOffsets(). With the next committed record the lag shrinks to 1 in any case.",
             "Find out why the producer aborts: its own log has the error.",
         ),
         never=("Reset or skip offsets: the next committed record may lie among those skipped.",),
