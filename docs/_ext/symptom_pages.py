@@ -11,6 +11,8 @@ from toolkit.analysis.symptoms.symptom import Symptom
 
 __all__ = ["symptom_pages"]
 
+HEADINGS = {"consumer-offsets-grows": "`__consumer_offsets`, or another compacted topic, grows"}
+
 HOW_TO = {
     "cannot-connect": "cannot-connect",
     "connect-task-fenced": "connect",
@@ -31,7 +33,9 @@ HOW_TO = {
 _GITHUB = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)\b")
 _ISSUE = re.compile(r"\b((?:KAFKA|FLINK|SPARK)-\d+)\b")
 _KIP = re.compile(r"\bKIP-\d+\b")
-_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+(?: (?:[A-Z]+(?![a-z])|__\w+))?| [A-Z]+(?![a-z]))*")
+_COMMAND = re.compile(
+    r"kafka-txn [a-z-]+(?: --table [a-z_]+| --[a-z-]+(?: (?:[A-Z]+(?![a-z])|__\w+))?| [A-Z]+(?![a-z]))*"
+)
 _ERROR = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(r"`(\w+)`")
 
@@ -67,7 +71,7 @@ def _heading(symptom: Symptom) -> str:
     """What people search for: the protocol's name of the error where it has one, else words."""
     printed = [_readable(each.pattern.pattern) or "" for each in symptom.wordings]
     codes = [text for text in printed if _ERROR.fullmatch(text)]
-    words = symptom.name.replace("-", " ").replace("lso", "LSO")
+    words = HEADINGS.get(symptom.name) or symptom.name.replace("-", " ").replace("lso", "LSO")
     return f"`{codes[0]}`" if codes else words[0].upper() + words[1:]
 
 

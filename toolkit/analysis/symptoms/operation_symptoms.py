@@ -74,8 +74,8 @@ OPERATION_SYMPTOMS = (
         checks=(
             "kafka-txn scan PATH --table log_transactions --producer-id N: the records between its start and the "
             "marker.",
-            "kafka-txn history --transactional-id ID: what the coordinator decided.",
-            "The audit trail, and the saved records beside it, if kafka-txn aborted it.",
+            "kafka-txn history --transactional-id ID: the outcome, as the coordinator decided it.",
+            "The audit trail, and the saved records beside it, if `kafka-txn abort` wrote the marker.",
         ),
         safe=(
             "The records are still in the log, for read_uncommitted consumers: copy them before retention or "
@@ -120,7 +120,7 @@ OPERATION_SYMPTOMS = (
     ),
     Symptom(
         name="cannot-connect",
-        title="kafka-txn cannot connect to a broker.",
+        title="No broker can be reached: address, listener, security.protocol or certificate.",
         wordings=wordings(
             "kafka-txn",
             r"No bootstrap server can be used",

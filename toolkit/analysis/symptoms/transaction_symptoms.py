@@ -294,8 +294,9 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 ANY_CLIENT,
                 r"\b(?:GROUP_)?COORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
+                r"\bNOT_COORDINATOR\b",
+                r"NOT_COORDINATOR_FOR_GROUP\b",
                 r"\bGROUP_LOAD_IN_PROGRESS\b",
-                r"(?<![A-Z])NOT_COORDINATOR(?:_FOR_GROUP)?\b",
                 r"The coordinator is loading and hence can.t process requests",
             ),
             *wordings("Java", r"\b(?:CoordinatorLoadInProgress|CoordinatorNotAvailable|NotCoordinator)Exception\b"),
