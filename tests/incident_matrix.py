@@ -9,7 +9,7 @@ import contextlib
 import datetime as dt
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
@@ -112,8 +112,11 @@ class _Play:
             self._failure = f"failed: {type(error).__name__}: {error}"
 
 
-def _row(rows: Sequence[Row], staged: StagedIncident) -> Row:
-    """The row of what was staged: of its producer, or of its partition where nothing is open."""
+def finding_of(cluster: Cluster, staged: StagedIncident, *, long_ms: int = 900_000) -> Row:
+    """The finding of what was staged: of its producer, or of its partition where nothing is open."""
+    rows = cluster.finding_rows(
+        topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1, max_transaction_timeout_ms=long_ms
+    )
     producer_id = None if staged.expected in {"clear", "unreplicated"} else staged.producer_id
     mine = [row for row in rows if row["producer_id"] == producer_id]
     assert len(mine) == 1, [(row["producer_id"], row["verdict"]) for row in rows]
@@ -122,10 +125,7 @@ def _row(rows: Sequence[Row], staged: StagedIncident) -> Row:
 
 def _judge(cluster: Cluster, staged: StagedIncident, *, expected: str, long_ms: int = 900_000) -> str:
     """The verdict on what was staged, which must also name its offset and what a person does next."""
-    rows = cluster.finding_rows(
-        topics=[staged.topic], partitions=[staged.partition], recheck_after=1.1, max_transaction_timeout_ms=long_ms
-    )
-    row = _row(rows, staged)
+    row = finding_of(cluster, staged, long_ms=long_ms)
     if row["producer_id"] is not None:
         assert row["start_offset"] == staged.start_offset
     assert row["reason"]

@@ -254,7 +254,7 @@ SCRIPTS: Mapping[str, SampleScript] = {
         _of_incident(
             "open_young",
             "Healthy: a transaction is open and will be committed",
-            "It holds the LSO as every open transaction does. An abort marker would lose half of it.",
+            "It holds the LSO as every open transaction does. An abort marker would lose its records.",
         ),
         _of_incident(
             "overdue",

@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer
 
+from tests.causes import cause_names
+from tests.golden.examples import example_text, examples
 from toolkit.analysis.diagnosis.verdicts import CAUSES, VERDICTS
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
@@ -47,6 +49,21 @@ def test_each_page_has_origin_proof_remedy_and_warning(folder: str) -> None:
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert headings[:3] == ["How it happens", "How to prove it", "What is safe"], name
         assert "**Never:**" in text, name
+
+
+NOT_STAGED = {"marker-compacted", "marker-not-sent", "marker-not-written", "marker-refused"}
+"""Causes that no incident of the lab has; other tests stage them."""
+
+
+def test_each_page_shows_a_finding_of_the_lab_as_it_is_printed_now() -> None:
+    found = examples()
+    assert VERDICTS.keys() | CAUSES.keys() == found.keys() | NOT_STAGED
+    for name, row in found.items():
+        folder = "verdicts" if name in VERDICTS else "causes"
+        section = (DOCS / folder / f"{name}.md").read_text().split("## How to prove it\n")[1].split("\n## ")[0]
+        assert f"```{{literalinclude}} ../examples/{name}.txt" in section, name
+        assert name in {row["verdict"], *cause_names(row)}
+        assert name in example_text(row) or row["verdict"] == "ended"  # that is one line, without its cause
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())

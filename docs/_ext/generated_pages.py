@@ -1,4 +1,4 @@
-"""Pages that are written from the code at each build: tables, commands, symptoms; and the notebooks, copied."""
+"""What is written from the code at each build: tables, commands, symptoms, drawings, examples; and the notebooks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from command_pages import command_pages
+from drawings import drawings
 from notebook_pages import notebook_pages
 from symptom_pages import symptom_pages
 from table_pages import table_pages
+
+from tests.golden.examples import example_text, examples
 
 __all__ = ["setup"]
 
@@ -27,6 +30,8 @@ def _write(source: Path) -> None:
         "reference/tables": table_pages(),
         "reference/commands": command_pages(),
         "symptoms": symptom_pages(),
+        "drawings": drawings(),
+        "examples": {f"{name}.txt": example_text(row) for name, row in examples().items()},
         "notebooks": notebook_pages(),
     }.items():
         _fill(source / folder, pages)
@@ -44,6 +49,6 @@ def _fill(folder: Path, pages: Mapping[str, str]) -> None:
 
 
 def _link_notebooks(app: Any, docname: str, source: list[str]) -> None:
-    """In the repository the notebooks lie beside docs/; in the site, in it."""
+    """In the repository the notebooks are beside docs/; in the site, in it."""
     if "/" not in docname:
         source[0] = source[0].replace("](../notebooks/", "](notebooks/")

@@ -11,10 +11,31 @@ from toolkit.analysis.symptoms.symptom import Symptom
 
 __all__ = ["symptom_pages"]
 
+HEADINGS = {"consumer-offsets-grows": "`__consumer_offsets`, or another compacted topic, grows"}
+
+HOW_TO = {
+    "cannot-connect": "cannot-connect",
+    "connect-task-fenced": "connect",
+    "connect-transaction-expired": "connect",
+    "consumer-offsets-grows": "compaction",
+    "flink-commit-failed": "flink",
+    "flink-duplicate-prefix": "flink",
+    "flink-prefix-changed": "flink",
+    "lso-held-after-abort": "abort-without-effect",
+    "not-authorized": "no-right-to-abort",
+    "other-broker-software": "compatible-brokers",
+    "streams-task-migrated": "streams",
+    "unclean-election": "unclean-election",
+    "wrong-transaction-aborted": "wrong-abort",
+}
+"""Symptom to its page in ``docs/howto``."""
+
 _GITHUB = re.compile(r"\b([\w.-]+/[\w.-]+)#(\d+)\b")
 _ISSUE = re.compile(r"\b((?:KAFKA|FLINK|SPARK)-\d+)\b")
 _KIP = re.compile(r"\bKIP-\d+\b")
-_COMMAND = re.compile(r"kafka-txn [a-z-]+(?: --[a-z-]+(?: (?:[A-Z]+(?![a-z])|__\w+))?| [A-Z]+(?![a-z]))*")
+_COMMAND = re.compile(
+    r"kafka-txn [a-z-]+(?: --table [a-z_]+| --[a-z-]+(?: (?:[A-Z]+(?![a-z])|__\w+))?| [A-Z]+(?![a-z]))*"
+)
 _ERROR = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 _QUOTED = re.compile(r"`(\w+)`")
 
@@ -25,8 +46,8 @@ def symptom_pages() -> dict[str, str]:
     tree = ["```{toctree}", ":hidden:", "", *sorted(SYMPTOMS), "```"]
     index = [
         "# Symptoms", "",
-        "What a client, a broker or a tool prints when transactions are the matter. `kafka-txn explain` finds the page "
-        "from a pasted log.", "",
+        "What clients, brokers and tools print when a transaction fails or holds consumers. `kafka-txn explain` finds "
+        "the page from a pasted log.", "",
         "| printed, or said | what is going on |", "| --- | --- |", *lines, "", *tree, "",
     ]  # fmt: skip
     return {"index.md": "\n".join(index), **{f"{name}.md": "\n".join(_page(each)) for name, each in SYMPTOMS.items()}}
@@ -40,6 +61,8 @@ def _page(symptom: Symptom) -> Iterator[str]:
     yield from ("## How it happens", "", *_items(symptom.causes, numbered=True), "")
     yield from ("## How to prove it", "", *_items(symptom.checks), "")
     yield from ("## What is safe", "", *_items(symptom.safe), "")
+    if symptom.name in HOW_TO:
+        yield from (f"Step by step: [how-to](../howto/{HOW_TO[symptom.name]}.md).", "")
     yield from (":::{danger}", "**Never:**", "", *_items(symptom.never), ":::", "")
     yield from ("## Sources", "", *_items(symptom.sources), "")
 
@@ -48,7 +71,7 @@ def _heading(symptom: Symptom) -> str:
     """What people search for: the protocol's name of the error where it has one, else words."""
     printed = [_readable(each.pattern.pattern) or "" for each in symptom.wordings]
     codes = [text for text in printed if _ERROR.fullmatch(text)]
-    words = symptom.name.replace("-", " ")
+    words = HEADINGS.get(symptom.name) or symptom.name.replace("-", " ").replace("lso", "LSO")
     return f"`{codes[0]}`" if codes else words[0].upper() + words[1:]
 
 

@@ -59,14 +59,14 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "invalid state.",
     ),
     (
-        "producer-fenced",
+        "streams-task-migrated",
         "Streams",
         "apache/kafka StreamsProducer",
         "org.apache.kafka.streams.errors.TaskMigratedException: Producer got fenced trying to commit a transaction "
         "[stream-thread [app-StreamThread-1]]; it means all tasks belonging to this thread should be migrated.",
     ),
     (
-        "producer-fenced",
+        "streams-task-migrated",
         "Streams",
         "apache/kafka RecordCollectorImpl",
         "Error encountered sending record to topic out for task 0_1 due to:\norg.apache.kafka.common.errors."
@@ -91,8 +91,10 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "Connect",
         "apache/kafka ExactlyOnceWorkerSourceTask",
         "org.apache.kafka.connect.errors.ConnectException: The task jdbc-0 was unable to finish writing records to Kafka "
-        "before its producer transaction expired. It may be necessary to reconfigure this connector\nCaused by: "
-        "org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted to produce with an old epoch.",
+        "before its producer transaction expired. It may be necessary to reconfigure this connector\n\tat org.apache.kafka."
+        "connect.runtime.ExactlyOnceWorkerSourceTask.wrapTransactionTimeoutError(E.java:360)\nCaused by: org.apache.kafka."
+        "common.errors.ProducerFencedException: There is a newer producer with the same transactionalId which fences the "
+        "current one.",
     ),
     (
         "flink-commit-failed",
@@ -301,6 +303,51 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "a person",
         "our consumer group shows LAG 1 forever on every partition",
     ),
+    (
+        "flink-prefix-changed",
+        "Flink",
+        "apache/flink-connector-kafka ExactlyOnceKafkaWriter",
+        "WARN  ExactlyOnceKafkaWriter [] - Transactional id prefix from previous execution orders-v1 has changed to orders-v2.",
+    ),
+    (
+        "streams-task-migrated",
+        "Streams",
+        "apache/kafka TaskExecutor",
+        "Failed to process stream task 0_3 since it got migrated to another thread already. Will trigger a new rebalance and "
+        "close all tasks as zombies together.",
+    ),
+    (
+        "connect-task-fenced",
+        "Connect",
+        "apache/kafka DistributedHerder",
+        "ERROR [jdbc|task-0] Failed to start task: org.apache.kafka.connect.errors.ConnectException: Failed to perform round of "
+        "zombie fencing",
+    ),
+    (
+        "group-metadata-mismatch",
+        "Java",
+        "apache/kafka TransactionManager",
+        "org.apache.kafka.clients.consumer.CommitFailedException: Transaction offset Commit failed due to consumer group "
+        "metadata mismatch: The coordinator is not aware of this member.",
+    ),
+    (
+        "not-authorized",
+        "Java",
+        "apache/kafka ClusterAuthorizationException.java",
+        "org.apache.kafka.common.errors.ClusterAuthorizationException: Cluster authorization failed.",
+    ),
+    ("consumer-offsets-grows", "words", "a person", "compaction stands still on topic orders, 300 GB"),
+    ("lag-grows-with-aborts", "words", "a person", "the consumer lag increases by 5 with every aborted transaction"),
+    ("lso-held-after-abort", "words", "a person", "I aborted the hanging transaction but the LSO did not move"),
+    ("wrong-transaction-aborted", "words", "a person", "we aborted the wrong transaction, what is lost?"),
+    ("unclean-election", "words", "a person", "after an unclean leader election on orders-3 records are missing"),
+    (
+        "cannot-connect",
+        "kafka-txn",
+        "toolkit broker_response.py",
+        "No bootstrap server can be used. b:9092 cannot be used: disconnected. The broker closed the connection: wrong "
+        "security.protocol (PLAINTEXT)?",
+    ),
 ]
 
 UNRELATED = [
@@ -322,5 +369,7 @@ UNRELATED = [
     "2026-11-21 09:58:11 INFO Started Application in 3.2 seconds; profile=prod, workers=12, queue=orders-0",
     "ProducerConfig values:\n\tacks = -1\n\ttransaction.timeout.ms = 60000\n\ttransactional.id = payments-7\n",
     "[Producer clientId=p, transactionalId=payments-7] Discovered transaction coordinator b1:9092 (id: 1 rack: null)",
+    "[KafkaServer id=1] Unclean leader election has been enabled by default",
+    "the LSO is at 4711, and two transactions were aborted on orders-0 today",
     "HTTP/1.1 500 Internal Server Error in 120000 ms, 3 retries left, state=fenced",
 ]

@@ -35,10 +35,10 @@ def record() -> None:
         (FOLDER / "findings.json").write_text("".join(json_pieces(FINDINGS, cluster.finding_rows())))
 
 
-def create(kafka: Kafka, *topics: str) -> None:
-    """Topics with a replica on every broker."""
+def create(kafka: Kafka, *topics: str, replicas: int = 3) -> None:
+    """Topics of two partitions; by default with a replica on every broker."""
     admin = AdminClient({**kafka.client_config()})
-    new = [NewTopic(topic, num_partitions=2, replication_factor=3) for topic in topics]
+    new = [NewTopic(topic, num_partitions=2, replication_factor=replicas) for topic in topics]
     for created in admin.create_topics(new).values():
         created.result(30)
 

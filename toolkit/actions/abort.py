@@ -1,8 +1,8 @@
 """End one hanging transaction on one partition by an abort marker (KIP-664).
 
-The only road here leads through a fresh check: the same producer id, epoch and start offset must be found hanging
-again right before the marker is written, with a proof that its records were not committed. An abort marker on a live
-transaction silently loses half of it, and one on committed records loses them. What it discards is saved first.
+Each abort needs a fresh check: the same producer id, epoch and start offset must be found hanging again right before
+the marker is written, with a proof that its records were not committed. An abort marker on a live or a committed
+transaction silently loses its records there. What it discards is saved first.
 """
 
 from __future__ import annotations

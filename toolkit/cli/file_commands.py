@@ -98,7 +98,7 @@ def scan(
 ) -> None:
     """Read a table from log directories, copied files or the output of kafka-dump-log.sh.
 
-    Nothing is written to where they lie. Bytes that cannot be read are rows with their position and the reason.
+    Nothing is written to their folders. Bytes that cannot be read are rows with their position and the reason.
     """
     if table not in TABLE_NAMES:
         raise UsageError(f"{table!r} is not one of the tables of files.", do=f"Use {', '.join(TABLE_NAMES)}.")

@@ -43,7 +43,7 @@ class Partition(TableRow):
     log_start_offset: Annotated[Int64 | None, "First offset still in the log."] = None
     local_log_start_offset: Annotated[
         Int64 | None,
-        "First offset on the leader's disk; what lies before it is in remote storage (KIP-405). Null in recordings.",
+        "First offset on the leader's disk; what is before it is in remote storage (KIP-405). Null in recordings.",
     ] = None
     latest_tiered_offset: Annotated[
         Int64 | None, "Last offset copied to remote storage, at most the LSO; null without any, and in recordings."

@@ -22,11 +22,15 @@ FENCING_SYMPTOMS = (
             "Flink",
             r"Unable to commit (?:recovered )?transaction \(",
             r"encountered error and data has been potentially lost",
+            r"Failed to commit KafkaCommittable\{",
+            r"\bsignalFailedWithUnknownReason\b",
             r"has been open for \d{1,19} ms\. This is close to or even exceeding the transaction timeout",
         ),
         causes=(
             "The recovery took longer than transaction.timeout.ms: the coordinator aborted the transaction before "
             "Flink could commit it.",
+            "The job was restored from an old savepoint: since then its transactions were committed, timed out or "
+            "aborted, and their ids may be in use again.",
             "Another job or sink uses the same transactionalIdPrefix and fenced it.",
             "Only a warning in the recovery of a pooled id: a later checkpoint has reused it (FLINK-40626).",
         ),
@@ -47,7 +51,7 @@ FENCING_SYMPTOMS = (
             "out.",
         ),
         sources=("FLIP-572", "FLINK-40626", "apache/flink-connector-kafka KafkaCommitter"),
-        instead_of=("producer-fenced", "invalid-txn-state", "unknown-producer-id"),
+        instead_of=("producer-fenced", "invalid-txn-state", "unknown-producer-id", "invalid-producer-id-mapping"),
     ),
     Symptom(
         name="connect-transaction-expired",
@@ -66,13 +70,16 @@ FENCING_SYMPTOMS = (
         ),
         never=_NEVER,
         sources=("KIP-618", "apache/kafka ExactlyOnceWorkerSourceTask"),
-        instead_of=("producer-fenced",),
+        instead_of=("producer-fenced", "connect-task-fenced"),
     ),
     Symptom(
         name="rolled-back-by-timeout",
         title="The coordinator aborted a transaction that was not ended within its timeout.",
-        wordings=wordings(
-            "broker", r"Completed rollback of ongoing transaction for transactionalId \S{1,249} due to timeout"
+        wordings=(
+            *wordings(
+                "broker", r"Completed rollback of ongoing transaction for transactionalId \S{1,249} due to timeout"
+            ),
+            *wordings("words", r"\btransactions? (?:was |has |is )?tim(?:ed|es) out\b.{0,40}\brolled back\b"),
         ),
         causes=(
             "The client stalled or is gone: crash, long garbage collection, a slow call inside the transaction.",
@@ -115,11 +122,6 @@ FENCING_SYMPTOMS = (
                 r"Producer fenced by newer instance",
             ),
             *wordings(
-                "Streams",
-                r"Producer got fenced trying to (?:begin a new transaction|send a record|commit a transaction)",
-                r"no more records would be sent since the producer is fenced",
-            ),
-            *wordings(
                 "broker",
                 r"Epoch of producer \d{1,19} at offset \d{1,19} in \S{1,260} is -?\d{1,5}, which is smaller than the "
                 r"last seen epoch",
@@ -140,7 +142,6 @@ FENCING_SYMPTOMS = (
         safe=(
             "Close this producer and start one with the same transactional.id; process the last batch again. Java "
             "clients may abort and continue after InvalidProducerEpochException (KIP-588).",
-            "Kafka Streams does that itself: tasks migrate.",
         ),
         never=(*_NEVER, "Let two instances with one id keep restarting: they fence each other forever."),
         sources=("KIP-588", "KIP-360", "KAFKA-20310", "KAFKA-20357", "spring-projects/spring-kafka#1612"),

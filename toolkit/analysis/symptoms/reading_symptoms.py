@@ -18,7 +18,7 @@ READING_SYMPTOMS = (
                 r"\bUnstableOffsetCommitException\b",
                 r"There are unstable offsets for the requested topic partitions",
                 r"partitions still have unstable offsets which are not cleared on the broker side",
-                r"expired before the last committed offset for partitions",
+                r"expired before the last committed offset for partitions?\b",
                 r"expired before the position for partition \S{1,260} could be determined",
             ),
             *wordings("librdkafka", r"Failed to get committed offsets: Local: Timed out", r"unstable partition\(s\)"),
@@ -58,7 +58,7 @@ READING_SYMPTOMS = (
             *wordings("kafka-consumer-groups.sh", _ROW.format(lag=1)),
             *wordings(
                 "words",
-                r"\blag\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b",
+                r"\blag\b.{0,30}\b(?:stuck|stays?|keeps?|always|constant\w{0,2}|never)\b.{0,30}\b(?:1|one)\b",
                 r"\blag (?:of |is |= ?)?(?:1|one)\b.{0,30}\b(?:stuck|stays?|always|constant\w{0,2}|never|forever)\b",
             ),
         ),
@@ -81,6 +81,8 @@ READING_SYMPTOMS = (
                 "words",
                 r"\bread_committed\b.{0,120}\b(?:nothing|no (?:records|messages|data)|stuck|stalled|stands still)\b",
                 r"\b(?:nothing|no (?:records|messages|data)|stuck|stalled|stands still)\b.{0,120}\bread_committed\b",
+                r"\bread_committed\b.{0,40}\b(?:hangs?|stop(?:s|ped))\b",
+                r"\b(?:consum\w{1,4}|read\w{0,3}) (?:hangs?|stop(?:s|ped))\b.{0,40}\bread_committed\b",
                 r"\blag\b.{0,15}\b(?:0|zero)\b.{0,80}\b(?:nothing|no (?:new )?(?:records|messages|data))\b",
                 r"\b(?:nothing|no (?:new )?(?:records|messages|data))\b.{0,80}\blag\b.{0,15}\b(?:0|zero)\b",
             ),
@@ -96,8 +98,8 @@ READING_SYMPTOMS = (
         safe=("Follow the remedy of that partition's finding: each verdict and outcome has its own.",),
         never=(
             "Switch to read_uncommitted as a workaround: aborted records are then read as if they were committed.",
-            "Abort before you know what holds the LSO, and its outcome: an abort marker on a live transaction loses "
-            "half of it, and on a committed one its records.",
+            "Abort before you know what holds the LSO, and its outcome: an abort marker on a live or a committed "
+            "transaction loses its records there.",
             "Skip the offsets: committed records behind the LSO are lost to the group.",
         ),
         sources=("KIP-98", "KIP-664", "softwaremill/klag-exporter#104"),
@@ -118,7 +120,7 @@ READING_SYMPTOMS = (
             "Remote storage is down, refuses the broker, or has lost the segment.",
         ),
         checks=(
-            "kafka-txn partitions --topic T: what lies before local_log_start_offset is in remote storage.",
+            "kafka-txn partitions --topic T: what is before local_log_start_offset is in remote storage.",
             "kafka-txn diagnose --topic T: `clear` means that no transaction is the cause.",
             "The leader's log: RemoteStorageException, with the segment and the kind of index.",
         ),
@@ -210,6 +212,7 @@ READING_SYMPTOMS = (
                 r"Some data may have been lost because they are not available in Kafka any more",
             ),
             *wordings("Pinot", r"\bStreamDataLoss\b"),
+            *wordings("words", r"\bdata loss\b.{0,80}\bread_committed\b", r"\bread_committed\b.{0,80}\bdata loss\b"),
         ),
         causes=(
             "Each transaction ends with a marker that takes an offset, and aborted records keep theirs: no consumer "
@@ -241,21 +244,25 @@ READING_SYMPTOMS = (
             *wordings(
                 "words",
                 r"__consumer_offsets\b.{0,60}\b(?:grow\w{0,3}|huge|large|disk|not (?:being )?(?:compacted|cleaned))\b",
+                r"\btopic\b.{0,30}\b(?:is not (?:being )?(?:compacted|cleaned)|compaction (?:stopped|is stuck))\b",
+                r"\b(?:compaction|log cleaner)\b.{0,30}\b(?:stands still|stuck|does not run|not running)\b",
             ),
         ),
         causes=(
             "An open transaction holds its LSO: the log cleaner never passes it.",
             "The log cleaner died, or marked the partition as uncleanable: another cause, which no abort fixes.",
+            "Nothing is wrong: the active segment is never cleaned, nor one younger than min.compaction.lag.ms, nor a "
+            "log below min.cleanable.dirty.ratio.",
         ),
         checks=(
-            "kafka-txn diagnose --topic __consumer_offsets: a held LSO, and since when.",
+            "kafka-txn diagnose --topic T, for example __consumer_offsets: a held LSO, and since when.",
             "The broker's metrics uncleanable-partitions-count and DeadThreadCount of the log cleaner.",
         ),
         safe=(
             "A held LSO: follow the remedy of its finding. A dead cleaner: restart that broker, and keep its "
             "log-cleaner.log.",
         ),
-        never=("Delete segments or the topic: every group loses its offsets.",),
+        never=("Delete segments, or the topic: of __consumer_offsets, every group loses its offsets.",),
         sources=("KIP-664", "apache/kafka LogCleanerManager"),
     ),
 )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from toolkit.analysis.symptoms.fencing_symptoms import FENCING_SYMPTOMS
+from toolkit.analysis.symptoms.framework_symptoms import FRAMEWORK_SYMPTOMS
+from toolkit.analysis.symptoms.operation_symptoms import OPERATION_SYMPTOMS
 from toolkit.analysis.symptoms.reading_symptoms import READING_SYMPTOMS
 from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom
 from toolkit.analysis.symptoms.transaction_symptoms import MARKER_SYMPTOMS, TRANSACTION_SYMPTOMS
@@ -145,7 +147,15 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
 
 
 SYMPTOMS: Mapping[str, Symptom] = {
-    each.name: each for each in (*FENCING_SYMPTOMS, *TRANSACTION_SYMPTOMS, *MARKER_SYMPTOMS, *READING_SYMPTOMS)
+    each.name: each
+    for each in (
+        *FRAMEWORK_SYMPTOMS,
+        *FENCING_SYMPTOMS,
+        *TRANSACTION_SYMPTOMS,
+        *MARKER_SYMPTOMS,
+        *READING_SYMPTOMS,
+        *OPERATION_SYMPTOMS,
+    )
 }
 """Symptom by name; those with specific wordings come before those with general ones."""
 

@@ -145,10 +145,14 @@ TRANSACTION_SYMPTOMS = (
                 r"Failed to find transaction coordinator",
             ),
             *wordings("franz-go", r"producer id initialization (?:failure|errored|resulted in retryable error)"),
+            *wordings(
+                "broker", r"does not meet the required replication factor .{1,12} for the transactions state topic"
+            ),
         ),
         causes=(
             "The leader of the id's __transaction_state partition is down, or still loading that partition.",
             "__transaction_state is below its min.insync.replicas: the coordinator cannot write.",
+            "__transaction_state does not exist yet: the cluster has fewer brokers than its replication factor.",
             "The id's previous transaction is stuck in Prepare: each attempt gets CONCURRENT_TRANSACTIONS.",
             "No broker can be reached: address, security.protocol, firewall.",
         ),
@@ -173,7 +177,7 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 "librdkafka",
                 r"Failed to (?:commit|add) offsets to transaction",
-                r"send_offsets_to_transaction.{0,80}(?:hang|Timed out|_TIMED_OUT)",
+                r"send_offsets_to_transaction.{0,80}(?:hang|block|Timed out|_TIMED_OUT)",
             ),
             *wordings("Java", r"while awaiting (?:AddOffsetsToTxn|TxnOffsetCommit\w{0,20})"),
         ),
@@ -192,6 +196,8 @@ TRANSACTION_SYMPTOMS = (
         ),
         never=("Commit without the offsets: the batch is processed twice.",),
         sources=("confluentinc/librdkafka#5511", "confluentinc/librdkafka#5456", "confluentinc/librdkafka#3013"),
+        instead_of=("coordinator-not-ready",),
+        gives_way=True,
     ),
     Symptom(
         name="transactional-call-timeout",
@@ -200,7 +206,11 @@ TRANSACTION_SYMPTOMS = (
             *wordings(
                 "Java", r"while awaiting EndTxn\((?:true|false)\)", r"while awaiting (?:commit|abort)Transaction"
             ),
-            *wordings("librdkafka", r"Timed out waiting for operation to finish, retry call to resume"),
+            *wordings(
+                "librdkafka",
+                r"Timed out waiting for operation to finish, retry call to resume",
+                r"Transactional API operation \(.{1,60}\) timed out",
+            ),
         ),
         causes=(
             "The coordinator is down, loading or slow, or __transaction_state is below its min.insync.replicas.",
@@ -240,20 +250,22 @@ TRANSACTION_SYMPTOMS = (
     ),
     Symptom(
         name="not-authorized",
-        title="The client's principal lacks a right: on its transactional id, a topic, or a group.",
+        title="The client's principal lacks a right: on its transactional id, a topic, a group, or the cluster.",
         wordings=(
             *wordings(
                 ANY_CLIENT,
-                r"\b(?:TRANSACTIONAL_ID|TOPIC|GROUP)_AUTHORIZATION_FAILED\b",
+                r"\b(?:TRANSACTIONAL_ID|TOPIC|GROUP|CLUSTER)_AUTHORIZATION_FAILED\b",
                 r"\bTransactional ?Id authorization failed",
                 r"Not authorized to access (?:topics?|group)\b",
-                r"Broker: (?:Topic|Group) authorization failed",
+                r"Broker: (?:Topic|Group|Cluster) authorization failed",
             ),
-            *wordings("Java", r"\b(?:TransactionalId|Topic|Group)AuthorizationException\b"),
-            *wordings("kafka-python", r"\b(?:TransactionalId|Topic|Group)AuthorizationFailedError\b"),
+            *wordings("Java", r"\b(?:TransactionalId|Topic|Group|Cluster)AuthorizationException\b"),
+            *wordings("kafka-python", r"\b(?:TransactionalId|Topic|Group|Cluster)AuthorizationFailedError\b"),
         ),
         causes=(
             "The principal has no ACL for it, or another one than expected: a new certificate, user or listener.",
+            "On the cluster: markers need ALTER (CLUSTER_ACTION before 3.8), which many managed services grant to "
+            "nobody; an idempotent producer needs IDEMPOTENT_WRITE on brokers before 2.8.",
             "The id has a new prefix, and the ACL is for the old one: Kafka Streams' application.id, Flink's "
             "transactionalIdPrefix, Connect's group.id.",
             "An ACL was removed while a transaction was open: its timeout ends the transaction.",
@@ -281,13 +293,17 @@ TRANSACTION_SYMPTOMS = (
         wordings=(
             *wordings(
                 ANY_CLIENT,
-                r"\bCOORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
+                r"\b(?:GROUP_)?COORDINATOR_(?:LOAD_IN_PROGRESS|NOT_AVAILABLE)\b",
                 r"\bNOT_COORDINATOR\b",
+                r"NOT_COORDINATOR_FOR_GROUP\b",
+                r"\bGROUP_LOAD_IN_PROGRESS\b",
                 r"The coordinator is loading and hence can.t process requests",
             ),
             *wordings("Java", r"\b(?:CoordinatorLoadInProgress|CoordinatorNotAvailable|NotCoordinator)Exception\b"),
             *wordings(
-                "librdkafka", r"Broker: (?:Coordinator load in progress|Coordinator not available|Not coordinator)"
+                "librdkafka",
+                r"Broker: (?:Coordinator load in progress|Coordinator not available|Not coordinator)",
+                r"Local: Waiting for coordinator",
             ),
         ),
         causes=(

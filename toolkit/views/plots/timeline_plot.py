@@ -73,7 +73,7 @@ def plot_timeline(
     now
         Where open transactions end; by default when the newest row was observed, else the last time in the log.
     most
-        How many transactions to draw one by one; the rest is put together by time. Those that are open, and those
+        How many transactions to draw one by one; the rest is aggregated by time. Those that are open, and those
         that a finding speaks of, are always drawn.
     theme
         ``light`` or ``dark``.
