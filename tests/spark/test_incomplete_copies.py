@@ -29,8 +29,8 @@ from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_history_table, remembered_records
 from toolkit.spark.pipeline.log_fold import fold_table
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, remembered_partials
-from toolkit.spark.pipeline.staging_table import STATE, StoredState
+from toolkit.spark.pipeline.pipeline_source import LogPlan, remembered_partials
+from toolkit.spark.pipeline.staging_table import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
 

@@ -14,8 +14,8 @@ from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.staging_table import StoredState
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
+from toolkit.spark.pipeline.staging_table import IDS, StoredState
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()

@@ -88,6 +88,7 @@ class FoldStates:
                     listing=listing["listing"],
                     topic_id=listing["topic_id"],
                     segment_sizes=listing.get("segment_sizes"),
+                    first_batch=listing.get("first_batch"),
                     damaged_segments=json.dumps(sorted(set(damaged))),
                 )
             )

@@ -62,9 +62,9 @@ from toolkit.spark.pipeline.history_fold import (
 )
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, obsolete_rows, remembered_partials
+from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.staging_table import IDS, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     diagnosable,

@@ -25,6 +25,10 @@ LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: its name, and whether the next run keeps the row."""
 
 
+IDS = "#ids"
+"""Suffix of a log name of ``__transaction_state``, for the state of its records."""
+
+
 @declares("state", row="the state of a log for the next run of the pipeline", key=("log",), sort=("log",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState(TableRow):
@@ -47,6 +51,9 @@ class StoredState(TableRow):
     ] = None
     damaged_segments: Annotated[str | None, "JSON: base offsets of segments with bytes that could not be read."] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
+    first_batch: Annotated[
+        str | None, "Base offset and checksum of the first batch of a log without a topic id; null if they may change."
+    ] = None
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
     remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None

@@ -29,8 +29,7 @@ from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.pipeline.pipeline_source import IDS
-from toolkit.spark.pipeline.staging_table import StoredState
+from toolkit.spark.pipeline.staging_table import IDS, StoredState
 
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"
