@@ -75,10 +75,6 @@ def test_a_truncated_log_is_read_again() -> None:
     assert plan({}, **CHANGED_LISTING, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
 
 
-def test_a_recreated_topic_is_a_new_log() -> None:
-    assert plan({}, **CHANGED_LISTING, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
-
-
 @pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])
 def test_without_leader_epochs_a_changed_log_is_read_again(state: Row) -> None:
     epochs: dict[int, int] | None = {} if not state else None

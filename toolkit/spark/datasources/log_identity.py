@@ -171,4 +171,3 @@ def _read_metadata(log: ReplicaLog) -> LogMetadata:
         elif row["name"] == METADATA and row["key"] == "topic_id":
             topic_id = row["value"]
     return LogMetadata(epochs, topic_id)
-

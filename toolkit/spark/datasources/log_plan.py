@@ -149,9 +149,7 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
     return select(arguments.topics, arguments.partitions)
 
 
-def _cut(
-    names: LogNames, logs: Sequence[FolderLog], options: LogOptions
-) -> dict[ReplicaLog, list[SegmentSplit]]:
+def _cut(names: LogNames, logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
     stop: Any = options.arguments.stop
 
     def cut(log: FolderLog) -> list[SegmentSplit]:

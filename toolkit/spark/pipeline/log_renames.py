@@ -77,7 +77,7 @@ def _names_of_the_first_layout(listings: Mapping[str, Row], states: Mapping[str,
     old = {name: state for name, state in states.items() if ":" in name.split("/", 1)[0]}
     if not old:
         return {}
-    by_topic_id = {
+    by_topic_id: dict[tuple[object, ...], str] = {
         (state.broker_id, state.topic_id, state.topic, state.partition, name.endswith(IDS)): name
         for name, state in old.items()
         if state.topic_id is not None and state.broker_id is not None

@@ -205,7 +205,7 @@ class PipelineSource(Protocol):
 
 FROM_OFFSET = {
     "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
-    "lso_timeline": "offset > {offset}",
+    "lso_timeline": "log_end_offset > {offset}",
     "transaction_history": "last_offset >= {offset}",
     "batches": "coalesce(base_offset >= {offset}, true)",
 }
