@@ -27,8 +27,9 @@ VIEWS: Mapping[str, str] = {
         "FROM {lso_holds} GROUP BY topic, transactional_id, producer_id"
     ),
     "lso_held_now": (
-        "SELECT topic, partition, queue_position, verdict, outcome, transactional_id, owner, producer_id, start_offset, "
-        "held_from, held_ms, records_held, cause, reason, remedy, action, observed_at, cluster_id, topic_id "
+        "SELECT topic, partition, queue_position, verdict, outcome, transactional_id, owner, producer_id, "
+        "start_offset, held_from, held_ms, records_held, cause, reason, remedy, action, observed_at, "
+        "cluster_id, topic_id "
         "FROM {findings} WHERE is_current AND verdict <> 'ended'"
     ),
 }
@@ -59,13 +60,14 @@ def create_views(spark: SparkSession, target: str) -> None:
 
 def make_views(store: TableStore) -> None:
     """`create_views` of a store."""
-    tables = {name: store.identifier(name) for name in KEPT if store.find(name) is not None}
-    verb, prefix = "CREATE OR REPLACE TEMPORARY VIEW", ""
-    if store.schema is not None:
-        verb, prefix = "CREATE OR REPLACE VIEW", f"{store.schema}."
+    found = {name: frame for name in KEPT if (frame := store.find(name)) is not None}
+    if store.schema is None:
+        for name, frame in found.items():
+            frame.createOrReplaceTempView(name)
+        verb, prefix = "CREATE OR REPLACE TEMPORARY VIEW ", ""
     else:
-        for name, identifier in tables.items():
-            store.spark.sql(f"{verb} {name} AS SELECT * FROM {identifier}")
+        verb, prefix = "CREATE OR REPLACE VIEW ", f"{store.schema}."
+    tables = {name: prefix + name for name in found}
     for name, query in VIEWS.items():
         if all(f"{{{table}}}" not in query or table in tables for table in KEPT):
-            store.spark.sql(f"{verb} {prefix}{name} AS {query.format(**tables)}")
+            store.spark.sql(f"{verb}{prefix}{name} AS {query.format(**tables)}")
