@@ -45,6 +45,8 @@ NOT_THERE = {
     *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"),
     *("DELTA_MISSING_DELTA_TABLE", "UNABLE_TO_INFER_SCHEMA"),
 }
+LEFT_OVER = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
+"""Errors where a run that was killed before its first commit has left files."""
 NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 IS_DELETED = "is_deleted"  # of rows to merge
 
@@ -275,11 +277,23 @@ class TableStore:
             f" COMMENT {_text((field.metadata or {}).get('comment', ''))}"
             for field in fields
         )
-        verb = "CREATE" if self.find(name) is None else "REPLACE"
-        self.spark.sql(
-            f"{verb} TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
+        declared = (
+            f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
             f"TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{layout}')"
         )
+        if self.find(name) is None:
+            try:
+                self.spark.sql(f"CREATE {declared}")
+            except AnalysisException as error:
+                if error.getCondition() not in LEFT_OVER:
+                    raise
+            else:
+                return
+            rows = self.spark.createDataFrame(
+                [], StructType([StructField(each.name, each.dataType) for each in fields])
+            )
+            rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
+        self.spark.sql(f"REPLACE {declared}")
 
     def fill(self, name: str, rows: DataFrame) -> None:
         """Replace the rows of a Delta table with rows of its stored columns."""
@@ -317,7 +331,10 @@ class TableStore:
         )
 
     def _stored_frame(self, name: str, declared: Table, rows: Iterable[Row]) -> DataFrame:
-        frame = self.spark.createDataFrame(spark_table(declared.arrow(rows)))
+        made = declared.arrow(rows)
+        types = StructType([StructField(each.name, each.dataType) for each in struct_type(declared)])
+        # Connect cannot infer the types of no rows.
+        frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
 
     def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
