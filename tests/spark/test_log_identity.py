@@ -116,7 +116,7 @@ def test_a_topic_that_was_created_again_keeps_the_history_of_the_old_one(
     assert offsets(tables) == again
 
 
-def test_without_meta_properties_the_path_is_the_log_and_the_run_says_so(tmp_path: Path) -> None:
+def test_without_meta_properties_a_log_is_the_one_at_its_path(tmp_path: Path) -> None:
     write_logs(tmp_path / "logs")
     (tmp_path / "logs" / "meta.properties").unlink()
     (name,) = log_names(tmp_path / "logs")
