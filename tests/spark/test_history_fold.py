@@ -63,7 +63,9 @@ class Stored:
         rows = [{**event, "role": NEW, LOG: str(event["txn_state_partition"])} for event in events]
         partitions = {row["txn_state_partition"] for row in rows}
         packed = [state["remembered"] for partition, state in self.states.items() if partition in partitions]
-        rows += remembered_records(pa.table({"remembered": pa.array(packed, pa.binary())})).to_pylist()
+        rows += remembered_records(
+            pa.table({"log": ["log"] * len(packed), "remembered": pa.array(packed, pa.binary())})
+        ).to_pylist()
         self.random.shuffle(rows)
         rows.sort(key=lambda row: row["txn_state_partition"])
         record_batches = pa.Table.from_pylist(rows, schema=RECORDS_SCHEMA).to_batches(

@@ -24,13 +24,15 @@ from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.schema.record import replace
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.history_fold import current_transaction_history, fold_history_table, remembered_records
 from toolkit.spark.pipeline.log_fold import fold_table
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, remembered_partials
-from toolkit.spark.pipeline.staging_table import STATE, StoredState
+from toolkit.spark.pipeline.log_renames import renames
+from toolkit.spark.pipeline.pipeline_source import LogPlan, remembered_partials
+from toolkit.spark.pipeline.staging_table import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
 
@@ -54,6 +56,7 @@ class Tables:
             asserted=from_files.AssertedOfFiles(consistent_copy=True),
             logs=listing,
         )
+        self.rename(renames(files.listings, self.states))
         plans = files.plans(self.states)
         found = files.tables(plans)
         assert found is not None
@@ -70,6 +73,12 @@ class Tables:
         kept_rows = [row for row, is_kept in zip(self.stored, is_kept, strict=True) if is_kept]
         self.stored = [row for row in kept_rows if not is_obsolete(row, plans)]
         self.stored += [row for row in staged.to_pylist() if row["table"] != STATE.name]
+
+    def rename(self, names: dict[str, str]) -> None:
+        """As `toolkit.spark.pipeline.fold_states.FoldStates.rename`."""
+        for old, new in names.items():
+            self.states[new] = replace(self.states.pop(old), log=new)
+        self.stored = [{**row, "log": names.get(row["log"], row["log"])} for row in self.stored]
 
     def remembered(self, plans: dict[str, LogPlan], *, ids: bool) -> pa.Table:
         """The states that a run continues."""

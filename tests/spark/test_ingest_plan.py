@@ -14,8 +14,8 @@ from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.staging_table import StoredState
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
+from toolkit.spark.pipeline.staging_table import IDS, StoredState
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()
@@ -73,10 +73,6 @@ def test_a_truncated_log_is_read_again() -> None:
         actual = plan({}, **CHANGED_LISTING, begin=begin, epochs=epochs)
         assert actual == LogPlan(remembered=TRUNCATED, offset=offset), "stored rows from that offset on are invalid"
     assert plan({}, **CHANGED_LISTING, begin=90, epochs={4: 70}) == LogPlan(remembered=TRUNCATED, offset=70)
-
-
-def test_a_recreated_topic_is_a_new_log() -> None:
-    assert plan({}, **CHANGED_LISTING, topic_id="b") == LogPlan(remembered=TRUNCATED, offset=0)
 
 
 @pytest.mark.parametrize("state", [{}, {"leader_epoch": -1}])

@@ -32,7 +32,8 @@ from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.table_store import KEPT, read
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES
+from toolkit.spark.pipeline.table_store import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +112,8 @@ def stored_rows(out: Path, name: str) -> list[str]:
     table = KEPT[name]
     if not (out / name).exists():
         return []
-    return sorted_rows(DeltaTable(out / name).to_pyarrow_table(columns=table.names), table)
+    stored = DeltaTable(out / name).to_pyarrow_table(columns=[STORED_NAMES.get(each, each) for each in table.names])
+    return sorted_rows(stored.rename_columns(table.names), table)
 
 
 def sorted_rows(arrow_table: pa.Table, table: Table) -> list[str]:
@@ -119,7 +121,7 @@ def sorted_rows(arrow_table: pa.Table, table: Table) -> list[str]:
 
 
 def versions(out: Path) -> Mapping[str, int]:
-    return {path.name: DeltaTable(path).version() for path in out.iterdir()}
+    return {path.parent.name: DeltaTable(path.parent).version() for path in out.rglob("_delta_log")}
 
 
 def rows_of_pandas(logs: Path, *, consistent: bool = True) -> Mapping[str, list[str]]:
@@ -189,8 +191,10 @@ def test_tables_are_readable_without_spark_and_have_comments(spark: SparkSession
         assert all(described[column.name] == column.doc for column in KEPT["findings"].columns)
         detail = spark.sql(f"DESCRIBE DETAIL {schema}.findings").collect()[0]
         assert KEPT["findings"].row in detail["description"]
+        assert spark.table(f"{schema}.lso_held_now").count() == len(summary.findings)
     finally:
         spark.sql(f"DROP SCHEMA {schema} CASCADE")
+        spark.sql(f"DROP SCHEMA IF EXISTS {schema}_internal CASCADE")
     out = tmp_path / "out"
     run_pipeline(spark, logs, out, with_batches=False)
     frame = DeltaTable(out / "findings").to_pandas()
@@ -224,9 +228,9 @@ def test_a_killed_run_is_completed_by_the_next(spark: SparkSession, stages: list
             if run_and_kill(logs, out, writes=rng.randint(1, 7), small=rng.choice([READ_BY_JOBS, READ_BY_DRIVER])) == 0:
                 shutil.rmtree(out, ignore_errors=True)  # it had finished: restore, so that the next run has work
                 shutil.copytree(before, out)
-            for path in out.iterdir() if out.exists() else ():
-                if (path / "_delta_log").exists() and any((path / "_delta_log").glob("*.json")):
-                    DeltaTable(path).to_pyarrow_table()  # readable, whenever the run was killed
+            for path in out.rglob("_delta_log"):
+                if any(path.glob("*.json")):
+                    DeltaTable(path.parent).to_pyarrow_table()  # readable, whenever the run was killed
         run_pipeline(spark, logs, out)
         assert_stored_tables(out, rows_of_pandas(logs))
 
@@ -235,12 +239,12 @@ def run_and_kill(logs: Path, out: Path, *, writes: int, small: int) -> int:
     """Run the pipeline in its own process, and kill that after some commits; return 0 if it finished before."""
     numbers = map(str, (MIN_HELD_MS, COORDINATOR_PARTITIONS, small))
     command = [sys.executable, "-c", RUN_PROGRAM, str(logs), str(out), *numbers]
-    commits_before = set(out.glob("*/_delta_log/*.json"))
+    commits_before = set(out.rglob("_delta_log/*.json"))
     deadline = time.monotonic() + RUN_TIMEOUT_S
     with tempfile.TemporaryFile() as stderr:  # an unread pipe fills up, and blocks the process
         process = subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=stderr)
         try:
-            while len(set(out.glob("*/_delta_log/*.json")) - commits_before) < writes and process.poll() is None:
+            while len(set(out.rglob("_delta_log/*.json")) - commits_before) < writes and process.poll() is None:
                 time.sleep(0.05)
                 assert time.monotonic() < deadline, stderr_of(stderr)
         finally:
@@ -284,7 +288,7 @@ def assert_stored_partition(source: LogDir, out: Path, name: str, topic: str, pa
 
 
 @pytest.mark.full
-def test_deleted_offsets_are_kept_and_a_recreated_topic_is_replaced(
+def test_deleted_offsets_and_the_history_of_a_recreated_topic_are_kept(
     spark: SparkSession, stages: list[Path], logs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -312,7 +316,10 @@ def test_deleted_offsets_are_kept_and_a_recreated_topic_is_replaced(
     )
     fresh = LogDir(logs, consistent_copy=True)
     for name in ("batches", "log_transactions", "lso_timeline"):
-        assert_stored_partition(fresh, out, name, "plain-stage0", 2)
+        rows = getattr(fresh, name)(topics=["plain-stage0"], partitions=[2])
+        new = sorted_rows(KEPT[name].arrow(KEPT[name].rows(rows)), KEPT[name])
+        old = [row for row in before[name] if "'topic': 'plain-stage0', 'partition': 2," in row]
+        assert stored_rows_of_partition(out, name, "plain-stage0", 2) == sorted([*old, *new])
 
 
 @pytest.mark.full

@@ -13,6 +13,8 @@ import pytest
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
+from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
+from toolkit.spark.pipeline.stored_tables import RUN_ID
 from toolkit.spark.pipeline.table_store import TableStore, open_store
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def write_rows(
 
 
 def rows(store: TableStore, table: Table = SMALL) -> list[tuple[Any, ...]]:
-    return sorted((tuple(row) for row in store.load("small", table).collect()), key=str)
+    names = (*table.names, RUN_ID, LOG, IS_FINAL)
+    return sorted((tuple(row) for row in store.load("small", table).select(*names).collect()), key=str)
 
 
 def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +58,7 @@ def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path,
     spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/tables'")
     try:
         store = open_store(spark, f"{tmp_path}/tables" if is_folder else schema)
-        leftover = tmp_path / "tables" / "small" / "is_final=true" / "part-0.parquet"
+        leftover = tmp_path / "tables" / "small" / "part-0.parquet"
         leftover.parent.mkdir(parents=True)
         leftover.write_bytes(b"PAR1")
         (tmp_path / "tables" / "small" / "_delta_log").mkdir()

@@ -128,8 +128,10 @@ def pipeline(
                 with_batches=with_batches,
                 progress=report,
             )
-    proof = [] if summary.proof is None else [*wrap(summary.proof, before="", width=width()), ""]
-    show([*proof, *_lines(summary), ""])
+    for sentence in (summary.proof, *summary.assumptions):
+        if sentence is not None:
+            show([*wrap(sentence, before="", width=width()), ""])
+    show([*_lines(summary), ""])
     answer_findings(in_doubt(summary.findings), summary.findings, Format.TABLE)
     raise typer.Exit(verdict_exit_code(summary.findings))
 

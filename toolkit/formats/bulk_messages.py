@@ -9,6 +9,7 @@ DescribeProducersResponse.json and ListTransactionsResponse.json among the messa
 from __future__ import annotations
 
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import starmap
@@ -86,6 +87,7 @@ class TopicMetadata(NamedTuple):
     name: str | None
     is_internal: bool
     partitions: Sequence[PartitionMetadata]
+    topic_id: str | None = None  # as in partition.metadata; null before version 10, and without topic ids
 
 
 class MetadataResponse(NamedTuple):
@@ -217,8 +219,7 @@ def _metadata(reader: Reader, version: int, flexible: bool) -> MetadataResponse:
 def _topic(reader: Reader, version: int, flexible: bool) -> TopicMetadata:
     error_code = reader.int16()
     name = reader.nullable_text(flexible=flexible) if version >= 12 else reader.text(flexible=flexible)
-    if version >= 10:
-        reader.take(16)  # topic id
+    topic_id = _topic_id(reader.take(16)) if version >= 10 else None
     is_internal = bool(reader.int8()) if version >= 1 else False
     count = reader.length(flexible=flexible, item_size=LEADER[version].size)
     partitions = _in_sync_partitions(reader, count) if flexible else None
@@ -228,7 +229,11 @@ def _topic(reader: Reader, version: int, flexible: bool) -> TopicMetadata:
         reader.int32()  # authorized operations
     if flexible:
         reader.tags()
-    return TopicMetadata(error_code, name, is_internal, partitions)
+    return TopicMetadata(error_code, name, is_internal, partitions, topic_id)
+
+
+def _topic_id(uuid: Buffer) -> str | None:
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode() if any(bytes(uuid)) else None
 
 
 def _in_sync_partitions(reader: Reader, count: int) -> list[PartitionMetadata] | None:

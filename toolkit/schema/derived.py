@@ -53,7 +53,7 @@ LOG_TRANSACTION_COLUMNS = (
 @declares(
     "lso_holds",
     row="a transaction that held or holds the LSO of its partition",
-    key=("topic", "partition", "first_offset"),
+    key=("topic", "partition", "broker_id", "first_offset"),
     sort=("topic", "partition", "broker_id", "first_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,7 +140,7 @@ class Transaction(TableRow):
 @declares(
     "findings",
     row="one verdict: who holds, held or will hold a partition's LSO, why, and what is safe to do",
-    key=("topic", "partition", "producer_id"),
+    key=("topic", "partition", "producer_id", "start_offset"),
     sort=("topic", "partition", "queue_position", "start_offset", "producer_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)

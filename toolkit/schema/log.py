@@ -65,7 +65,7 @@ BATCHES = Table(
 @declares(
     "log_transactions",
     row="one transaction on one partition",
-    key=("topic", "partition", "producer_id", "first_offset"),
+    key=("topic", "partition", "broker_id", "producer_id", "first_offset", "marker_offset"),
     sort=("topic", "partition", "broker_id", "first_offset", "marker_offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ LOG_TRANSACTIONS = LogTransaction.table
 @declares(
     "lso_timeline",
     row="a step of the LSO: who held it from here on",
-    key=("topic", "partition", "offset", "event"),
+    key=("topic", "partition", "broker_id", "offset", "event"),
     sort=("topic", "partition", "broker_id", "offset"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TAB
 LISTING_TYPE = StructType(
     [
         StructField("log", StringType()),
+        StructField("folder", StringType()),  # or text
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
         StructField("broker_id", IntegerType()),
@@ -95,6 +96,7 @@ LISTING_TYPE = StructType(
         StructField("segment_sizes", StringType()),  # JSON: base offset, size and modification time (ns) of each
         StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
         StructField("topic_id", StringType()),
+        StructField("first_batch", StringType()),  # of a log without a topic id: base offset and checksum
         StructField("leader_epochs", StringType()),  # JSON: the start offset of each
         StructField(
             "is_best", BooleanType()
@@ -131,7 +133,7 @@ class LogOptions:
     consistent_copy, as_of, txn_state_partitions
         As for `LogDir`.
     starts
-        The logs to read (`log_plan.name_of`), and the start offset of each, null for its beginning; if null, all
+        The logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all
         logs from their beginning.
     """
 

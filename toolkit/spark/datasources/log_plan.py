@@ -22,8 +22,8 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.segment_splits import SegmentSplit, read_split, splits
 from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.source_table import RowsOf
+from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, PROOF, LogOptions
-from toolkit.spark.datasources.partial_transactions import log_name
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 
 BY_SEGMENT = {"batches", PARTIAL_TRANSACTIONS}
@@ -45,7 +45,7 @@ class SegmentRun:
     where
         Topic, partition and broker.
     log
-        Name of the log, see `name_of`.
+        Name of the log (`log_identity`).
     replica
         The folder of the log.
     start
@@ -111,13 +111,6 @@ class WholeLogs(InputPartition):
     scope: FileScope | None = None
 
 
-def name_of(log: ReplicaLog) -> str:
-    """The name of a log: broker and folder, or text file and partition."""
-    if log.is_text:
-        return f"{log.name}#{log.where}"
-    return str(log_name(f"{log.name}/", log.where.broker_id))
-
-
 def plan(options: LogOptions) -> list[InputPartition]:
     """The input of each task.
 
@@ -131,17 +124,19 @@ def plan(options: LogOptions) -> list[InputPartition]:
         return [WholeLogs(layout=nothing, topic_partitions=())]
     contents = found_in(options.paths)
     logs = _selected_logs(contents, options)
-    if options.starts is not None:
-        logs = [log for log in logs if name_of(log) in options.starts]
+    names = LogNames(contents)
+    if options.starts is not None or options.table == PARTIAL_TRANSACTIONS:
+        by_name = names.by_name(logs)
+        logs = [log for name, log in by_name.items() if options.starts is None or name in options.starts]
     bounds = options.arguments.start, options.arguments.stop
     by_state = any(isinstance(bound, str | dt.datetime) for bound in bounds)  # the log must be read to resolve them
     if options.table not in BY_SEGMENT or by_state:
         return list(_of_logs(contents, logs, options))
     in_folders = [log for log in logs if isinstance(log, FolderLog) and not log.error]
-    cut = _cut(in_folders, options)
+    cut = _cut(names, in_folders, options)
     # The table partial_transactions needs logs without splits, too: a snapshot may have open transactions.
     complete = [log for log in logs if log not in cut or (options.table == PARTIAL_TRANSACTIONS and not cut[log])]
-    return [*_of_segments(contents, cut, options), *_of_logs(contents, complete, options)]
+    return [*_of_segments(contents, names, cut, options), *_of_logs(contents, complete, options)]
 
 
 def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaLog]:
@@ -154,30 +149,37 @@ def _selected_logs(contents: Contents, options: LogOptions) -> Sequence[ReplicaL
     return select(arguments.topics, arguments.partitions)
 
 
-def _cut(logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
+def _cut(names: LogNames, logs: Sequence[FolderLog], options: LogOptions) -> dict[ReplicaLog, list[SegmentSplit]]:
     stop: Any = options.arguments.stop
 
     def cut(log: FolderLog) -> list[SegmentSplit]:
-        return splits(log.listing, start=_start(log, options), stop=stop, max_bytes=options.max_partition_bytes)
+        return splits(log.listing, start=_start(names, log, options), stop=stop, max_bytes=options.max_partition_bytes)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return dict(zip(logs, pool.map(cut, logs), strict=True))
 
 
-def _start(log: ReplicaLog, options: LogOptions) -> int | None:
-    start: Any = options.arguments.start if options.starts is None else options.starts[name_of(log)]
+def _start(names: LogNames, log: ReplicaLog, options: LogOptions) -> int | None:
+    start: Any = options.arguments.start if options.starts is None else options.starts[names.name(log)]
     return start  # type: ignore[no-any-return]
 
 
 def _of_segments(
-    contents: Contents, cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions
+    contents: Contents, names: LogNames, cut: dict[ReplicaLog, list[SegmentSplit]], options: LogOptions
 ) -> Iterator[SegmentRanges]:
     pairs = [(log, split) for log, splits in cut.items() for split in splits]
     for bundle in _bundled(pairs, lambda pair: pair[1].size + TO_OPEN, options.max_partition_bytes):
         runs = groupby(bundle, key=lambda pair: pair[0])
         yield SegmentRanges(
             [
-                _run(contents, log, [split for _, split in splits], cut[log], _start(log, options))
+                _run(
+                    contents,
+                    log,
+                    names.name(log),
+                    [split for _, split in splits],
+                    of_log=cut[log],
+                    start=_start(names, log, options),
+                )
                 for log, splits in runs
             ]
         )
@@ -186,14 +188,16 @@ def _of_segments(
 def _run(
     contents: Contents,
     log: ReplicaLog,
+    name: str,
     splits: Sequence[SegmentSplit],
+    *,
     of_log: Sequence[SegmentSplit],
     start: int | None,
 ) -> SegmentRun:
     assert isinstance(log, FolderLog)
     return SegmentRun(
         where=log.where,
-        log=name_of(log),
+        log=name,
         replica=log.replica,
         start=start,
         splits=splits,

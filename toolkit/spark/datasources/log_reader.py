@@ -33,8 +33,9 @@ from toolkit.sources.logdir.log_window import known_before
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset
+from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogOptions, schema_of
-from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, name_of, plan
+from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
 from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
@@ -42,7 +43,6 @@ from toolkit.spark.spark_errors import each_without_traceback, without_traceback
 
 ROWS_AT_ONCE = 1 << 13  # per table; rows as Python dicts are large
 LISTING_SCHEMA: pa.Schema = to_arrow_schema(LISTING_TYPE)
-LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 
 
 class LogReader(DataSourceReader):
@@ -147,9 +147,10 @@ def _in_tables(found: Iterable[Any], name: str) -> Iterator[pa.Table]:
 
 def _events(contents: Contents, options: LogOptions) -> Iterator[TransactionLogRecord]:
     """Records of ``__transaction_state`` from the start offset of each log."""
-    arguments = options.arguments
+    arguments, names = options.arguments, LogNames(contents)
     for log in contents.replica_logs():
-        records = transaction_log_records(contents, log, replace(arguments, start=(options.starts or {})[name_of(log)]))
+        start = (options.starts or {})[names.name(log)]
+        records = transaction_log_records(contents, log, replace(arguments, start=start))
         yield from only(
             records,
             producer_id=arguments.producer_id,
@@ -184,8 +185,9 @@ def partials_of_run(run: SegmentRun, options: LogOptions) -> Iterator[pa.Table]:
 
 def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Table]:
     """The partial transactions of complete logs: texts, and folders without segments to read."""
+    names = LogNames(contents)
     for log in contents.replica_logs():
-        name = name_of(log)
+        name = names.name(log)
         start = None if options.starts is None else options.starts[name]
         if log.error:
             failure = {"log": name, "range_order": 0, "kind": TAIL, "file": log.name, "error": log.error}
@@ -218,22 +220,24 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
     logs
         The logs to list: all replicas of a partition, or none.
     """
+    names = LogNames(contents)
+    by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
     has_replicas = len(numbers) > len(set(numbers))
-    best = {id(each.log) for each in contents.best(STATE_TOPIC).values()} if has_replicas else None
+    best = {names.name(each.log) for each in contents.best(STATE_TOPIC).values()} if has_replicas else None
     roots: dict[LogDirRoot, str] = {}
     rows = []
-    for log in logs:
+    for name, log in by_name.items():
         if log.root is not None and log.root not in roots:
             roots[log.root] = _digest(
                 _stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST))
             )
-        is_best = log.where.topic == STATE_TOPIC and (best is None or id(log) in best)
-        rows.append(_row(log, is_best, "" if log.root is None else roots[log.root]))
+        is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
+        rows.append(_row(names, name, log, is_best=is_best, checkpoints="" if log.root is None else roots[log.root]))
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
 
 
-def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
+def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str) -> Row:
     segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
     others: list[tuple[str, int, int]] = []
     sizes: list[tuple[int, int, int]] = []
@@ -242,9 +246,10 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
         for name, stamp in sorted(log.listing.stamps.items()):
             (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
         sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
-    epochs, topic_id = _read_metadata(log)
+    epochs, topic_id = names.metadata(log)
     return {
-        "log": name_of(log),
+        "log": log_name,
+        "folder": log.name,
         **log.where.columns,
         "begin": log.base_offsets[0] if log.base_offsets else None,
         "segments": len(log.base_offsets),
@@ -253,23 +258,10 @@ def _row(log: ReplicaLog, is_best: bool, checkpoints: str) -> Row:
         "segment_sizes": json.dumps(sizes),
         "checkpoints": _digest([checkpoints, others]),
         "topic_id": topic_id,
+        "first_batch": names.first_batch(log),
         "leader_epochs": json.dumps(epochs),
         "is_best": is_best,
     }
-
-
-def _read_metadata(log: ReplicaLog) -> tuple[dict[int, int], str | None]:
-    """The start offset of each leader epoch, and the topic id, from the files next to the segments."""
-    epochs: dict[int, int] = {}
-    topic_id = None
-    for row in () if log.error else log.checkpoint_rows():
-        if row.get("error"):
-            continue
-        if row["name"] == LEADER_EPOCHS and row["leader_epoch"] is not None:
-            epochs[row["leader_epoch"]] = row["offset"]
-        elif row["name"] == METADATA and row["key"] == "topic_id":
-            topic_id = row["value"]
-    return epochs, topic_id
 
 
 def _stamps(paths: Iterable[LogPath]) -> Iterator[tuple[str, int, int]]:

@@ -104,7 +104,7 @@ PARTIAL_TRANSACTIONS_SCHEMA = StructType(
     [
         StructField("topic", StringType()),
         StructField("partition", IntegerType()),
-        StructField("log", StringType()),  # name of the log: `log_name`
+        StructField("log", StringType()),  # name of the log: `log_identity`
         StructField("broker_id", IntegerType()),
         StructField("range_order", LongType()),  # order of the range in its log
         StructField("part", IntegerType()),  # order of the part in its range: parts are divided by missing offsets
@@ -147,14 +147,6 @@ TRUNCATED = "truncated"  # the log changed from log_end_offset on, and is read a
 
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
-
-
-def log_name(file: str | None, broker_id: int | None) -> str | None:
-    """The name of a file's log: broker and folder; null for data that a broker sent."""
-    if file is None:
-        return None
-    folder = file[: max(file.rfind("/"), file.rfind("\\")) + 1]
-    return f"{'' if broker_id is None else broker_id}:{folder}"
 
 
 def partial_transaction_batches(

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from toolkit.spark.pipeline.staging_table import rows_of
     from toolkit.spark.pipeline.stored_findings import findings_over_time
     from toolkit.spark.pipeline.table_store import read
+    from toolkit.spark.pipeline.table_views import VIEWS, create_views
 
-__all__ = ["findings_over_time", "fold", "read", "rows_of", "run"]
+__all__ = ["VIEWS", "create_views", "findings_over_time", "fold", "read", "rows_of", "run"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "VIEWS": "toolkit.spark.pipeline.table_views",
+        "create_views": "toolkit.spark.pipeline.table_views",
         "findings_over_time": "toolkit.spark.pipeline.stored_findings",
         "fold": "toolkit.spark.pipeline.log_fold",
         "read": "toolkit.spark.pipeline.table_store",

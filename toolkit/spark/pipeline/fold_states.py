@@ -14,9 +14,11 @@ from pyspark.sql.dataframe import DataFrame
 from toolkit.schema import Row
 from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import spark_table, struct_type
+from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
 from toolkit.spark.pipeline.staging_table import STATE, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.table_store import RUN_ID, TableStore
+from toolkit.spark.pipeline.stored_tables import RUN_ID
+from toolkit.spark.pipeline.table_store import TableStore
 
 SMALL = [name for name in STATE.names if name != "remembered"]
 
@@ -43,7 +45,7 @@ class FoldStates:
 
     store: TableStore
     run_id: int
-    before: Mapping[str, StoredState]
+    before: dict[str, StoredState]
     new: dict[str, StoredState] = field(default_factory=dict)
     obsolete_logs: Collection[str] = ()
     staged: DataFrame | None = None
@@ -51,9 +53,27 @@ class FoldStates:
     @staticmethod
     def load(store: TableStore) -> FoldStates:
         """Load the states of earlier runs."""
-        rows = store.rows(STATE.name, STATE, *SMALL, RUN_ID)
+        rows = store.internal.rows(STATE.name, STATE, *SMALL, RUN_ID)
         run_id = max((row[RUN_ID] for row in rows), default=0) + 1
         return FoldStates(store=store, run_id=run_id, before={row["log"]: StoredState.of(row) for row in rows})
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give logs other names, in the stored tables, too.
+
+        Parameters
+        ----------
+        names
+            New names by old names.
+        """
+        if not names:
+            return
+        self.store.rename_logs(names, {new: LogIdentity.of(new).origin for new in names.values()})
+        for old, new in names.items():
+            self.before[new] = replace(self.before.pop(old), log=new)
+        stored = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
+        frame = stored.sparkSession.createDataFrame(list(names.items()), "log string, new_name string")
+        rows = stored.join(sf.broadcast(frame), "log", "left").withColumn("log", sf.coalesce("new_name", "log"))
+        self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
 
     @property
     def all(self) -> dict[str, StoredState]:
@@ -88,6 +108,7 @@ class FoldStates:
                     listing=listing["listing"],
                     topic_id=listing["topic_id"],
                     segment_sizes=listing.get("segment_sizes"),
+                    first_batch=listing.get("first_batch"),
                     damaged_segments=json.dumps(sorted(set(damaged))),
                 )
             )
@@ -101,7 +122,7 @@ class FoldStates:
         spark = self.store.spark
         new = [log for log in logs if log in self.new]
         old = [log for log in logs if log in self.before and log not in self.new]
-        frames = [_select(self.store.load(STATE.name, STATE), old)] if old else []
+        frames = [_select(self.store.internal.load(STATE.name, STATE), old)] if old else []
         if new and self.staged is not None:
             frames.append(_select(rows_of(self.staged, STATE.name), new))
         if not frames:
@@ -124,9 +145,9 @@ class FoldStates:
             joined = rows.join(of_tasks, "log", "left")
             rows = joined.withColumn("remembered", sf.coalesce("remembered", "of_tasks")).select(*STATE.names)
         if self.before:
-            before = self.store.load(STATE.name, STATE).select(*STATE.names)
+            before = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
             rows = rows.unionByName(_select(before, [*self.new, *self.obsolete_logs], how="left_anti"))
-        self.store.replace(STATE.name, STATE, rows, run_id=self.run_id)
+        self.store.internal.replace(STATE.name, STATE, rows, run_id=self.run_id)
 
 
 def _select(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:

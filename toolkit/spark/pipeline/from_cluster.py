@@ -19,10 +19,12 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.datasources.batches_reader import live_log
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_live
-from toolkit.spark.pipeline.staging_table import LOG, StoredState
+from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.pipeline.log_renames import assumptions
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live
+from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,12 +44,15 @@ class LivePartitions:
         Only these topics; null for all.
     partitions
         The partitions.
+    topic_ids
+        Topic ids by topic.
     """
 
     spark: SparkSession
     cluster: Cluster
     topics: Sequence[str] | None
     partitions: Sequence[Partition]
+    topic_ids: Mapping[str, str]
 
     what = "partitions"
     is_consistent = False
@@ -67,16 +72,25 @@ class LivePartitions:
     def listings(self) -> Mapping[str, Row]:
         """The listed columns of each log's state, by log."""
         return {
-            live_log(each.topic, each.partition) + ending: {**each.row(), "listing": None, "topic_id": None}
+            self._name(each) + ending: {**each.row(), "listing": None, "topic_id": self.topic_ids.get(each.topic)}
             for each in self.partitions
             for ending in ("", IDS)
         }
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What is assumed because ids are missing."""
+        return assumptions(map(self._name, self.partitions))
+
+    def _name(self, partition: Partition) -> str:
+        topic_id = self.topic_ids.get(partition.topic)
+        return str(LogIdentity(self.cluster.client.cluster_id, LEADER, topic_id, str(partition.tp)))
 
     def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to continue the read of each partition with new data."""
         found = {}
         for each in self.partitions:
-            log = live_log(each.topic, each.partition)
+            log = self._name(each)
             for name in (log, log + IDS) if each.topic == STATE_TOPIC else (log,):
                 plan = plan_live(each, states.get(name))
                 if plan is not None:
@@ -89,7 +103,9 @@ class LivePartitions:
 
     def events(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """New records of ``__transaction_state``."""
-        logs_by_partition = {each.partition: live_log(STATE_TOPIC, each.partition) + IDS for each in self.partitions}
+        logs_by_partition = {
+            each.partition: self._name(each) + IDS for each in self.partitions if each.topic == STATE_TOPIC
+        }
         starts = [(number, log, plans[log].start) for number, log in sorted(logs_by_partition.items()) if log in plans]
         if not starts:
             return None
@@ -101,9 +117,7 @@ class LivePartitions:
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
         """Headers of the new batches."""
-        rows = self._read(plans, "batches")
-        name = sf.concat(sf.lit("live:"), "topic", sf.lit("-"), sf.col("partition").cast("string"))
-        return None if rows is None else rows.withColumn(LOG, name)
+        return self._read(plans, "batches")
 
     def tables(self, plans: Mapping[str, LogPlan]) -> None:
         """Always null: only Spark's tasks read from brokers."""
@@ -119,7 +133,7 @@ class LivePartitions:
             "ending": defaultdict(dict),
         }
         for each in self.partitions:
-            plan = plans.get(live_log(each.topic, each.partition))
+            plan = plans.get(self._name(each))
             if plan is not None:
                 assigned[each.topic].append(each.partition)
                 bounds["starting"][each.topic][str(each.partition)] = plan.start
@@ -129,7 +143,11 @@ class LivePartitions:
         reader = self.spark.read.format("kafka_log_live").options(assign=json.dumps(assigned), table=table)
         for which, offsets in bounds.items():
             reader = reader.option(f"{which}Offsets", json.dumps(offsets))
-        return reader.option("timeout", str(self.cluster.timeout)).load()
+        rows = reader.option("timeout", str(self.cluster.timeout)).load()
+        named = [(each.topic, each.partition, self._name(each)) for each in self.partitions]
+        names = self.spark.createDataFrame(named, "topic string, partition int, _log string")
+        joined = rows.join(sf.broadcast(names), ["topic", "partition"], "left")
+        return joined.withColumn(LOG, sf.col("_log")).select(*dict.fromkeys([*rows.columns, LOG]))
 
 
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
@@ -141,4 +159,5 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
         If the cluster does not have one of the topics.
     """
     partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
-    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions)
+    topic_ids = read_metadata(cluster.client, topics).topic_ids
+    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions, topic_ids=topic_ids)

@@ -22,8 +22,9 @@ from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_options import PROOF, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, plan_logs
-from toolkit.spark.pipeline.staging_table import LOG, StoredState
+from toolkit.spark.pipeline.log_renames import assumptions
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_logs
+from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,6 +114,11 @@ class LogFiles:
     def listings(self) -> Mapping[str, Row]:
         """The listed columns of each log's state, by log."""
         return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What is assumed because ids are missing."""
+        return assumptions(row["log"] for row in self.logs)
 
     def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log."""
@@ -237,18 +243,20 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
 
 
 def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
-    """Rows of batches with the name of their log: the folder of a segment, or the text and partition."""
-    broker = sf.coalesce(sf.col("broker_id").cast("string"), sf.lit(""))
-    folder = sf.concat(broker, sf.lit(":"), sf.regexp_replace("file", r"[^/\\]*$", ""))
-    texts = [row for row in logs if not row["log"].endswith("/")]
-    if not texts:
-        return rows.withColumn(LOG, folder)
+    """Rows of batches with the name of their log, by the folder of a segment, or by the text and the partition."""
     spark = rows.sparkSession
-    folders = spark.createDataFrame([(row["log"],) for row in logs], "_folder string")
-    text_rows = [(row["topic"], row["partition"], row["log"]) for row in texts]
-    text_frame = spark.createDataFrame(text_rows, "_topic string, _partition int, _text string")
-    is_same = sf.col("topic").eqNullSafe(sf.col("_topic")) & sf.col("partition").eqNullSafe(sf.col("_partition"))
-    found = rows.join(sf.broadcast(folders), folder == sf.col("_folder"), "left").join(
-        sf.broadcast(text_frame), is_same, "left"
+    places = {
+        **{row["folder"]: row["log"] for row in logs},
+        **{f"{row['folder']}#{row['topic']}-{row['partition']}": row["log"] for row in logs},
+    }
+    topic_partition = (sf.coalesce(sf.col(name).cast("string"), sf.lit("None")) for name in ("topic", "partition"))
+    found = rows.withColumns(
+        {
+            "_folder": sf.regexp_replace("file", r"[/\\][^/\\]*$", ""),
+            "_text": sf.concat("file", sf.lit("#"), sf.concat_ws("-", *topic_partition)),
+        }
     )
-    return found.select(*rows.columns, sf.coalesce("_folder", "_text").alias(LOG))
+    for column in ("_folder", "_text"):
+        names = spark.createDataFrame(list(places.items()), f"{column} string, {column}_log string")
+        found = found.join(sf.broadcast(names), column, "left")
+    return found.select(*rows.columns, sf.coalesce("_folder_log", "_text_log").alias(LOG))

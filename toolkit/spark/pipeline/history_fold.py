@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from toolkit.formats.log.headers import DamagedRange
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
+from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.partial_transactions import whole_runs
 from toolkit.spark.pipeline.staging_table import (
     IS_FINAL,
@@ -104,7 +105,12 @@ def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
 
 def remembered_records(states: pa.Table) -> pa.Table:
     """The states of ids as records, from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
-    return pa.concat_tables([RECORDS_SCHEMA.empty_table(), *map(from_ipc, states["remembered"].to_pylist())])
+    found = [RECORDS_SCHEMA.empty_table()]
+    for state in states.select([LOG, "remembered"]).to_pylist():
+        records = from_ipc(state["remembered"])
+        name = pa.repeat(state[LOG], len(records))  # the log may have been renamed since
+        found.append(records.set_column(records.column_names.index(LOG), RECORDS_SCHEMA.field(LOG), name))
+    return pa.concat_tables(found)
 
 
 def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
@@ -120,6 +126,24 @@ def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None)
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
     empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
     return pa.concat_tables([empty, *(_current(row, latest) for row in states.to_pylist())])
+
+
+def current_of_clusters(states: pa.Table, *, latest: Mapping[Origin, dt.datetime]) -> pa.Table:
+    """`current_transaction_history` of the logs of several clusters.
+
+    Parameters
+    ----------
+    states
+        As there.
+    latest
+        The newest time of each cluster.
+    """
+    names = states[LOG].to_pylist()
+    found = [current_transaction_history(states.slice(0, 0), latest=None)]
+    for number, name in enumerate(names):
+        newest = latest.get(LogIdentity.of(name).origin)
+        found.append(current_transaction_history(states.slice(number, 1), latest=newest))
+    return pa.concat_tables(found)
 
 
 def _current(state: Row, latest: dt.datetime | None) -> pa.Table:

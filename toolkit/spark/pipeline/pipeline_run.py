@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
@@ -20,28 +20,22 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
-from toolkit.analysis.history.findings_over_time import observed_holds
-from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, merge_holds
 from toolkit.errors import UsageError
-from toolkit.formats.columns import from_ipc, to_ipc
+from toolkit.formats.columns import to_ipc
 from toolkit.schema import (
     BATCHES,
     FINDINGS,
     LOG_TRANSACTIONS,
-    LSO_HOLDS,
     LSO_TIMELINE,
     RECORDED,
     TRANSACTION_HISTORY,
     Row,
     Table,
 )
-from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow
 from toolkit.sources.live.cluster import Cluster
-from toolkit.spark.arrow_types import mapped, spark_table
+from toolkit.spark.arrow_types import mapped
 from toolkit.spark.datasources.data_sources import register
+from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_SCHEMA,
@@ -55,35 +49,31 @@ from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording,
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     RECORDS,
-    current_transaction_history,
+    current_of_clusters,
     fold_history_table,
     fold_transaction_history,
     remembered_records,
 )
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
-from toolkit.spark.pipeline.pipeline_source import IDS, LogPlan, PipelineSource, obsolete_rows, remembered_partials
+from toolkit.spark.pipeline.log_renames import renames
+from toolkit.spark.pipeline.migration import migrate
+from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.stored_findings import (
-    best_logs,
-    diagnosable,
-    findings,
-    findings_over_time,
-    holds_of,
-    markers,
-    near_transaction_history,
-)
-from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, TableStore, open_store
+from toolkit.spark.pipeline.staging_table import IDS, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
+from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.pipeline.table_views import make_views
+from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, TopicFindings, log_rows
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PathLike = str | os.PathLike[str]
-CURRENT_FINDINGS, PROOF = "current_findings", "files_proof"
+PROOF = "files_proof"
 STAGE_NAME = "stage"
-DECIDED_WITH = "outcome"  # findings of a version without it are decided anew, even if nothing else is new
+DECIDED_WITH = "topics"  # findings of a version without it are decided anew, even if nothing else is new
 
 
 def run(
@@ -152,18 +142,22 @@ def run(
         asserted = AssertedOfFiles(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
+        if format == "delta":
+            migrate(store)
         sources = _sources(spark, source, topics=topics, asserted=asserted)
         this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
         counts = done["counts"]
         if this.has_news:
-            holds, found = done["findings"]
-            counts["lso_holds"] = TableCounts.of(holds, is_new=True)
+            found = done["findings"]
+            counts |= this.merged
         else:
-            found = list(map(Finding.of, store.rows("findings", FINDINGS)))
-        counts["findings"] = TableCounts.of(found, is_new=this.has_news)
-        summary = summarised(store, this.read(), counts, findings=found, answered_at=this.answered_at, started=started)
-        return replace(summary, proof=this.proof())
+            found = store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
+            counts["findings"] = TableCounts.of(found, new=0)
+        summary = summarised(store, this.read(), counts, findings=found, started=started)
+        return replace(
+            summary, proof=this.proof(), assumptions=this.sources.logs.assumptions if this.sources.logs else ()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +203,8 @@ class _PipelineRun:
         State, plan and listing of each log.
     staged
         New rows of `staging_table.STAGE`; Arrow data if this process made them.
+    merged
+        Row counts of the tables that the run merged.
     min_held_ms
         Shortest hold of the LSO to keep.
     """
@@ -220,13 +216,15 @@ class _PipelineRun:
     listings: Mapping[str, Row]
     min_held_ms: int
     staged: DataFrame | pa.Table | None = None
+    merged: dict[str, TableCounts] = field(default_factory=dict)
 
     @staticmethod
     def begin(store: TableStore, sources: _PipelineSources, *, min_held_ms: int) -> _PipelineRun:
         """Load the states and plan what to read."""
         states = FoldStates.load(store)
-        plans = sources.logs.plans(states.before) if sources.logs else {}
         listings = sources.logs.listings if sources.logs else {}
+        states.rename(renames(listings, states.before))
+        plans = sources.logs.plans(states.before) if sources.logs else {}
         states.obsolete_logs = _replaced(plans, listings, states.before)
         return _PipelineRun(
             store=store, sources=sources, states=states, plans=plans, listings=listings, min_held_ms=min_held_ms
@@ -247,12 +245,6 @@ class _PipelineRun:
     def has_news(self) -> bool:
         """Whether there is new data."""
         return self.needs_diagnosis or bool(self.new_samples)
-
-    @property
-    def answered_at(self) -> dt.datetime | None:
-        """Time of the current findings; null without any."""
-        state = self.states.all.get(CURRENT_FINDINGS)
-        return None if state is None else state.latest
 
     def proof(self) -> str | None:
         """What the files prove and what they do not; null without files."""
@@ -294,7 +286,7 @@ class _PipelineRun:
             states, run_id = self.states.before, self.states.run_id
             for name in RECORDED:
                 jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, states, run_id=run_id))
-        replaced = {"findings", "lso_holds"} if self.has_news else {"findings"}
+        replaced = {"findings", "lso_holds", "logs"} if self.has_news else {"findings"}
         jobs["counts"] = Job(
             partial(count_rows, self.store, run_id=self.states.run_id, without=replaced), after=list(jobs)
         )
@@ -346,7 +338,7 @@ class _PipelineRun:
         if (records := logs.events(plans)) is not None:
             remembered = mapped(states.remembered(id_logs_with_state), remembered_records, RECORDS)
             frames.append(fold_transaction_history(records, remembered))
-        return self.store.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
+        return self.store.internal.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
 
     def _staged_rows(self, name: str) -> DataFrame:
         """The new rows of a table."""
@@ -360,8 +352,12 @@ class _PipelineRun:
     def _add_transaction_history(self) -> None:
         """Add final rows, and the last row of each id, which depends on the newest time of all ids."""
         states = {log: state for log, state in self.states.all.items() if log.endswith(IDS)}
-        latest = max((state.latest for state in states.values() if state.latest is not None), default=None)
-        make = partial(current_transaction_history, latest=latest)
+        latest: dict[Origin, dt.datetime] = {}
+        for log, state in states.items():
+            if state.latest is not None:
+                origin = LogIdentity.of(log).origin
+                latest[origin] = max(state.latest, latest.get(origin, state.latest))
+        make = partial(current_of_clusters, latest=latest)
         if isinstance(self.staged, DataFrame):
             current = mapped(self.states.remembered(states), make, CURRENT)
         else:
@@ -382,67 +378,41 @@ class _PipelineRun:
 
     # Findings.
 
-    def _make_findings(self) -> tuple[list[LsoHold], list[Finding]]:
-        """Make all findings and holds of the LSO from the stored tables, and replace those stored."""
-        holds, found = self._findings_of_logs() if CURRENT_FINDINGS in self.states.all else ([], [])
-        if self._has_samples:
-            over_time = findings_over_time(self._stored(RECORDED_AS["findings"]), self._stored(RECORDED_AS["samples"]))
-            recorded = Finding.of_table(over_time.toArrow())
-            if CURRENT_FINDINGS in self.states.all:
-                recorded = close_by_log(recorded, markers(recorded, self._stored("log_transactions")))
-            holds = merge_holds(holds, observed_holds(recorded))
-            found = merge_findings(found, recorded)
-        found = without_short(found, min_held_ms=self.min_held_ms)
-        self._replace("lso_holds", LSO_HOLDS, holds)
-        self._replace("findings", FINDINGS, found)
-        return holds, found
-
-    def _findings_of_logs(self) -> tuple[list[LsoHold], list[Finding]]:
-        """Holds of the LSO in logs, and findings: `ended` if the log shows the end."""
-        states = self.states.all
-        (state,) = StoredState.of_table(self.states.remembered_table([CURRENT_FINDINGS]))
-        current_findings = Finding.of_table(from_ipc(state.remembered or b""))
-        logs = StoredState.of_table(self.states.remembered_table(best_logs(states.values())))
-        holds = holds_of(logs, min_held_ms=self.min_held_ms)
-        transaction_history = near_transaction_history(holds, self._stored("transaction_history"))
-        found = findings(
-            diagnosable(holds, current_findings, listed=self._listed),
-            transaction_history=transaction_history,
-            current_findings=current_findings,
+    def _make_findings(self) -> list[Row]:
+        """Make all findings and holds of the LSO from the stored tables, and change those stored."""
+        made = TopicFindings(
+            store=self.store,
+            states=self.states,
+            listings=self.listings,
+            is_consistent=self.sources.logs is not None and self.sources.logs.is_consistent,
             min_held_ms=self.min_held_ms,
         )
-        attributed = attributed_holds(holds, by_producer(transaction_history))
-        return [hold for hold in attributed if hold.held_ms is None or hold.held_ms >= self.min_held_ms], found
-
-    def _replace(self, name: str, table: Table, records: Iterable[TableRow]) -> None:
-        rows = self.store.spark.createDataFrame(spark_table(table.arrow(records)))
-        self.store.replace(name, table, rows, run_id=self.states.run_id)
+        holds, found = made.rows(with_samples=self._has_samples)
+        for name, rows in (("logs", log_rows(self.states.all.values())), ("lso_holds", holds), ("findings", found)):
+            written = self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
+            self.merged[name] = TableCounts.of(rows, new=written)
+        return found
 
     @property
     def _has_samples(self) -> bool:
         return bool(self.sources.recordings) or any(log.startswith("recording:") for log in self.states.before)
 
-    @property
-    def _listed(self) -> Collection[tuple[str, int]] | None:
-        """The partitions of files that are asserted to be a consistent copy; null for others."""
-        logs = self.sources.logs
-        if logs is None or not logs.is_consistent:
-            return None
-        return {(row["topic"], row["partition"]) for row in self.listings.values()}
-
-    def _stored(self, name: str) -> DataFrame:
-        return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
-
     # State.
 
     def _save(self) -> None:
         """Store the states, which completes the run."""
+        if self.store.schema is not None:
+            make_views(self.store)
         for each in self.new_samples:
             self.states.put(StoredState(log=each.log, latest=each.newest))
         self.states.save()
 
 
 def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, StoredState]) -> list[str]:
-    """Replicas of ``__transaction_state`` that another replica replaces as the best one."""
-    read = {listings[log]["partition"]: log for log in plans if log.endswith(IDS)}
-    return [log for log, state in before.items() if log.endswith(IDS) and read.get(state.partition, log) != log]
+    """Replicas of ``__transaction_state`` that another replica replaces as the best one, in the same cluster."""
+    read = {(LogIdentity.of(log).origin, listings[log]["partition"]): log for log in plans if log.endswith(IDS)}
+    return [
+        log
+        for log, state in before.items()
+        if log.endswith(IDS) and read.get((LogIdentity.of(log).origin, state.partition), log) != log
+    ]

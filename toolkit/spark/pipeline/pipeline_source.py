@@ -13,7 +13,7 @@ is gone is the work of the cleaner or of retention.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
     partial_transaction_rows,
 )
-from toolkit.spark.pipeline.staging_table import LOG, StoredState
+from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None
     if last_end is None:
         remembered = None if state is None else REMEMBERED  # state from before the lost offsets
         return LogPlan(start=begin, stop=end, remembered=remembered) if begin < end else None
-    if last_end > end:  # committed records are gone: the topic was created again
+    if last_end > end:  # committed records are gone, by an unclean election
         return LogPlan(start=begin, stop=end, remembered=TRUNCATED, offset=0)
     if last_end < begin:
         return LogPlan(start=begin, stop=end, remembered=LOST, error=LOST_SENTENCE.format(last_end, begin - 1))
@@ -104,8 +104,6 @@ def _plan_changed(row: Row, state: StoredState) -> LogPlan:
         return LogPlan(remembered=TRUNCATED, offset=begin)
     if row["begin"] is None:  # its folder cannot be read
         return LogPlan(start=end, remembered=REMEMBERED)
-    if row["topic_id"] and state.topic_id and row["topic_id"] != state.topic_id:
-        return LogPlan(remembered=TRUNCATED, offset=0)  # the topic was deleted and created again
     epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
     last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
@@ -155,10 +153,6 @@ def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Ta
     return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
 
 
-IDS = "#ids"
-"""Suffix of a log name of ``__transaction_state``, for the state of its records."""
-
-
 class PipelineSource(Protocol):
     """Logs, as listed once: `LogFiles` in `from_files`, `LivePartitions` in `from_cluster`."""
 
@@ -186,6 +180,10 @@ class PipelineSource(Protocol):
     def listings(self) -> Mapping[str, Row]:
         """The listed columns of each log's state: ``topic``, ``partition``, ``listing``, ``topic_id``."""
 
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What is assumed because ids are missing, as sentences."""
+
     def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log; with `IDS`, the records of ``__transaction_state``."""
 
@@ -207,7 +205,7 @@ class PipelineSource(Protocol):
 
 FROM_OFFSET = {
     "log_transactions": "coalesce(greatest(marker_offset, first_offset) >= {offset}, true)",
-    "lso_timeline": "offset > {offset}",
+    "lso_timeline": "log_end_offset > {offset}",
     "transaction_history": "last_offset >= {offset}",
     "batches": "coalesce(base_offset >= {offset}, true)",
 }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -13,9 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
-from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Finding
-from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, RUN_ID, TableStore
+from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.table_store import TableStore
 
 ENDED = "ended"
 
@@ -37,10 +35,9 @@ class TableCounts:
     new: int = 0
 
     @staticmethod
-    def of(records: Sequence[Finding] | Sequence[LsoHold], *, is_new: bool) -> TableCounts:
-        """The counts of a table that each run replaces."""
-        errors = sum(each.error is not None for each in records)
-        return TableCounts(rows=len(records), errors=errors, new=len(records) if is_new else 0)
+    def of(rows: Sequence[Row], *, new: int) -> TableCounts:
+        """The counts of a table whose rows were all made."""
+        return TableCounts(rows=len(rows), errors=sum(row.get("error") is not None for row in rows), new=new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +81,8 @@ class RunSummary:
         Number of findings by verdict; all past ones count as ``ended``.
     proof
         What the files prove and what they do not, in one line; null without files.
+    assumptions
+        What is assumed because ids of logs are missing, as sentences.
     seconds
         Duration of the run.
     """
@@ -95,6 +94,7 @@ class RunSummary:
     findings: Sequence[Row]
     verdicts: Mapping[str, int]
     proof: str | None = None
+    assumptions: Sequence[str] = ()
     seconds: float
 
     @property
@@ -128,8 +128,7 @@ def summarised(
     read: Sequence[ReadCounts],
     counts: Mapping[str, TableCounts],
     *,
-    findings: Sequence[Finding],
-    answered_at: dt.datetime | None,
+    findings: Sequence[Row],
     started: float,
 ) -> RunSummary:
     """The result of a run, from the stored tables.
@@ -143,15 +142,13 @@ def summarised(
     counts
         Row counts of each stored table.
     findings
-        Rows of ``schema.FINDINGS``.
-    answered_at
-        Time of the current findings; null without any.
+        Rows of ``schema.FINDINGS``, with `IS_CURRENT`.
     started
         Start of the run, by `time.monotonic`.
     """
-    current = _current(
-        findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None
-    )
+    names = [(name, "ascending") for name in FINDINGS.sort]
+    rows = ({name: row[name] for name in FINDINGS.names} for row in findings if row[IS_CURRENT])
+    current: list[Row] = FINDINGS.arrow(rows).sort_by(names).to_pylist()
     verdicts = Counter(row["verdict"] for row in current)
     ended = len(findings) - len(current)
     return RunSummary(
@@ -169,16 +166,3 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     failed = sf.col("error").isNotNull() if "error" in rows.columns else sf.lit(False)
     is_new = (sf.col(RUN_ID) == run_id).alias("is_new")
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
-
-
-def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
-    """The findings still open at the newest diagnosis or in the newest sample."""
-    times = [answered_at]
-    if samples is not None:
-        (newest,) = samples.where("error is null").agg(sf.max("sampled_at").alias("sampled_at")).toArrow().to_pylist()
-        times.append(newest["sampled_at"])
-    since = max((time for time in times if time is not None), default=None)
-    still_open = [each for each in findings if each.held_to is None and each.verdict != ENDED]
-    rows = FINDINGS.arrow(each for each in still_open if since is None or each.observed_at >= since)
-    found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
-    return found

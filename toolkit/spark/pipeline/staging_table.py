@@ -25,6 +25,10 @@ LOG, IS_FINAL = "log", "is_final"
 """Columns of every row of a log: its name, and whether the next run keeps the row."""
 
 
+IDS = "#ids"
+"""Suffix of a log name of ``__transaction_state``, for the state of its records."""
+
+
 @declares("state", row="the state of a log for the next run of the pipeline", key=("log",), sort=("log",))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState(TableRow):
@@ -47,12 +51,39 @@ class StoredState(TableRow):
     ] = None
     damaged_segments: Annotated[str | None, "JSON: base offsets of segments with bytes that could not be read."] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
+    first_batch: Annotated[
+        str | None, "Base offset and checksum of the first batch of a log without a topic id; null if they may change."
+    ] = None
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
     remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None
 
 
 STATE = StoredState.table
+
+
+@declares(
+    "logs",
+    row="a log that was read: a replica of a partition",
+    key=("log",),
+    sort=("topic", "partition", "broker_id", "log"),
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog(TableRow):
+    """A log that was read."""
+
+    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
+    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    broker_id: Annotated[Int32 | None, "Broker of the log; null if several brokers may have sent it."] = None
+    log: Annotated[str, "Name of the log: cluster, broker, topic id and partition; a path without these."]
+    is_best: Annotated[bool, "Whether it is the replica that findings and LSO holds of its partition are from."]
+    is_damaged: Annotated[bool, "Whether something other than a torn end could not be read."]
+    log_end_offset: Annotated[Int64 | None, "Offset after the last one read."] = None
+    leader_epoch: Annotated[Int32 | None, "Highest leader epoch of its batches; -1 if not known."] = None
+    latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
+
+
+LOGS = StoredLog.table
 
 STAGED = [(each.name, each) for each in (LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, STATE)]
 

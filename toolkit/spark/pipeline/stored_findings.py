@@ -29,8 +29,8 @@ from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.pipeline.pipeline_source import IDS
-from toolkit.spark.pipeline.staging_table import StoredState
+from toolkit.spark.datasources.log_identity import LogIdentity, Origin
+from toolkit.spark.pipeline.staging_table import IDS, StoredState
 
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"
@@ -40,21 +40,21 @@ BEFORE, AFTER = (  # an hour is far more than the clock difference between broke
 )
 
 
-def best_logs(states: Iterable[StoredState]) -> list[str]:
-    """The best replica of each partition with a hold, selected as by `toolkit.LogDir`.
+def best_logs(states: Iterable[StoredState]) -> list[StoredState]:
+    """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one.
 
     Parameters
     ----------
     states
         States of logs.
     """
-    best: dict[TopicPartition, StoredState] = {}
+    best: dict[tuple[Origin, TopicPartition], StoredState] = {}
     for state in states:
         if state.topic is None or state.partition is None or state.log.endswith(IDS):
             continue
-        tp = TopicPartition(state.topic, state.partition)
-        best[tp] = min(best.get(tp, state), state, key=_rank)
-    return [state.log for state in best.values() if state.is_held]
+        key = LogIdentity.of(state.log).origin, TopicPartition(state.topic, state.partition)
+        best[key] = min(best.get(key, state), state, key=_rank)
+    return list(best.values())
 
 
 def diagnosable(

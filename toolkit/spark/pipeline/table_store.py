@@ -1,43 +1,54 @@
 """The tables that the pipeline stores: a folder of Delta or Parquet tables, or a schema of Delta tables in a catalog.
 
-Every table has the columns that ``toolkit.schema`` declares, in that order; then `run_id`, the number of the run that
-wrote the row; ``log``, the row's log; and ``is_final``: false if the next run replaces the row. Only Delta Lake is
-needed to read them.
+Tables for the pipeline alone, ``state`` and ``stage``, are in a folder or schema of their own. Only Delta Lake is
+needed to read the others (`stored_tables`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
-from toolkit import schema
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
-from toolkit.spark.arrow_types import struct_type
+from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
+from toolkit.spark.pipeline.stored_tables import (
+    CLUSTER_ID,
+    KEPT,
+    KEYS,
+    RUN_ID,
+    STORED_NAMES,
+    TOPIC_ID,
+    rows_by_key,
+    stored_type,
+    with_extra,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 FORMATS = ("delta", "parquet")
-RUN_ID = "run_id"
-"""Column of every stored row: the number of the run that wrote it."""
-
-EXTRA = (StructField(RUN_ID, LongType()), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType()))
-"""Columns of stored rows after the declared ones."""
+LAYOUT, LAYOUT_PROPERTY = "2", "kafka_txn.layout"
+"""Version of the layout of a table, and the table property that has it."""
+INTERNAL = "internal"
+"""The folder of the pipeline's own tables, and the suffix of their schema in a catalog."""
 
 NOT_THERE = {
     *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"),
     *("DELTA_MISSING_DELTA_TABLE", "UNABLE_TO_INFER_SCHEMA"),
 }
+LEFT_OVER = {"TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"}
+"""Errors where a run that was killed before its first commit has left files."""
 NAMES = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
+IS_DELETED = "is_deleted"  # of rows to merge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +77,34 @@ class TableStore:
         """The name of the target."""
         return self.path or self.schema or ""
 
-    def load(self, name: str, table: Table) -> DataFrame:
-        """A stored table with the declared columns and `EXTRA`; empty if it does not exist.
+    @property
+    def internal(self) -> TableStore:
+        """The store of the pipeline's own tables."""
+        if self.schema is not None:
+            return TableStore(spark=self.spark, schema=f"{self.schema}_{INTERNAL}", format=self.format)
+        return TableStore(spark=self.spark, path=f"{self.path}/{INTERNAL}", format=self.format)
 
-        A column that was declared after the table was written is null.
+    def identifier(self, name: str) -> str:
+        """A table in SQL."""
+        return f"delta.`{self.path}/{name}`" if self.schema is None else f"{self.schema}.{name}"
+
+    def load(self, name: str, table: Table) -> DataFrame:
+        """A stored table with the declared columns, by their declared names, and those of the pipeline.
+
+        It is empty if it does not exist. A column that was declared after the table was written is null.
         """
-        declared = (StructField(f.name, f.dataType, True, f.metadata) for f in struct_type(table) if f.name != LOG)
-        schema_type = StructType([*declared, *EXTRA])
+        declared = struct_type(with_extra(name, table))
         frame = self.find(name)
         if frame is None:
-            return self.spark.createDataFrame([], schema_type)
+            return self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in declared]))
         have = set(frame.columns)
+        stored = ((STORED_NAMES.get(field.name, field.name), field) for field in declared)
         return frame.select(
             *(
-                sf.col(f"`{field.name}`") if field.name in have else sf.lit(None).cast(field.dataType).alias(field.name)
-                for field in schema_type
+                sf.col(f"`{column}`").alias(field.name)
+                if column in have
+                else sf.lit(None).cast(field.dataType).alias(field.name)
+                for column, field in stored
             )
         )
 
@@ -132,67 +156,234 @@ class TableStore:
         obsolete
             SQL conditions for further obsolete rows.
         """
-        new = self._numbered(rows, table, run_id)
-        if self.format == "parquet" or self.find(name) is None:
-            self._create(name, new, comment=table.row, partitions=[IS_FINAL])
+        new = self._with_run(name, table, rows, run_id)
+        if self.format == "parquet":
+            new.write.parquet(f"{self.path}/{name}")
             return
+        if name != "batches":  # files with rows to delete are small then; batches are read again for each selection
+            is_final = sf.col(IS_FINAL)
+            new = new.where(is_final).unionByName(new.where(~is_final).coalesce(1))
+        stored = self.find(name)
+        if stored is None:
+            self.create(name, table)
+            self._save(name, new, mode="append")
+            return
+        self._add_columns(name, table, stored)
         if changed is not None:
-            stored = self.load(name, table).where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
+            provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
             logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
-            others = stored.join(sf.broadcast(logs), LOG, "left_anti")
-            new = new.unionByName(others.select(*new.columns))
+            others = provisional.join(sf.broadcast(logs), LOG, "left_anti")
+            new = new.unionByName(others, allowMissingColumns=True)  # with a user's own columns
         conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
-        self._overwrite(name, new, mergeSchema="true", replaceWhere=" OR ".join(conditions))
+        self._save(name, new, mode="overwrite", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace all rows of a table."""
-        new = self._numbered(rows, table, run_id)
-        if self.format == "parquet" or self.find(name) is None:
-            self._create(name, new, comment=table.row)
+        new = self._with_run(name, table, rows, run_id)
+        if self.format == "parquet":
+            new.write.parquet(f"{self.path}/{name}")
+            return
+        stored = self.find(name)
+        if stored is None:
+            self.create(name, table)
         else:
-            self._overwrite(name, new, overwriteSchema="true")
+            self._add_columns(name, table, stored)
+        self._save(name, new, mode="overwrite")
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
         """Replace a table with rows as they are, without further columns, and return the stored table."""
-        if self.format == "parquet" or self.find(name) is None:
-            self._create(name, rows, comment="a row that the last run wrote to one of the other tables")
-        else:
-            self._overwrite(name, rows, overwriteSchema="true")
+        if self.format == "delta":
+            self._create_schema()
+        self._save(name, rows, mode="overwrite", **({"overwriteSchema": "true"} if self.format == "delta" else {}))
         found = self.find(name)
         assert found is not None
         return found
 
-    def _numbered(self, rows: DataFrame, table: Table, run_id: int) -> DataFrame:
+    def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> int:
+        """Change a table to these rows; unchanged rows, and columns of others, are not written.
+
+        Parameters
+        ----------
+        name, table
+            Name and declaration of the table; its key is in `KEYS`.
+        rows
+            All rows, with the declared columns and those of the pipeline. Of several with one key, the last is kept.
+        run_id
+            Number of the run.
+
+        Returns
+        -------
+        int
+            Number of rows that were added or changed.
+        """
+        declared = with_extra(name, table)
+        new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
+        stored = None if self.format == "parquet" else self.find(name)
+        old: dict[tuple[Any, ...], Row] = {}
+        if stored is not None:
+            self._add_columns(name, table, stored)
+            found = self.load(name, table).select(*declared.names).toArrow().cast(declared.arrow_schema)
+            old = rows_by_key(name, found.to_pylist())
+        written = [row for key, row in new.items() if key not in old or _content(old[key]) != _content(row)]
+        deleted = [row for key, row in old.items() if key not in new]
+        frame = self._stored_frame(name, declared, written)
+        if self.format == "parquet":
+            frame.write.parquet(f"{self.path}/{name}")
+        elif stored is None:
+            self.create(name, table)
+            self._save(name, frame, mode="append")
+        elif written or deleted:
+            gone = self._stored_frame(name, declared, deleted).withColumn(IS_DELETED, sf.lit(True))
+            self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
+        return len(written)
+
+    def rename_logs(self, names: Mapping[str, str], ids: Mapping[str, tuple[str | None, str | None]]) -> None:
+        """Give stored logs other names; a repeated call changes nothing.
+
+        Parameters
+        ----------
+        names
+            New names by old names.
+        ids
+            Cluster id and topic id by new name.
+        """
+        rows = [(old, new, *ids[new]) for old, new in names.items()]
+        view = self._view(
+            self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
+        )
+        for name in ("batches", "log_transactions", "lso_timeline", "transaction_history", "logs"):
+            if self.find(name) is not None:
+                self.spark.sql(
+                    f"MERGE INTO {self.identifier(name)} AS stored USING {view} AS new ON stored.{LOG} = new.old WHEN "
+                    f"MATCHED THEN UPDATE SET {LOG} = new.new, {CLUSTER_ID} = new.cluster_id, {TOPIC_ID} = new.topic_id"
+                ).collect()
+
+    def create(self, name: str, table: Table, *, others: Iterable[StructField] = (), layout: str = LAYOUT) -> None:
+        """Make a Delta table without rows, in place of another one.
+
+        Parameters
+        ----------
+        name, table
+            Name and declaration.
+        others
+            Further columns.
+        layout
+            Value of `LAYOUT_PROPERTY`.
+        """
+        self._create_schema()
+        fields = [*stored_type(name, table), *others]
+        columns = ", ".join(
+            f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
+            f" COMMENT {_text((field.metadata or {}).get('comment', ''))}"
+            for field in fields
+        )
+        declared = (
+            f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
+            f"TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{layout}')"
+        )
+        if self.find(name) is None:
+            try:
+                self.spark.sql(f"CREATE {declared}")
+            except AnalysisException as error:
+                if error.getCondition() not in LEFT_OVER:
+                    raise
+            else:
+                return
+            rows = self.spark.createDataFrame(
+                [], StructType([StructField(each.name, each.dataType) for each in fields])
+            )
+            rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
+        self.spark.sql(f"REPLACE {declared}")
+
+    def fill(self, name: str, rows: DataFrame) -> None:
+        """Replace the rows of a Delta table with rows of its stored columns."""
+        self._save(name, rows, mode="overwrite")
+
+    def layout(self, name: str) -> str | None:
+        """The layout of an existing Delta table; null if it is older than that property."""
+        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(name)}").collect()
+        return next((row["value"] for row in rows if row["key"] == LAYOUT_PROPERTY), None)
+
+    def _create_schema(self) -> None:
+        if self.schema is not None and self.schema.endswith(f"_{INTERNAL}"):
+            self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+
+    def _with_run(self, name: str, table: Table, rows: DataFrame, run_id: int) -> DataFrame:
+        """The columns to store, from the declared ones."""
         have = set(rows.columns)
-        log = sf.col(LOG) if LOG in have else sf.lit(None).cast("string")
-        is_final = sf.col(IS_FINAL) if IS_FINAL in have else sf.lit(True)
+        is_of_log = ~sf.col(LOG).startswith("recording:") if LOG in have else sf.lit(False)
+        values = {
+            RUN_ID: sf.lit(run_id).cast("long"),
+            CLUSTER_ID: sf.when(is_of_log, sf.nullif(sf.split_part(LOG, sf.lit("/"), sf.lit(1)), sf.lit(""))),
+            TOPIC_ID: sf.when(is_of_log, sf.nullif(sf.split_part(LOG, sf.lit("/"), sf.lit(3)), sf.lit(""))),
+            LOG: sf.lit(None).cast("string"),
+            IS_FINAL: sf.lit(True),
+        }
+        if LOG not in have:
+            values |= {each: sf.lit(None).cast("string") for each in (CLUSTER_ID, TOPIC_ID)}
         return rows.select(
             *(
-                sf.col(each.name).alias(each.name, metadata={"comment": each.doc})
-                for each in table.columns
-                if each.name != LOG
-            ),
-            sf.lit(run_id).cast("long").alias(RUN_ID),
-            log.alias(LOG),
-            is_final.alias(IS_FINAL),
+                (sf.col(f"`{each.name}`") if each.name in have else values[each.name]).alias(
+                    STORED_NAMES.get(each.name, each.name)
+                )
+                for each in with_extra(name, table).columns
+            )
         )
 
-    def _create(self, name: str, rows: DataFrame, *, comment: str, partitions: Sequence[str] = ()) -> None:
-        if self.format == "parquet":
-            rows.write.partitionBy(*partitions).parquet(f"{self.path}/{name}")
-            return
-        where = f"delta.`{self.path}/{name}`" if self.schema is None else f"{self.schema}.{name}"
-        writer = rows.writeTo(where).using("delta").tableProperty("comment", f"One row: {comment}.")
-        if partitions:
-            writer = writer.partitionedBy(*map(sf.col, partitions))
-        writer.createOrReplace()  # a run that was killed before its commit may have left files
+    def _stored_frame(self, name: str, declared: Table, rows: Iterable[Row]) -> DataFrame:
+        made = declared.arrow(rows)
+        types = StructType([StructField(each.name, each.dataType) for each in struct_type(declared)])
+        # Connect cannot infer the types of no rows.
+        frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
+        return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
 
-    def _overwrite(self, name: str, rows: DataFrame, **options: str) -> None:
-        writer = rows.write.format("delta").mode("overwrite").options(**options)
+    def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
+        """Add the columns that were declared after a table was made."""
+        have = set(stored.columns)
+        if missing := [field for field in stored_type(name, table) if field.name not in have]:
+            columns = ", ".join(
+                f"`{field.name}` {field.dataType.simpleString()} COMMENT {_text(field.metadata['comment'])}"
+                for field in missing
+            )
+            self.spark.sql(f"ALTER TABLE {self.identifier(name)} ADD COLUMNS ({columns})")
+
+    def _merge(self, name: str, changes: DataFrame) -> None:
+        columns = [each for each in changes.columns if each != IS_DELETED]
+        same = [
+            f"stored.{each} <=> new.{each}"
+            if each != "broker_id"
+            else "(stored.start_offset IS NOT NULL OR stored.broker_id <=> new.broker_id)"
+            for each in KEYS[name]
+        ]
+        clauses = (
+            f"MERGE INTO {self.identifier(name)} AS stored USING {self._view(changes)} AS new ON {' AND '.join(same)}",
+            f"WHEN MATCHED AND new.{IS_DELETED} THEN DELETE",
+            "WHEN MATCHED THEN UPDATE SET " + ", ".join(f"{each} = new.{each}" for each in columns),
+            f"WHEN NOT MATCHED AND NOT new.{IS_DELETED} THEN",
+            f"INSERT ({', '.join(columns)})",
+            f"VALUES ({', '.join(f'new.{each}' for each in columns)})",
+        )
+        self.spark.sql(" ".join(clauses)).collect()
+
+    def _view(self, rows: DataFrame) -> str:
+        name = f"kafka_txn_rows_{id(rows)}"
+        rows.createOrReplaceTempView(name)
+        return name
+
+    def _save(self, name: str, rows: DataFrame, *, mode: str, **options: str) -> None:
+        writer = rows.write.format(self.format).mode(mode).options(**options)
         if self.schema is None:
             writer.save(f"{self.path}/{name}")
         else:
             writer.saveAsTable(f"{self.schema}.{name}")
+
+
+def _content(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != RUN_ID}
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> TableStore:
@@ -233,21 +424,6 @@ def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> Ta
             f"The catalog has no schema {target}.", do=f"Run CREATE SCHEMA {target}; or use ./{target} for a folder."
         )
     return TableStore(spark=spark, schema=target, format=format)
-
-
-RECORDED_AS = {name: f"recorded_{name}" for name in schema.RECORDED}
-"""Stored names of the tables of a recording; most of the plain names are tables of a cluster, too."""
-
-KEPT: Mapping[str, Table] = {
-    "batches": schema.BATCHES,
-    "log_transactions": schema.LOG_TRANSACTIONS,
-    "lso_timeline": schema.LSO_TIMELINE,
-    "transaction_history": schema.TRANSACTION_HISTORY,
-    **{RECORDED_AS[name]: table for name, table in schema.RECORDED.items()},
-    "lso_holds": schema.LSO_HOLDS,
-    "findings": schema.FINDINGS,
-}
-"""The stored tables by name."""
 
 
 def read(spark: SparkSession, target: str, table: str, *, format: str = "delta") -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, overload
@@ -63,10 +63,13 @@ class ClusterMetadata:
         Partitions and their leaders.
     errors
         ``"NAME: text"`` by topic, for requested topics that were not returned.
+    topic_ids
+        By topic; of brokers that have them.
     """
 
     partitions: Mapping[TopicPartition, PartitionLeader]
     errors: Mapping[str, str]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLeader]:
         """Some of the partitions; one that no longer exists has `error`."""
@@ -104,7 +107,8 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
                 error=None if has_leader else "LEADER_NOT_AVAILABLE: the partition has no leader",
             )
     errors = {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
-    return ClusterMetadata(partitions, errors)
+    topic_ids = {topic.name: topic.topic_id for topic in message.topics if topic.topic_id}
+    return ClusterMetadata(partitions, errors, topic_ids)
 
 
 def is_missing(error: str | None) -> bool:

@@ -1,0 +1,176 @@
+"""A log is the same one wherever its files are; a topic that was created again is another one. Without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
+from tests.spark.read_log import rows
+from tests.spark.test_incomplete_copies import Tables
+from toolkit.errors import UsageError
+from toolkit.spark.pipeline import from_files
+from toolkit.spark.pipeline.log_renames import assumptions, renames
+from toolkit.spark.pipeline.staging_table import IDS, StoredState
+
+IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_files.LogFiles, "is_small", True)
+
+
+def write_logs(
+    root: Path, *, topic_id: str | None = "old", producer_id: int = 7, count: int = 2, broker: int = 1
+) -> None:
+    """A log directory with transactions of one producer on orders-0."""
+    write_root(root)
+    (root / "meta.properties").write_text(f"version=1\ncluster.id=A-Cluster\nnode.id={broker}\n")
+    batches = []
+    for number in range(count):
+        batches += [
+            data(2 * number, producer_id, after(seconds=number)),
+            marker(2 * number + 1, producer_id, after(seconds=number)),
+        ]
+    leader_epoch = bytes(4)
+    write_log(root, "orders-0", [batch[:12] + leader_epoch + batch[16:] for batch in batches])
+    write_checkpoint(root, CLEANED, {})
+    (root / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    if topic_id is not None:
+        text = f"version: 0\ntopic_id: {IDS_OF_TOPICS[topic_id]}\n"
+        (root / "orders-0" / "partition.metadata").write_text(text)
+
+
+def log_names(root: Path) -> set[str]:
+    return {row["log"] for row in rows(root, table="listing")}
+
+
+def offsets(tables: Tables) -> list[tuple[Any, ...]]:
+    """Log, producer and first offset of each stored transaction."""
+    found = [row for row in tables.stored if row["table"] == "log_transactions"]
+    rows_ = ((row["log"], row["log_transactions"]) for row in found)
+    return sorted((log, row["producer_id"], row["first_offset"]) for log, row in rows_)
+
+
+def test_a_moved_copy_and_a_dated_one_are_the_same_log(tmp_path: Path) -> None:
+    """Both doubled the tables, as the path was the name of the log."""
+    write_logs(tmp_path / "one", count=2)
+    tables = Tables(tmp_path / "one")
+    tables.run()
+    before = offsets(tables)
+    assert before == [(f"A-Cluster/1/{IDS_OF_TOPICS['old']}/orders-0", 7, offset) for offset in (0, 2)]
+    tables.folder = shutil.copytree(tmp_path / "one", tmp_path / "moved")
+    tables.run()
+    assert offsets(tables) == before
+    write_logs(tmp_path / "later", count=3)
+    tables.folder = tmp_path / "later"
+    tables.run()
+    assert offsets(tables) == [*before, (before[0][0], 7, 4)]
+    tables.folder = tmp_path / "one"  # an older copy, read after a newer one
+    tables.run()
+    assert len(offsets(tables)) == 3
+
+
+def test_of_several_copies_in_one_run_the_newest_is_read(tmp_path: Path) -> None:
+    for number in (3, 5, 4):
+        write_logs(tmp_path / "copies" / f"day-{number}", count=number)
+    tables = Tables(tmp_path / "copies")
+    tables.run()
+    assert [offset for _, _, offset in offsets(tables)] == [0, 2, 4, 6, 8]
+
+
+def test_two_replicas_are_two_logs(tmp_path: Path) -> None:
+    for broker in (1, 2):
+        write_logs(tmp_path / "brokers" / str(broker), broker=broker)
+    tables = Tables(tmp_path / "brokers")
+    tables.run()
+    assert len(set(offsets(tables))) == len(offsets(tables)) == 4
+
+
+@pytest.mark.parametrize(("old", "new"), [("old", "new"), (None, None), (None, "new")])
+def test_a_topic_that_was_created_again_keeps_the_history_of_the_old_one(
+    tmp_path: Path, old: str | None, new: str | None
+) -> None:
+    """Its rows were replaced; without a topic id, the new topic was not read below the end of the old one."""
+    write_logs(tmp_path / "logs", topic_id=old, producer_id=7, count=3)
+    tables = Tables(tmp_path / "logs")
+    tables.run()
+    shutil.rmtree(tmp_path / "logs")
+    write_logs(tmp_path / "logs", topic_id=new, producer_id=8, count=2)
+    is_upgrade = old is None and new is not None  # a cluster that is upgraded gives ids to its topics
+    tables.run()
+    if is_upgrade:
+        assert {log for log, _, _ in offsets(tables)} == log_names(tmp_path / "logs")
+        return
+    assert [each[1:] for each in sorted(offsets(tables), key=lambda each: each[1:])] == [
+        *((7, offset) for offset in (0, 2, 4)),
+        *((8, offset) for offset in (0, 2)),
+    ]
+    assert len({log for log, _, _ in offsets(tables)}) == 2
+    again = offsets(tables)
+    tables.run()
+    assert offsets(tables) == again
+
+
+def test_without_meta_properties_a_log_is_the_one_at_its_path(tmp_path: Path) -> None:
+    write_logs(tmp_path / "logs")
+    (tmp_path / "logs" / "meta.properties").unlink()
+    (name,) = log_names(tmp_path / "logs")
+    assert name == f"//{IDS_OF_TOPICS['old']}/{tmp_path / 'logs' / 'orders-0'}"
+    (sentence,) = assumptions([name, "A/1/T/orders-1"])
+    assert sentence.startswith("1 of 2 logs have no meta.properties with cluster and broker")
+    (sentence,) = assumptions(["A/1//orders-0"])
+    assert sentence.startswith("1 of 1 logs have no topic id")
+    assert assumptions(["A/1/T/orders-0"]) == []
+
+
+def listing(**columns: Any) -> dict[str, Any]:
+    row = {"topic": "orders", "partition": 0, "broker_id": 1, "topic_id": "T", "folder": "/moved/orders-0"}
+    return {**row, "first_batch": None, "leader_epochs": "{}", **columns}
+
+
+def state(log: str, **columns: Any) -> StoredState:
+    return StoredState.of({"log": log, "topic": "orders", "partition": 0, "broker_id": 1, "topic_id": "T", **columns})
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "stored"),
+    [
+        pytest.param("A/1/T/orders-0", listing(), state("1:/data/orders-0/"), id="a path, by its topic id"),
+        pytest.param(
+            "A/1//orders-0",
+            listing(topic_id=None, folder="/data/orders-0"),
+            state("1:/data/orders-0/", topic_id=None),
+            id="a path, by itself",
+        ),
+        pytest.param("A/leader/T/orders-0", listing(), state("live:orders-0", broker_id=None), id="a live partition"),
+        pytest.param("A/1/T/orders-0", listing(), state("A/1//orders-0", topic_id=None), id="a topic id since then"),
+        pytest.param("A/1//orders-0", listing(topic_id=None), state("A/1/T/orders-0"), id="no partition.metadata now"),
+    ],
+)
+def test_a_log_whose_name_changes_is_renamed(name: str, row: dict[str, Any], stored: StoredState) -> None:
+    assert renames({name: row}, {stored.log: stored}) == {stored.log: name}
+    with_records = StoredState.of({**stored.row(), "log": stored.log + IDS})
+    assert renames({name + IDS: row}, {with_records.log: with_records}) == {with_records.log: name + IDS}
+
+
+def test_another_topic_or_replica_at_the_same_path_is_not_renamed() -> None:
+    for row in (listing(topic_id="U", folder="/data/orders-0"), listing(broker_id=2)):
+        assert renames({"A/1/X/orders-0": row}, {"1:/data/orders-0/": state("1:/data/orders-0/")}) == {}
+
+
+def test_copies_of_one_path_without_meta_properties_are_refused(tmp_path: Path) -> None:
+    """They may be of two brokers, whose logs would be taken for one."""
+    from toolkit.sources.logdir.log_dir_copy import copy_log_dir
+
+    write_logs(tmp_path / "data")
+    (tmp_path / "data" / "meta.properties").unlink()
+    for name in ("a", "b"):
+        copy_log_dir(tmp_path / "data", tmp_path / "copies" / name)
+    assert log_names(tmp_path / "copies" / "a") == log_names(tmp_path / "copies" / "b")
+    with pytest.raises(UsageError, match="may be of two brokers"):
+        log_names(tmp_path / "copies")

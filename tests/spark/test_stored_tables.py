@@ -1,0 +1,166 @@
+"""The stored tables for SQL: unique keys, comments, names, views, a user's changes; and their migration."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from tests.sources.log_files import data, marker, write_log, write_root
+from toolkit import LogDir
+from toolkit.lab import samples
+from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE
+from toolkit.spark.pipeline import VIEWS, create_views
+from toolkit.spark.pipeline.pipeline_run import run
+from toolkit.spark.pipeline.stored_tables import KEPT, KEYS, stored_type
+from toolkit.spark.pipeline.table_store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIXTURE = Path(__file__).parent / "tables_0_1.tar.xz"  # of the sample late-message, written by version 0.1
+NOW = dt.datetime.now(dt.UTC)
+LAST_MONTH = (NOW.replace(day=1) - dt.timedelta(days=5)).replace(hour=12, minute=0, second=0, microsecond=0)
+LONG_HOLDS = (Path(__file__).parents[2] / "docs" / "spark.md").read_text().split("<!-- long holds -->\n```sql\n")[1]
+LONG_HOLDS = LONG_HOLDS.split("```")[0]
+
+
+def at(seconds: float) -> dt.datetime:
+    return LAST_MONTH + dt.timedelta(seconds=seconds)
+
+
+def write_logs(folder: Path, *, is_later: bool = False) -> Path:
+    """Two brokers with replicas of orders-0: a hold of 100 s, one of 10 s, and one that is open until later."""
+    batches = [
+        *(marker(0, 5, at(0)), data(1, 7, at(0)), data(2, 9, at(1), records=3), marker(5, 9, at(90))),
+        *(marker(6, 7, at(100)), data(7, 7, at(200)), marker(8, 7, at(210)), data(9, 8, at(300))),
+    ]
+    if is_later:
+        batches += [marker(10, 8, at(310)), data(11, 7, at(400))]
+    for broker in (1, 2):
+        root = write_root(folder / str(broker), broker_id=broker)
+        log = write_log(root, "orders-0", [batch[:12] + bytes(4) + batch[16:] for batch in batches])
+        (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    return folder
+
+
+def stored(out: Path) -> Iterator[tuple[str, DeltaTable]]:
+    for name in KEPT:
+        if (out / name).exists():
+            yield name, DeltaTable(out / name)
+
+
+def assert_unique_keys(out: Path) -> None:
+    for name, table in stored(out):
+        if name in KEYS:
+            rows = table.to_pyarrow_table(columns=list(KEYS[name])).to_pylist()
+            assert max(Counter(map(str, rows)).values(), default=1) == 1, name
+
+
+def in_duckdb(out: Path, query: str) -> list[Mapping[str, Any]]:
+    with duckdb.connect() as connection:
+        for name, table in stored(out):
+            connection.register(name, table.to_pyarrow_dataset())
+        for name, view in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {view.format(**{each: each for each in KEPT})}")
+        found: list[Mapping[str, Any]] = pa.table(connection.sql(query).to_arrow_table()).to_pylist()
+    return found
+
+
+def in_deltalake(out: Path, query: str) -> list[Mapping[str, Any]]:
+    builder = QueryBuilder()
+    for name, table in stored(out):
+        builder = builder.register(name, table)
+    for name, view in VIEWS.items():
+        builder.execute(f"CREATE VIEW {name} AS {view.format(**{each: each for each in KEPT})}")
+    found: list[Mapping[str, Any]] = pa.table(builder.execute(query).read_all()).to_pylist()
+    return found
+
+
+def test_tables_answer_in_sql_and_a_run_keeps_what_a_user_changed(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(spark, write_logs(tmp_path / "logs"), str(out), consistent_copy=True, min_held_ms=0)
+    assert_unique_keys(out)
+    findings = f"delta.`{out}/findings`"
+    for name, table in stored(out):
+        schema = spark.read.format("delta").load(f"{out}/{name}").schema
+        assert schema == stored_type(name, KEPT[name]), name  # with NOT NULL and comments
+        detail = spark.sql(f"DESCRIBE DETAIL delta.`{out}/{name}`").collect()[0]
+        assert detail["partitionColumns"] == []
+        assert table.metadata().configuration["kafka_txn.layout"] == "2"
+    times = {"log_transactions": "start_time", "lso_timeline": "event_time", "transaction_history": "start_time"}
+    for name in ("log_transactions", "lso_timeline", "lso_holds", "findings"):
+        by = "topic" if name == "transaction_history" else f"topic, {times.get(name, 'held_from')}"
+        spark.sql(f"ALTER TABLE delta.`{out}/{name}` CLUSTER BY ({by})")
+    spark.sql(f"ALTER TABLE {findings} ADD COLUMNS (ticket STRING)")
+    spark.sql(f"ALTER TABLE {findings} ALTER COLUMN topic COMMENT 'ours'")
+    spark.sql(f"ALTER TABLE {findings} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    spark.sql(f"UPDATE {findings} SET ticket = concat('T', start_offset)").collect()
+    version = DeltaTable(out / "findings").version()
+    write_logs(tmp_path / "logs", is_later=True)
+    run(spark, tmp_path / "logs", str(out), consistent_copy=True, min_held_ms=0)
+    assert_unique_keys(out)
+    rows = {row["start_offset"]: row for row in spark.sql(f"SELECT * FROM {findings}").collect()}
+    assert {offset: row["ticket"] for offset, row in rows.items()} == {1: "T1", 7: "T7", 9: "T9", 11: None}
+    assert rows[9]["verdict"] == "ended"
+    assert [offset for offset, row in rows.items() if row["is_current"]] == [11]
+    detail = spark.sql(f"DESCRIBE DETAIL {findings}").collect()[0]
+    assert detail["clusteringColumns"] == ["topic", "held_from"]
+    assert spark.table(findings).schema["topic"].metadata["comment"] == "ours"
+    changes = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version + 1)
+    changed = {(row["start_offset"], row["_change_type"]) for row in changes.load(f"{out}/findings").collect()}
+    assert changed == {(9, "update_preimage"), (9, "update_postimage"), (11, "insert")}
+
+    create_views(spark, str(out))
+    names = {name: ", ".join(DeltaTable(out / name).to_pyarrow_dataset().schema.names) for name, _ in stored(out)}
+    queries = [LONG_HOLDS, *(f"SELECT count(*) AS rows FROM {view}" for view in VIEWS)]
+    queries += [
+        f"SELECT {columns} FROM {name} ORDER BY {columns.split(', ')[0]} LIMIT 0" for name, columns in names.items()
+    ]
+    for query in queries:
+        expected = [row.asDict() for row in spark.sql(query).collect()]
+        assert in_duckdb(out, query) == in_deltalake(out, query) == expected, query
+    (row,) = spark.sql(LONG_HOLDS).collect()
+    assert (row["topic"], row["holds"], row["longest_s"], row["records_waiting"]) == ("orders", 1, 100, 4)
+    assert spark.sql("SELECT start_offset FROM lso_held_now").collect() == [(11,)]
+    best = spark.sql("SELECT DISTINCT broker_id FROM best_transactions").collect()
+    assert best == [(1,)]
+
+
+def test_tables_of_version_0_1_are_migrated(spark: SparkSession, tmp_path: Path) -> None:
+    """The log directory has moved since: its logs are known by their topic ids."""
+    with tarfile.open(FIXTURE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    out = tmp_path / "tables-0.1-late-message"
+    logs = shutil.copytree(samples.load("late-message").path / "log-dir", tmp_path / "logs")
+    before = DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows
+    summary = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
+    assert (summary.read[0].bytes_read, summary.tables["log_transactions"].new) == (0, 0)
+    assert summary.tables["log_transactions"].rows == before
+    assert not (out / "state").exists()
+    assert_unique_keys(out)
+    files = LogDir(logs, consistent_copy=True)
+    store = open_store(spark, str(out))
+    expected = {
+        LOG_TRANSACTIONS.name: LOG_TRANSACTIONS.rows(files.log_transactions()),
+        LSO_TIMELINE.name: LSO_TIMELINE.rows(files.lso_timeline()),
+        FINDINGS.name: FINDINGS.rows(files.findings(min_held_ms=0)),
+    }
+    for name, rows in expected.items():
+        found = store.load(name, KEPT[name]).select("topic", "partition", "broker_id", "topic_id").collect()
+        assert Counter(row[:3] for row in found) == Counter(
+            (row["topic"], row["partition"], row["broker_id"]) for row in rows
+        )
+        assert all(row["topic_id"] for row in found if row["topic"] is not None)
+        assert store.layout(name) == "2"
+    again = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
+    assert all(counts.new == 0 for counts in again.tables.values())
