@@ -35,7 +35,7 @@ def diagnose_sample(
     observation, before
         As for `sample_diagnoses`.
     requested, max_transaction_timeout_ms, recorded
-        As for `diagnose.findings`.
+        As for `diagnose` and `Diagnosis.findings`.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def sample_diagnoses(
     before
         The previous sample's observation, however old; null if there is none.
     max_transaction_timeout_ms
-        As for `diagnose.findings`.
+        As for `diagnose`.
     """
     topic_partitions = _topic_partitions(observation)
     twice = topic_partitions & _topic_partitions(before) if before else set()
@@ -92,7 +92,7 @@ def sample_findings(
     diagnoses
         From `sample_diagnoses`.
     requested, log, recorded
-        As for `diagnose.findings`.
+        As for `Diagnosis.findings`.
     """
     requested, recorded = set(requested), list(recorded)
     rows: list[Finding] = []

@@ -241,7 +241,7 @@ def explained_findings(
     diagnosis
         Of that observation.
     requested
-        As for `diagnose.findings`.
+        As for `Diagnosis.findings`.
     """
     to_read = diagnosis.to_read()
     selection = select_logs(to_read)

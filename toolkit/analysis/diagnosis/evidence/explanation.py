@@ -74,7 +74,7 @@ def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, Diagn
     Parameters
     ----------
     findings
-        From `diagnose.findings`.
+        From `Diagnosis.findings`.
     contexts
         The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
         states so (``left_out``).
