@@ -12,7 +12,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.spark.pipeline.table_store import KEPT, RECORDED_AS, RUN_ID, TableStore
@@ -92,7 +92,7 @@ class RunSummary:
     format: str
     read: Sequence[ReadCounts]
     tables: Mapping[str, TableCounts]
-    findings: Sequence[Row]
+    findings: Sequence[Finding]
     verdicts: Mapping[str, int]
     proof: str | None = None
     seconds: float
@@ -152,7 +152,7 @@ def summarised(
     current = _current(
         findings, answered_at, store.find(RECORDED_AS["samples"]) if RECORDED_AS["samples"] in counts else None
     )
-    verdicts = Counter(row["verdict"] for row in current)
+    verdicts = Counter(each.verdict for each in current)
     ended = len(findings) - len(current)
     return RunSummary(
         target=store.target,
@@ -171,7 +171,7 @@ def _marked(rows: DataFrame, name: str, run_id: int) -> DataFrame:
     return rows.select(sf.lit(name).alias("name"), failed.alias("is_error"), is_new)
 
 
-def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Row]:
+def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, samples: DataFrame | None) -> list[Finding]:
     """The findings still open at the newest diagnosis or in the newest sample."""
     times = [answered_at]
     if samples is not None:
@@ -179,6 +179,4 @@ def _current(findings: Iterable[Finding], answered_at: dt.datetime | None, sampl
         times.append(newest["sampled_at"])
     since = max((time for time in times if time is not None), default=None)
     still_open = [each for each in findings if each.held_to is None and each.verdict != ENDED]
-    rows = FINDINGS.arrow(each for each in still_open if since is None or each.observed_at >= since)
-    found: list[Row] = rows.sort_by([(name, "ascending") for name in FINDINGS.sort]).to_pylist()
-    return found
+    return FINDINGS.in_order(each for each in still_open if since is None or each.observed_at >= since)
