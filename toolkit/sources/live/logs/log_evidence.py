@@ -28,7 +28,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts, read_other_markers
+from toolkit.sources.live.logs.excerpt_reader import read_excerpts, read_other_markers
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -72,7 +72,7 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
         The context of each.
     """
     selection = select_logs(to_read)
-    excerpts = _excerpts(client, _positions(selection.excerpts))
+    excerpts = _excerpts(client, selection.excerpts)
     reader = _CoordinatorReader(client, selection, excerpts)
     log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
     contexts = _with_log(to_read, log)
@@ -109,39 +109,23 @@ def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[Transac
     return {each.key: DiagnosisContext(each.txn, log) for each in to_read}
 
 
-def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dict[TopicPartition, Excerpt]:
+def _excerpts(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[TopicPartition, Excerpt]:
     """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
-    compacted = compacted_topics(client, {each.tp.topic for each in positions})
+    starts = [each for each in starts if each.leader.leader is not None and each.leader.high_watermark is not None]
+    compacted = compacted_topics(client, {each.tp.topic for each in starts})
     excerpts: dict[TopicPartition, Excerpt] = {}
     deadline = time.monotonic() + TIMEOUT_S
-    for start in range(0, min(len(positions), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
+    for start in range(0, min(len(starts), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
         if time.monotonic() < deadline:
-            batch = positions[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
+            batch = starts[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline)
     deadline = time.monotonic() + SMALL_TIMEOUT_S
-    others = [each for each in positions if each.tp not in excerpts]
+    others = [each for each in starts if each.tp not in excerpts]
     for start in range(0, len(others), SMALL_AT_ONCE):
         if time.monotonic() < deadline:
             batch = others[start : start + SMALL_AT_ONCE]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline, max_bytes=SMALL_EXCERPT)
     return excerpts
-
-
-def _positions(starts: Iterable[ExcerptStart]) -> list[ExcerptPosition]:
-    """Where to fetch each excerpt; partitions without a leader are left out."""
-    return [
-        ExcerptPosition(
-            tp=each.tp,
-            offset=each.offset,
-            log_start=each.leader.log_start_offset or 0,
-            high_watermark=each.leader.high_watermark,
-            producer_ids=each.producer_ids,
-            broker_id=each.leader.leader,
-            leader_epoch=-1 if each.leader.leader_epoch is None else each.leader.leader_epoch,
-        )
-        for each in starts
-        if each.leader.leader is not None and each.leader.high_watermark is not None
-    ]
 
 
 class _CoordinatorReader:
