@@ -286,7 +286,8 @@ class LogDir(LogDirTables, OffsetTables):
     )
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
-        from toolkit.sources.logdir.observe_files import explained_findings
+        from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
+        from toolkit.sources.logdir.observe_files import read_contexts
 
         timeout_ms, min_held_ms = arguments.max_transaction_timeout_ms, arguments.min_held_ms
         reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
@@ -297,7 +298,7 @@ class LogDir(LogDirTables, OffsetTables):
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
         )
         if arguments.log_evidence:
-            found = explained_findings(observed, diagnosis, requested=requested)
+            found = explained_findings(diagnosis, read_contexts(observed, diagnosis.to_read()), requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
         owners = owner_clauses(observed.observation.transactions, all_ids=observed.side.all_ids)

@@ -13,7 +13,7 @@ import numpy as np
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.decision.decide import needs_outcome
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     BEFORE_OPENING,
     MAX_OFFSETS,
@@ -25,7 +25,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     opened_after,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
@@ -35,11 +35,11 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.live import Finding, Producer
+from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as change
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
     COMPACTED,
@@ -229,21 +229,16 @@ def _first_batches(
             )
 
 
-def explained_findings(
-    observed: FileObservation, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
-) -> list[Finding]:
-    """Findings with the evidence of the logs.
+def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
+    """Read the log evidence of open transactions.
 
     Parameters
     ----------
     observed
         The observation and its files.
-    diagnosis
-        Of that observation.
-    requested
-        As for `Diagnosis.findings`.
+    to_read
+        From `Diagnosis.to_read`.
     """
-    to_read = diagnosis.to_read()
     selection = select_logs(to_read)
     excerpts = {
         each.tp: _excerpt(observed.replicas[each.tp][0], each.offset, each.producer_ids)
@@ -253,16 +248,14 @@ def explained_findings(
     log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.side, selection))
     log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    facts = {key: log_facts(context) for key, context in contexts.items()}
-    if unproven := [each for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
+    unproven = [each for each in to_read if needs_outcome(replace(each, log=log_facts(contexts[each.key])))]
+    if unproven:
         producers = observed.observation.producers
         of_unproven = [contexts[each.key] for each in unproven]
         markers = read_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
         log = replace(log, other_markers=markers)
-        for each in unproven:
-            contexts[each.key] = DiagnosisContext(each.txn, log)
-            facts[each.key] = log_facts(contexts[each.key])
-    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
+        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in unproven}
+    return contexts
 
 
 def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: LogEvidence) -> Sequence[ClusterEvent]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     ExcerptStart,
@@ -17,13 +16,12 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     LogSelection,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Finding, Partition
+from toolkit.schema.live import Partition
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -45,15 +43,6 @@ MARGIN = dt.timedelta(seconds=60)  # before the open records
 MAX_RECORDS = 500_000  # of __transaction_state, for each partition of an owner
 MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id any more
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
-
-
-def explained_findings(
-    client: BrokerClient, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
-) -> list[Finding]:
-    """Read the logs that the diagnosis needs, decide, and explain."""
-    contexts = read_contexts(client, diagnosis.to_read())
-    facts = {key: log_facts(context) for key, context in contexts.items()}
-    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
 
 
 def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
@@ -102,6 +91,7 @@ def _unproven(
     contexts: Mapping[TransactionKey, DiagnosisContext], to_read: Sequence[OpenEvidence]
 ) -> list[DiagnosisContext]:
     """Transactions that no coordinator will end, whose outcome is not proven."""
+    # In doubt, too, unlike `needs_outcome`: a recorder keeps the outcome for later samples, a fence needs nothing else.
     return [contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN]
 
 
