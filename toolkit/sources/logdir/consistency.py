@@ -43,7 +43,6 @@ from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.broker_lock import is_locked
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
 from toolkit.sources.logdir.copy_proof import CopyProof
@@ -185,10 +184,9 @@ def _assertion_doubts(
         for change in changes(each.log):
             yield f"files that do not change: {name}: {change}"
     for each in replicas[1:]:
-        where = each.log.where
-        cleaned = each.checkpoints.cleaned.get(TopicPartition(where.topic or "", where.partition or 0), -1)
+        cleaned = each.checkpoints.cleaned.get(each.log.where.tp, -1)
         if gap := each.window.contiguity.after(cleaned):
-            yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
+            yield f"{each.log.where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
 def _failed_step(owner: Transaction, state: ReplicaState, side: CoordinatorState, start: int) -> str | None:

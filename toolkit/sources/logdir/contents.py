@@ -230,8 +230,7 @@ class Contents:
         """Offset up to which a log was cleaned, by the cleaner's checkpoint; -1 for never or unknown."""
         if log.root is None:
             return -1
-        tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
-        return self.checkpoints(log.root).cleaned.get(tp, -1)
+        return self.checkpoints(log.root).cleaned.get(log.where.tp, -1)
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
@@ -249,7 +248,7 @@ class Contents:
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
-                found.setdefault(TopicPartition(log.where.topic, log.where.partition), []).append(log)
+                found.setdefault(log.where.tp, []).append(log)
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)

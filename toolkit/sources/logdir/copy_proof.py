@@ -125,7 +125,7 @@ class CopyProof:
             return False
         if root not in self._current:
             self._current[root] = frozenset(self._current_partitions(root))
-        return TopicPartition(where.topic, where.partition) in self._current[root]
+        return where.tp in self._current[root]
 
     def _current_partitions(self, root: LogDirRoot) -> Iterator[TopicPartition]:
         log = next((each for each in metadata_logs(self._contents.logs) if each.root == root), None)

@@ -343,7 +343,7 @@ def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
     if log.where.topic in COMPACTED or log.root is None:
         return True
     checkpoints = contents.checkpoints(log.root)
-    return not checkpoints.has_cleaned or (log.where.topic or "", log.where.partition or 0) in checkpoints.cleaned
+    return not checkpoints.has_cleaned or log.where.tp in checkpoints.cleaned
 
 
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:

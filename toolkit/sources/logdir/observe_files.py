@@ -284,7 +284,6 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
             errors = errors or earlier_errors
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
-    tp = where.topic or "", where.partition or 0
     open_range = None  # records and bytes from the LSO, or the log start if that is higher, to the high watermark
     if state.last_stable_offset is not None and end is not None:
         open_range = state.window.counted(max(state.last_stable_offset, log_start), end)
@@ -295,7 +294,7 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
         log_start_offset=state.log_start_offset,
         observed_at=state.observed_at,
         held=open_range,
-        is_compacted=True if tp in state.checkpoints.cleaned or where.topic in COMPACTED else None,  # null: unknown
+        is_compacted=where.topic in COMPACTED or where.tp in state.checkpoints.cleaned or None,  # null: unknown
         groups=_groups(state, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
         broker_id=where.broker_id,

@@ -52,7 +52,7 @@ class ReplicaOffsetReader:
             return True
         if log.root is None or not checkpoints.has_cleaned:
             return None
-        return (log.where.topic, log.where.partition) in checkpoints.cleaned
+        return log.where.tp in checkpoints.cleaned
 
     @cached_property
     def opened(self) -> Mapping[int, int]:

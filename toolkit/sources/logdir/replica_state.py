@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.log.producer_state import producer_rows
+from toolkit.analysis.log.producer_state import producer_records
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
-from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.schema.table import EPOCH
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -109,7 +109,7 @@ def read_state(
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
-    tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
+    tp = log.where.tp
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
     needed = written if checkpoints.clean_shutdown else None
@@ -199,12 +199,9 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
 def producers_of(state: ReplicaState) -> list[Producer]:
     """The producers, and one without id if they may be incomplete."""
     where, observed_at = state.log.where, state.observed_at
-    rows = producer_rows(state.window.producers, **where.columns, observed_at=observed_at)
+    found = producer_records(state.window.producers, **where.columns, observed_at=observed_at)
     errors = [state.error] if state.error else state.snapshot_errors[:1]
-    return [
-        *map(Producer.of, rows),
-        *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors),
-    ]
+    return [*found, *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors)]
 
 
 def partition_of(state: ReplicaState) -> Partition:
