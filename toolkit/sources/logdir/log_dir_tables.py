@@ -150,7 +150,7 @@ class LogDirTables(Source, ABC):
             read = (record for log in best for record in transaction_log_records(contents, log, arguments))
             records = only(read, ids=ids, id_of=_transactional_id)
         else:
-            by_partition = contents.by_partition(logs, reach=ReadLimit.RECORDS)
+            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
             records = (record for index in indexes for record in index.records(ids))
         past = transaction_history(records, broker_log_events=contents.broker_log_events)

@@ -90,7 +90,7 @@ def read_state(
     log: ReplicaLog,
     checkpoints: PartitionCheckpoints,
     *,
-    reach: ReadLimit = ReadLimit.TAIL,
+    limit: ReadLimit = ReadLimit.TAIL,
     copied_at: dt.datetime | None = None,
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
@@ -101,7 +101,7 @@ def read_state(
         The replica.
     checkpoints
         The checkpoints of its log directory.
-    reach
+    limit
         How far back to read for the other data of the window.
     copied_at
         When its files were copied; null if unknown.
@@ -115,7 +115,7 @@ def read_state(
     needed = written if checkpoints.clean_shutdown else None
     log_start = listed_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
-    window, snapshot_errors = _read(log, needed, reach, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
+    window, snapshot_errors = _read(log, needed, limit, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
     checkpoint_rows = list(log.checkpoint_rows())
     # leader-epoch-checkpoint has a new epoch before any batch does.
     epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
@@ -157,7 +157,7 @@ def read_state(
 
 
 def _read(
-    log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int], *, cleaned: int
+    log: ReplicaLog, needed: int | None, limit: ReadLimit, count_at: Sequence[int], *, cleaned: int
 ) -> tuple[LogWindow, list[str]]:
     """Try the snapshots, newest first; one beyond the end of the log does not belong to it.
 
@@ -173,11 +173,11 @@ def _read(
             continue
         if first is not None and snapshot.offset < first:
             break
-        window = read_window(log, snapshot, reach=reach, count_at=count_at, cleaned=cleaned)
+        window = read_window(log, snapshot, limit=limit, count_at=count_at, cleaned=cleaned)
         if first is None or max(window.fold.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
-    return read_window(log, None, reach=reach, count_at=count_at, cleaned=cleaned), errors
+    return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
