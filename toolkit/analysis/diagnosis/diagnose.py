@@ -120,8 +120,11 @@ class Diagnosis:
             covering = self._covering(tp)
             if not covering:
                 continue
-            held = [_transaction(_complete(each, log, by_key)) for each in self.opened.get(tp, ())]
-            rows += _in_order(held)
+            held = [
+                replace(each, log=log.get(each.key), recorded=by_key.get((each.key, each.txn.producer.producer_epoch)))
+                for each in self.opened.get(tp, ())
+            ]
+            rows += _in_order(list(map(_transaction, held)))
             of_partition = _partition(tp, covering)
             if of_partition.errors or of_partition.is_held or (tp in requested and not held):
                 rows.append(_partition_finding(of_partition, covering[-1].observation))
@@ -192,15 +195,6 @@ def diagnose(
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
     first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
     return replace(txn, seen_for=txn.observation.observed_at - first.observation.observed_at)
-
-
-def _complete(
-    evidence: OpenEvidence,
-    log: Mapping[TransactionKey, LogFacts],
-    recorded: Mapping[tuple[TransactionKey, int | None], Finding],
-) -> OpenEvidence:
-    epoch = evidence.txn.producer.producer_epoch
-    return replace(evidence, log=log.get(evidence.key), recorded=recorded.get((evidence.key, epoch)))
 
 
 def _in_order(found: Sequence[Finding]) -> list[Finding]:
