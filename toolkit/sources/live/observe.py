@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
 
+from toolkit.analysis.broker_software import software_gaps
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation, is_held
 from toolkit.errors import DecodeError
@@ -20,7 +21,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
-from toolkit.sources.live.state.broker_configs import coordinator_software_gaps
+from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import (
     LSO_COLUMNS,
@@ -142,7 +143,7 @@ def _query_coordinators(
     transactions = _with_times(client, before, transactions, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
-        gaps += coordinator_software_gaps(client, brokers)
+        gaps += software_gaps(broker_identities(client, brokers))  # one without a connection is a gap already
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
     return _CoordinatorResponses(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_state import StateTopic, TransactionLogPartition, read_state_topic
+from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 
 
@@ -94,7 +94,8 @@ def _copied(contents: Contents, moments: Sequence[dt.datetime]) -> str:
 
 
 def _span(state_topic: StateTopic, newest: dt.datetime | None) -> str:
-    times = [utc(int(each.replica.window.batch_times[0, 1])) for each in _with_records(state_topic)]
+    batch_times = [each.replica.window.batch_times for each in state_topic.partitions.values()]
+    times = [utc(int(of_batches[0, 1])) for of_batches in batch_times if len(of_batches)]
     first = min((time for time in times if time is not None), default=None)
     if first is None:
         return ", without a record"
@@ -102,7 +103,3 @@ def _span(state_topic: StateTopic, newest: dt.datetime | None) -> str:
     if newest is None:
         return f" from {at(first)} {partitions}, to a time that is unknown without its high watermark"
     return f" from {at(first)} to {at(newest)} {partitions}"
-
-
-def _with_records(state_topic: StateTopic) -> Iterator[TransactionLogPartition]:
-    return (each for each in state_topic.partitions.values() if len(each.replica.window.batch_times))

@@ -96,10 +96,6 @@ class _ExcerptScan:
         self.start = self.position
         self.is_done = self.position >= self.stop
 
-    @property
-    def fetch_position(self) -> FetchPosition:
-        return FetchPosition.of(self.target.leader, self.position)
-
     def add(self, fetched: FetchedBatches) -> None:
         """Add fetched batches; they may extend beyond the range."""
         scanned = scan(fetched.records, last=False)
@@ -125,7 +121,8 @@ class _ExcerptScan:
 
 def _read(client: BrokerClient, scans: Sequence[_ExcerptScan], deadline: float) -> None:
     while (unfinished := [each for each in scans if not each.is_done]) and time.monotonic() < deadline:
-        fetched = fetch(client, [each.fetch_position for each in unfinished], max_bytes=FETCH_BYTES)
+        positions = [FetchPosition.of(each.target.leader, each.position) for each in unfinished]
+        fetched = fetch(client, positions, max_bytes=FETCH_BYTES)
         for each, batches in zip(unfinished, fetched, strict=True):
             each.add(batches)
 
