@@ -20,7 +20,10 @@ from toolkit.cli.commands import app
 from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import UsageError
 from toolkit.schema import Row
+from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import verdict_page
+from toolkit.schema.live import Finding
+from toolkit.sources.source_table import TableArguments
 from toolkit.views.findings_text import LINKED_FINDINGS
 
 
@@ -33,11 +36,12 @@ class FixedCluster:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self.arguments: dict[str, Any] = {}
+        self.arguments = TableArguments()
 
-    def finding_rows(self, **options: Any) -> Sequence[Row]:
-        self.arguments = options
-        return self.rows
+    def read(self, table: str, arguments: TableArguments) -> list[Finding]:
+        assert table == "findings"
+        self.arguments = arguments
+        return records_of(self.rows, Finding)
 
 
 @pytest.fixture
@@ -107,16 +111,12 @@ def test_the_options_reach_the_cluster(fixed_findings: Callable[[Sequence[Row]],
     cluster = fixed_findings([])
     invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--recheck-after", "0.5",
            "--max-transaction-timeout", "60")  # fmt: skip
-    assert cluster.arguments == {
-        "topics": ["a", "b"],
-        "partitions": [3],
-        "recheck_after": 0.5,
-        "max_transaction_timeout_ms": 3_600_000,
-        "log_evidence": True,
-    }
+    assert cluster.arguments == TableArguments(
+        topics=["a", "b"], partitions=[3], recheck_after=0.5, max_transaction_timeout_ms=3_600_000
+    )
     for command in ("diagnose", "find-hanging"):
         invoke(command, "--no-log-evidence")
-        assert cluster.arguments["log_evidence"] is False
+        assert cluster.arguments.log_evidence is False
 
 
 def test_help_names_every_command_and_the_exit_codes() -> None:

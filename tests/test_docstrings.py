@@ -162,6 +162,15 @@ def test_names_in_docstrings_and_comments_exist(path: Path) -> None:
     assert gone == []
 
 
+def test_names_in_the_paths_through_the_code_are_ours() -> None:
+    """One path led over `log_partials`, which was gone: a name without a dot was taken for one of Kafka's."""
+    text = DOCUMENTS[0].read_text().partition("Three paths through the code")[2].partition("Rules of the code")[0]
+    found = [name for _, name in REFERENCE.findall(text)]
+    defined = set[str]().union(*names().members.values())
+    assert len(found) > 40
+    assert [name for name in found if name not in defined and not names().exists(name)] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_names_in_documents_exist(path: Path) -> None:
     found = [name for _, name in REFERENCE.findall(path.read_text()) if is_ours(name.partition(".")[0])]

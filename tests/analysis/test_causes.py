@@ -24,7 +24,13 @@ from tests.analysis.logged import (
 from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import MAX_EVENTS, _events_around, explain, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import (
+    MAX_EVENTS,
+    _events_around,
+    explain,
+    explained_findings,
+    log_facts,
+)
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
@@ -478,8 +484,7 @@ def explained_rows(
     assert only(diagnosed(observations)).verdict == "hanging"
     diagnosis = diagnose(observations)
     contexts = {each.key: context(each.txn, log, *events, unread=unread) for each in diagnosis.to_read()}
-    facts = {key: log_facts(each) for key, each in contexts.items()}
-    return explain(diagnosis.findings(log=facts), contexts)
+    return explained_findings(diagnosis, contexts)
 
 
 def explained_row(log: Excerpt, *events: Row, high_watermark: int = 150) -> Finding:

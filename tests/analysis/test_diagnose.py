@@ -11,7 +11,7 @@ from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
-from toolkit.analysis.diagnosis.diagnose import diagnose, findings
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import AsOf, Coverage, FirstBatch, IndexedObservation, Observation
@@ -73,7 +73,7 @@ def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> N
         None: None,
     }
     owner = owners.get(state, transaction(state=state, on=()))
-    row = only(findings(twice(observation(*([owner] if owner else [])))))
+    row = only(diagnose(twice(observation(*([owner] if owner else [])))).findings())
     assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
     assert row.missing == ("the coordinators' log, which was not read: whether a commit includes these records",)
     assert "kafka-txn abort" not in row.remedy
@@ -435,7 +435,7 @@ def test_what_began_while_files_were_copied_holds_nothing_at_that_moment() -> No
     live = only(diagnosed([observation(producers=[], after=opened)]))
     assert (live.verdict, live.remedy) == ("ending", "None: the blocking transaction ended normally.")
     at_its_end = observation(producers=[], after=opened, partitions=[partition(lso=100, high_watermark=100)])
-    (clear,) = findings([from_files(at_its_end)], requested=[TopicPartition("orders", 0)])
+    (clear,) = diagnose([from_files(at_its_end)]).findings(requested=[TopicPartition("orders", 0)])
     assert clear.reason.startswith("The LSO 100 is the high watermark")
     for after in ([], [producer(start=120)]):  # the marker that the LSO waits for may be followed by what began
         assert only(diagnosed([from_files(observation(producers=[], after=after))])).verdict == "unreplicated"

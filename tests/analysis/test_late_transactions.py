@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import NOW, ago, observation, partition, producer, transaction
-from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.analysis.history.sample_findings import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
@@ -17,7 +17,9 @@ KEY = TransactionKey("orders", 0, 7, 100)
 
 
 def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) -> list[LateTransaction]:
-    rows = late_transactions(findings([one]), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options)
+    rows = late_transactions(
+        diagnose([one]).findings(), one, sampled_at=NOW, first_seen={KEY: first_seen_at}, **options
+    )
     LATE_TRANSACTIONS.arrow(row.row() for row in rows)
     return rows
 
@@ -77,7 +79,7 @@ def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: d
 
 def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
     one = observation(first_batches=first_batch(None))
-    assert late_transactions(findings([one]), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
+    assert late_transactions(diagnose([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
 
 
 def test_an_unknown_timeout_is_the_longest_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
-from toolkit.analysis.diagnosis.diagnose import diagnose, findings
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
@@ -274,7 +274,7 @@ def test_partitions_that_one_observation_does_not_decide() -> None:
 def test_a_transaction_without_data_needs_no_log() -> None:
     without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
     assert diagnose([without_data]).to_read() == []
-    assert only(findings([without_data])).verdict == "overdue"
+    assert only(diagnose([without_data]).findings()).verdict == "overdue"
 
 
 def test_doubts_of_one_observation_are_named_once() -> None:

@@ -6,6 +6,7 @@ import itertools
 import re
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.causes import cause_names
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
@@ -24,7 +26,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import excerpt_reader, log_evidence
-from toolkit.sources.live.logs.log_evidence import explained_findings
+from toolkit.sources.live.logs.log_evidence import read_contexts
 
 pytestmark = pytest.mark.lab
 
@@ -306,9 +308,10 @@ def test_a_marker_written_before_the_log_is_read_ends_it(cluster: Cluster, kafka
     """A hanging transaction has ended before the log is read: its finding is `ending`, nothing is to be aborted."""
     with INCIDENTS["late_message"](kafka) as staged:
         diagnosis = diagnose([cluster.observe(topics=[staged.topic], partitions=[0])] * 2)
-        assert [finding.verdict for finding in explained_findings(cluster.client, diagnosis)] == ["hanging"]
+        contexts = partial(read_contexts, cluster.client, diagnosis.to_read())
+        assert [finding.verdict for finding in explained_findings(diagnosis, contexts())] == ["hanging"]
         abort_marker(cluster, staged)
-        (finding,) = explained_findings(cluster.client, diagnosis)
+        (finding,) = explained_findings(diagnosis, contexts())
     row = finding.row()
     assert row["verdict"] == "ending"
     assert row["reason"] == f"The ABORT marker at offset {staged.start_offset + 1} has ended it in the meantime."

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
-from toolkit.analysis.diagnosis.diagnose import findings
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
@@ -318,7 +318,7 @@ def test_with_unreachable_coordinators_groups_are_unknown() -> None:
 def test_without_an_owner_nothing_hangs_where_the_broker_is_not_apache_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redpanda's partition aborts by itself what its coordinator has lost; an abort marker there is not Kafka's."""
     monkeypatch.setattr(FakeCluster, "cluster_id", "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b")
-    (row,) = findings([observation(FakeCluster())])
+    (row,) = diagnose([observation(FakeCluster())]).findings()
     assert (row.verdict, row.action) == ("unknown", None)
     (missing,) = row.missing
     assert missing.startswith("a coordinator of Apache Kafka: brokers 1, 2 run Redpanda (its cluster id is redpanda.")

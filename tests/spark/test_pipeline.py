@@ -366,8 +366,8 @@ def test_samples_of_a_recording_are_stored_once(spark: SparkSession, tmp_path: P
         path.unlink(missing_ok=True)
     grown = run(spark, recording, str(out))
     assert grown.tables["recorded_samples"].rows == 4
-    (row,) = grown.findings
-    assert (row["verdict"], row["held_from"], row["observed_at"]) == ("hanging", NINE, samples[3].due)
+    (found,) = grown.findings
+    assert (found.verdict, found.held_from, found.observed_at) == ("hanging", NINE, samples[3].due)
     for name, table in RECORDED.items():
         assert stored_rows(out, f"recorded_{name}") == sorted_rows(rows_of(samples, name), table), name
 
@@ -382,8 +382,8 @@ def test_tables_written_before_findings_had_an_outcome_get_the_column(spark: Spa
         old = spark.createDataFrame(stored).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         old.save(f"{out}/{name}")
     record(recording, samples[1:])
-    (row,) = run(spark, recording, str(out)).findings
-    assert (row["verdict"], row["outcome"], row["action"]) == ("hanging", "undecided", "abort")
+    (found,) = run(spark, recording, str(out)).findings
+    assert (found.verdict, found.outcome, found.action) == ("hanging", "undecided", "abort")
     for name, expected in (
         ("findings", [("undecided", "abort")]),
         ("recorded_findings", [(None, None), ("undecided", "abort")]),
@@ -418,7 +418,7 @@ def test_a_live_cluster_is_read_from_the_stored_offsets(
         topics = [late_message.topic, "__transaction_state"]
         first = run(spark, cluster, str(out), topics=topics, min_held_ms=0)
         assert first.verdicts["hanging"] == 1
-        assert [row["start_offset"] for row in first.findings if row["verdict"] == "hanging"] == [
+        assert [each.start_offset for each in first.findings if each.verdict == "hanging"] == [
             late_message.start_offset
         ]
         with INCIDENTS["marker_only"](kafka):

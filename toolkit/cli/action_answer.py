@@ -69,8 +69,8 @@ class ActionAnswer:
         from toolkit.views.findings_text import finding_lines
 
         if not self.is_json:
-            row = {**finding.row(), "remedy": source_options.runnable(finding.remedy)}
-            show([*finding_lines([row], now=dt.datetime.now(dt.UTC), width=width()), ""])
+            runnable = dataclasses.replace(finding, remedy=source_options.runnable(finding.remedy))
+            show([*finding_lines([runnable], now=dt.datetime.now(dt.UTC), width=width()), ""])
 
     def confirmation(self, plan: Any, option: str | None, preview: Iterable[str]) -> str | None:
         """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -33,7 +33,7 @@ from toolkit.errors import ConnectionFailed, UsageError
 
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
-    from toolkit.schema import Row
+    from toolkit.schema.live import Finding
     from toolkit.views.explained_error import ExplainedError
 
 UNREACHABLE, INCOMPLETE, UNKNOWN_TEXT = 2, 3, 4
@@ -59,7 +59,7 @@ def diagnose(
     """
     partition_options(topic, partition)
     with source_options.open() as source:
-        rows = read_findings(
+        findings = read_findings(
             source_options,
             source,
             recheck_after=recheck_after,
@@ -69,9 +69,9 @@ def diagnose(
             log_evidence=log_evidence,
         )
         proof = proof_line(source, output)
-    rows = runnable_remedies(rows, source_options)
-    answer_findings(rows, rows, output, proof=proof)
-    raise typer.Exit(verdict_exit_code(rows))
+    findings = runnable_remedies(findings, source_options)
+    answer_findings(findings, findings, output, proof=proof)
+    raise typer.Exit(verdict_exit_code(findings))
 
 
 @takes_source(*FILE_OPTIONS, "recording", "at", "flink_checkpoint")
@@ -95,7 +95,7 @@ def find_hanging(
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
     partition_options(topic, partition)
     with source_options.open() as source:
-        rows = read_findings(
+        findings = read_findings(
             source_options,
             source,
             recheck_after=recheck_after,
@@ -106,9 +106,9 @@ def find_hanging(
             broker_id=broker_id,
         )
         proof = proof_line(source, output)
-    rows = runnable_remedies(rows, source_options)
-    answer_findings(in_doubt(rows), rows, output, proof=proof)
-    raise typer.Exit(verdict_exit_code(rows))
+    findings = runnable_remedies(findings, source_options)
+    answer_findings(in_doubt(findings), findings, output, proof=proof)
+    raise typer.Exit(verdict_exit_code(findings))
 
 
 @takes_source(*FILE_OPTIONS)
@@ -168,8 +168,8 @@ def explain(
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)
             assert explained.checks is not None
-            findings = tuple(runnable_remedies(explained.checks.findings, source_options))
-            explained = replace(explained, checks=replace(explained.checks, findings=findings))
+            rows = [{**row, "remedy": source_options.runnable(row["remedy"])} for row in explained.checks.findings]
+            explained = replace(explained, checks=replace(explained.checks, findings=tuple(rows)))
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=UNREACHABLE)
@@ -237,7 +237,7 @@ def report(
         )
     actions = Audit(audit_file).rows() if audit_file is not None else None
     with source:
-        rows = read_findings(
+        findings = read_findings(
             source_options,
             source,
             recheck_after=recheck_after,
@@ -246,21 +246,21 @@ def report(
             partitions=partition,
             min_held_ms=None if min_held is None else int(min_held * 1000),
         )
-        tables = tables_around(rows, source, remark=remark)
+        tables = tables_around(findings, source, remark=remark)
         if isinstance(source, Cluster) and not actions:
             audit = Audit()  # of what was done to this cluster from here, as it was addressed
             own = [row for row in audit.rows() if row["bootstrap_servers"] == source.bootstrap_servers]
             actions = own if audit.path.exists() else None
     page = write_report(
-        rows,
+        findings,
         **tables,
         actions=actions,
-        figure=timeline_of({"findings": rows, **tables}) if interactive else None,
+        figure=timeline_of({"findings": [each.row() for each in findings], **tables}) if interactive else None,
         title=title,
     )
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
-    raise typer.Exit(verdict_exit_code(rows))
+    raise typer.Exit(verdict_exit_code(findings))
 
 
 @takes_source(*FILE_OPTIONS, "recording")
@@ -296,8 +296,11 @@ def read_findings(
     recheck_after: float,
     max_transaction_timeout: float,
     **options: Any,
-) -> list[Row]:
+) -> list[Finding]:
     """Findings of a source; before them a line on stderr about the second check, or about the time of the sample."""
+    from toolkit.schema import FINDINGS
+    from toolkit.sources.source_table import TableArguments
+
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
     if source_options.recording:
         from toolkit.sources.recording import Recording
@@ -309,12 +312,12 @@ def read_findings(
         options["recheck_after"] = recheck_after
         if recheck_after:
             progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
-    return source.finding_rows(**options)
+    return FINDINGS.in_order(source.read("findings", TableArguments.of(**options)))
 
 
-def runnable_remedies(rows: Sequence[Row], source_options: SourceOptions) -> list[Row]:
+def runnable_remedies(findings: Iterable[Finding], source_options: SourceOptions) -> list[Finding]:
     """Findings whose remedies can be run as they stand."""
-    return [{**row, "remedy": source_options.runnable(row["remedy"])} for row in rows]
+    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings]
 
 
 def proof_line(source: AnySource, output: Format) -> str | None:
@@ -324,40 +327,44 @@ def proof_line(source: AnySource, output: Format) -> str | None:
     return source.proof().line if output is Format.TABLE and isinstance(source, LogDir) else None
 
 
-def answer_findings(rows: Sequence[Row], of: Sequence[Row], output: Format, *, proof: str | None = None) -> None:
-    """Write `rows`; for a person with all else that is open on their partitions, and the sum of all that was seen.
+def answer_findings(
+    findings: Sequence[Finding], of: Sequence[Finding], output: Format, *, proof: str | None = None
+) -> None:
+    """Write `findings`; for a person with all else that is open on their partitions, and the sum of all that was seen.
 
     `proof`, for a person only, is the first line.
     """
+    from toolkit.views.findings_text import LINKED_FINDINGS, finding_lines, finding_page, summary, wrap
+
     if output is not Format.TABLE:
-        from toolkit.views.findings_text import LINKED_FINDINGS, with_page
-
-        answer(LINKED_FINDINGS, [with_page(row) for row in rows], output)
+        rows = [{**each.row(), "docs": finding_page(each.verdict, each.cause)} for each in findings]
+        answer(LINKED_FINDINGS, rows, output)
         return
-    from toolkit.views.findings_text import finding_lines, summary, wrap
-
-    as_of = max((row["observed_at"] for row in rows), default=dt.datetime.now(dt.UTC))
-    partitions = {(row["topic"], row["partition"]) for row in rows}
-    whole = [row for row in of if (row["topic"], row["partition"]) in partitions]
+    as_of = max((each.observed_at for each in findings), default=dt.datetime.now(dt.UTC))
+    partitions = {(each.topic, each.partition) for each in findings}
+    whole = [each for each in of if (each.topic, each.partition) in partitions]
     lines = finding_lines(whole, now=as_of, width=width())
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
     show([*first, *lines, *([""] if lines else []), summary(of)])
 
 
-def in_doubt(rows: Sequence[Row]) -> list[Row]:
+def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
     """Findings that need action: hanging ones, and those that may be."""
-    return [row for row in rows if row["verdict"] in {"hanging", "unknown"}]
+    return [each for each in findings if each.verdict in {"hanging", "unknown"}]
 
 
-def verdict_exit_code(rows: Sequence[Row]) -> int:
+def verdict_exit_code(findings: Iterable[Finding]) -> int:
     """Return 1 where something hangs, 3 where that cannot be known, else 0."""
-    verdicts = {row["verdict"] for row in rows}
+    verdicts = {each.verdict for each in findings}
     return 1 if "hanging" in verdicts else 3 if "unknown" in verdicts else 0
 
 
 def explained_exit_code(explained: ExplainedError) -> int:
     """Return 1 where something hangs, 4 where the text is unknown, 3 where evidence is missing, else 0."""
-    code = verdict_exit_code(explained.checks.findings) if explained.checks else 0
+    from toolkit.schema.coerce import records_of
+    from toolkit.schema.live import Finding
+
+    code = verdict_exit_code(records_of(explained.checks.findings, Finding)) if explained.checks else 0
     if code == 1:
         return code
     if not explained.recognized:

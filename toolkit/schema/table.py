@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,9 @@ class TypedRow(Protocol):
 
     def row(self) -> dict[str, Any]:
         """The record as plain values."""
+
+
+R = TypeVar("R", bound=TypedRow)
 
 
 class TopicPartition(NamedTuple):
@@ -171,6 +175,11 @@ class Table:
         names, count = self.names, len(self.columns)
         whole = [row if len(row) == count else {**dict.fromkeys(names), **row} for row in found]
         return sorted(whole, key=lambda row: [(row[name] is None, row[name]) for name in self.sort])
+
+    def in_order(self, records: Iterable[R]) -> list[R]:
+        """Records in the table's order; an unknown sorts last."""
+        values = attrgetter(*self.sort)
+        return sorted(records, key=lambda each: [(value is None, value) for value in values(each)])
 
     def _joined(self, tables: list[pa.Table]) -> pa.Table:
         import pyarrow as pa

@@ -28,6 +28,7 @@ from toolkit.formats.columns import damage_rows, header_table
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
+from toolkit.schema.table import TopicPartition
 
 ROWS_AT_ONCE = 1 << 16
 NEVER = np.iinfo(np.int64).max
@@ -62,6 +63,11 @@ class LogId:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition; of an unknown topic, one that no checkpoint has."""
+        return TopicPartition(self.topic or "", self.partition or 0)
 
     @property
     def columns(self) -> dict[str, Any]:

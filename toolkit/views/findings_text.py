@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import CAUSES, HEALTHY, OUTCOMES
-from toolkit.schema import FINDINGS, Column, Row, Table
+from toolkit.schema import FINDINGS, Column, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
@@ -44,11 +44,6 @@ def finding_page(verdict: str, cause: str | None) -> str:
     match = _NAMES.search(cause or "")
     names = [name for name in match[1].split(", ") if name in CAUSES] if match else []
     return cause_page(names[0]) if names else verdict_page(verdict)
-
-
-def with_page(row: Row) -> Row:
-    """A row of `LINKED_FINDINGS`."""
-    return {**row, "docs": finding_page(row["verdict"], row.get("cause"))}
 
 
 TICK = dt.timedelta(seconds=1)

@@ -37,45 +37,6 @@ def transaction_key(finding: Finding) -> TransactionKey:
     return TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
 
 
-def findings(
-    observations: Sequence[Observation],
-    *,
-    requested: Iterable[TopicPartition] = (),
-    max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
-    log: Mapping[TransactionKey, LogFacts] | None = None,
-    recorded: Iterable[Finding] = (),
-    is_single_sample: bool = False,
-) -> list[Finding]:
-    """Decide on one or more observations.
-
-    Parameters
-    ----------
-    observations
-        In order of time. A later one may cover fewer partitions: those are diagnosed from all observations, the others
-        from the earlier ones.
-    requested
-        Partitions that get a row even if nothing is held (`clear`).
-    max_transaction_timeout_ms
-        A live transaction older than this is `long`; the default is the broker's default transaction.max.timeout.ms.
-    log
-        What the logs show of open transactions, read after the last observation.
-    recorded
-        For a recording: the findings that were recorded with the last observation.
-    is_single_sample
-        Whether it is a sample without one before it.
-
-    Returns
-    -------
-    list of Finding
-        One per open transaction, one per partition whose LSO is below its high watermark with nothing open at it, one
-        per partition that could not be read, one with null topic if topics may be hidden.
-    """
-    diagnosis = diagnose(
-        observations, max_transaction_timeout_ms=max_transaction_timeout_ms, is_single_sample=is_single_sample
-    )
-    return diagnosis.findings(requested=requested, log=log, recorded=recorded)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """The observations of each partition, before the logs are read and anything is decided.
@@ -87,7 +48,7 @@ class Diagnosis:
     opened
         The evidence of the open transactions of each partition, as far as it does not need the logs.
     max_transaction_timeout_ms, is_single_sample
-        As for `findings`.
+        As for `diagnose`.
     checkpoints
         Completed checkpoints of Flink jobs.
     """
@@ -105,8 +66,9 @@ class Diagnosis:
 
     def with_next(self, observation: Observation) -> Diagnosis:
         """The diagnosis of one observation more, which came after these."""
-        return _diagnose(
-            [*self.indexed, IndexedObservation(observation)],
+        return diagnose(
+            [observation],
+            earlier=self.indexed,
             max_transaction_timeout_ms=self.max_transaction_timeout_ms,
             is_single_sample=self.is_single_sample,
             checkpoints=self.checkpoints,
@@ -134,7 +96,23 @@ class Diagnosis:
         log: Mapping[TransactionKey, LogFacts] | None = None,
         recorded: Iterable[Finding] = (),
     ) -> list[Finding]:
-        """Complete the evidence, and decide; see `findings`."""
+        """Complete the evidence, and decide.
+
+        Parameters
+        ----------
+        requested
+            Partitions that get a row even if nothing is held (`clear`).
+        log
+            What the logs show of open transactions, read after the last observation.
+        recorded
+            For a recording: the findings that were recorded with the last observation.
+
+        Returns
+        -------
+        list of Finding
+            One per open transaction, one per partition whose LSO is below its high watermark with nothing open at it,
+            one per partition that could not be read, one with null topic if topics may be hidden.
+        """
         requested, log = set(requested), log or {}
         by_key = {(transaction_key(finding), finding.producer_epoch): finding for finding in recorded}
         rows: list[Finding] = []
@@ -142,9 +120,14 @@ class Diagnosis:
             covering = self._covering(tp)
             if not covering:
                 continue
-            held = [_transaction(_complete(each, log, by_key)) for each in self.opened.get(tp, ())]
-            found = [*_in_order(held), *self._of_partition(tp, covering, is_requested=tp in requested and not held)]
-            rows += found
+            held = [
+                replace(each, log=log.get(each.key), recorded=by_key.get((each.key, each.txn.producer.producer_epoch)))
+                for each in self.opened.get(tp, ())
+            ]
+            rows += _in_order(list(map(_transaction, held)))
+            of_partition = _partition(tp, covering)
+            if of_partition.errors or of_partition.is_held or (tp in requested and not held):
+                rows.append(_partition_finding(of_partition, covering[-1].observation))
         last = self.indexed[-1].observation
         if gaps := tuple(last.coverage.topic_gaps):
             hidden = GapEvidence(
@@ -159,14 +142,6 @@ class Diagnosis:
     def _covering(self, tp: TopicPartition) -> list[IndexedObservation]:
         return [one for one in self.indexed if tp in one.before]
 
-    def _of_partition(
-        self, tp: TopicPartition, covering: Sequence[IndexedObservation], *, is_requested: bool
-    ) -> Iterator[Finding]:
-        evidence = _partition(tp, covering)
-        if evidence.errors or evidence.is_held or is_requested:
-            observation = covering[-1].observation
-            yield _of_partition(evidence, observation)
-
 
 def diagnose(
     observations: Sequence[Observation],
@@ -174,23 +149,25 @@ def diagnose(
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
     is_single_sample: bool = False,
     checkpoints: Sequence[FlinkCheckpoint] = (),
+    earlier: Sequence[IndexedObservation] = (),
 ) -> Diagnosis:
-    """Index observations, so that it is known what else has to be read; see `findings`."""
-    return _diagnose(
-        [IndexedObservation(observation) for observation in observations],
-        max_transaction_timeout_ms=max_transaction_timeout_ms,
-        is_single_sample=is_single_sample,
-        checkpoints=checkpoints,
-    )
+    """Index observations, so that it is known what else has to be read.
 
-
-def _diagnose(
-    indexed: Sequence[IndexedObservation],
-    *,
-    max_transaction_timeout_ms: int,
-    is_single_sample: bool,
-    checkpoints: Sequence[FlinkCheckpoint],
-) -> Diagnosis:
+    Parameters
+    ----------
+    observations
+        In order of time. A later one may cover fewer partitions: those are diagnosed from all observations, the others
+        from the earlier ones.
+    max_transaction_timeout_ms
+        A live transaction older than this is `long`; the default is the broker's default transaction.max.timeout.ms.
+    is_single_sample
+        Whether it is a sample without one before it.
+    checkpoints
+        Completed checkpoints of Flink jobs.
+    earlier
+        Observations before these, indexed already.
+    """
+    indexed = [*earlier, *map(IndexedObservation, observations)]
     opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}
     for tp in set().union(*(one.cases for one in indexed)):
         covering = [one for one in indexed if tp in one.before]
@@ -218,15 +195,6 @@ def _diagnose(
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
     first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
     return replace(txn, seen_for=txn.observation.observed_at - first.observation.observed_at)
-
-
-def _complete(
-    evidence: OpenEvidence,
-    log: Mapping[TransactionKey, LogFacts],
-    recorded: Mapping[tuple[TransactionKey, int | None], Finding],
-) -> OpenEvidence:
-    epoch = evidence.txn.producer.producer_epoch
-    return replace(evidence, log=log.get(evidence.key), recorded=recorded.get((evidence.key, epoch)))
 
 
 def _in_order(found: Sequence[Finding]) -> list[Finding]:
@@ -313,7 +281,7 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
     )
 
 
-def _of_partition(evidence: PartitionEvidence, observation: Observation) -> Finding:
+def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
     return replace(
         _decided(decide(evidence), evidence.partition),
         evidence=partition_evidence(evidence.partition, [observation]),

@@ -35,7 +35,7 @@ def diagnose_sample(
     observation, before
         As for `sample_diagnoses`.
     requested, max_transaction_timeout_ms, recorded
-        As for `diagnose.findings`.
+        As for `diagnose` and `Diagnosis.findings`.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def sample_diagnoses(
     before
         The previous sample's observation, however old; null if there is none.
     max_transaction_timeout_ms
-        As for `diagnose.findings`.
+        As for `diagnose`.
     """
     topic_partitions = _topic_partitions(observation)
     twice = topic_partitions & _topic_partitions(before) if before else set()
@@ -92,14 +92,14 @@ def sample_findings(
     diagnoses
         From `sample_diagnoses`.
     requested, log, recorded
-        As for `diagnose.findings`.
+        As for `Diagnosis.findings`.
     """
     requested, recorded = set(requested), list(recorded)
     rows: list[Finding] = []
     for diagnosis in diagnoses:
         of_diagnosis = requested & _topic_partitions(diagnosis.observations[-1])
         rows += diagnosis.findings(requested=of_diagnosis, log=log, recorded=recorded)
-    return sorted(rows, key=_order)
+    return FINDINGS.in_order(rows)
 
 
 def with_recorded(findings: Iterable[Finding], recorded: Iterable[Finding]) -> list[Finding]:
@@ -147,12 +147,6 @@ def _with(finding: Finding, recorded: Finding | None) -> Finding:
 
 def _topic_partitions(observation: Observation) -> set[TopicPartition]:
     return {each.tp for each in observation.partitions}
-
-
-def _order(finding: Finding) -> list[tuple[bool, object]]:
-    """The declared order, unknown values last."""
-    values = (getattr(finding, name) for name in FINDINGS.sort)
-    return [(value is None, 0 if value is None else value) for value in values]
 
 
 LATE_PADDING_MS = 300_000  # Kafka's own padding

@@ -22,7 +22,8 @@ from toolkit.analysis.log.stable_sort import stable_order, take_rows
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.segment_files import SnapshotEntry
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.live import Producer
 
 PRODUCER = np.dtype(
     [
@@ -155,33 +156,27 @@ def resume(entries: Iterable[SnapshotEntry]) -> ProducerReplay:
     return ProducerReplay(states)
 
 
-def producer_rows(
-    replayed: ProducerReplay,
-    *,
-    topic: str | None,
-    partition: int | None,
-    broker_id: int | None = None,
-    observed_at: dt.datetime,
-) -> list[Row]:
-    """Rows of ``schema.PRODUCERS``, in their order.
-
-    Parameters
-    ----------
-    replayed
-        The merged replay.
-    topic, partition, broker_id
-        Location of the batches.
-    observed_at
-        When they were read.
-    """
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
-    known = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
-    columns = [replayed.producers[name].tolist() for name in known]
+def producer_records(
+    replayed: ProducerReplay, *, topic: str, partition: int, broker_id: int | None = None, observed_at: dt.datetime
+) -> list[Producer]:
+    """The producers of a whole log, in their order."""
+    names = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch", "current_txn_start_offset")
+    numbers = [[each if each >= 0 else None for each in replayed.producers[name].tolist()] for name in names]
+    times = map(utc, replayed.producers["last_timestamp"].tolist())
     return [
-        log_columns
-        | {name: value if value >= 0 else None for name, value in zip(known, values, strict=True)}
-        | {"last_timestamp": utc(last), "observed_at": observed_at, "error": None}
-        for *values, last in zip(*columns, replayed.producers["last_timestamp"].tolist(), strict=True)
+        Producer(
+            topic=topic,
+            partition=partition,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            last_sequence=sequence,
+            last_timestamp=time,
+            coordinator_epoch=coordinator_epoch,
+            current_txn_start_offset=start,
+            broker_id=broker_id,
+            observed_at=observed_at,
+        )
+        for producer_id, epoch, sequence, coordinator_epoch, start, time in zip(*numbers, times, strict=True)
     ]
 
 

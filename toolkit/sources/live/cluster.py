@@ -297,10 +297,11 @@ class Cluster(Source, OffsetTables):
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)
             diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
-        if arguments.log_evidence and diagnosis.to_read():
-            from toolkit.sources.live.logs.log_evidence import explained_findings  # imports numpy and Arrow
+        if arguments.log_evidence and (to_read := diagnosis.to_read()):
+            from toolkit.analysis.diagnosis.evidence.explanation import explained_findings  # imports numpy and Arrow
+            from toolkit.sources.live.logs.log_evidence import read_contexts
 
-            found = explained_findings(self.client, diagnosis, requested=requested)
+            found = explained_findings(diagnosis, read_contexts(self.client, to_read), requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
         return self._with_owners(with_groups(self.client, found), diagnosis.observations)

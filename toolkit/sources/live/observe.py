@@ -7,8 +7,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
+from toolkit.analysis.broker_software import software_gaps
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation, is_held
 from toolkit.errors import DecodeError
@@ -21,13 +21,13 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
-from toolkit.sources.live.state.broker_configs import coordinator_software_gaps
+from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import (
+    LSO_COLUMNS,
+    OffsetsQuery,
     PartitionLeader,
-    lso_query,
-    offsets_query,
-    producers_query,
+    ProducersQuery,
     query_leaders,
     read_metadata,
 )
@@ -38,9 +38,6 @@ from toolkit.sources.live.transaction_listing import (
     is_too_old,
     list_ids,
 )
-
-if TYPE_CHECKING:
-    pass
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte
@@ -70,8 +67,8 @@ def observe(
     idle_producers
         Include producers without an open transaction, as for `read_producers`.
     """
-    of_producers = producers_query(idle_producers=idle_producers)
-    partitions, producers = query_leaders(client, leaders, lso_query(client), of_producers)
+    of_producers = ProducersQuery(idle_producers=idle_producers)
+    partitions, producers = query_leaders(client, leaders, OffsetsQuery(client, LSO_COLUMNS), of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
     coordinators = _query_coordinators(client, opened, leaders)
@@ -82,7 +79,7 @@ def observe(
     partitions_after: list[Partition] = []
     if to_recheck:
         fresh = read_metadata(client, {tp.topic for tp in to_recheck}).at(to_recheck)
-        producers_after, partitions_after = query_leaders(client, fresh, of_producers, offsets_query(client))
+        producers_after, partitions_after = query_leaders(client, fresh, of_producers, OffsetsQuery(client))
     return Observation(
         partitions=partitions,
         producers=producers,
@@ -146,7 +143,7 @@ def _query_coordinators(
     transactions = _with_times(client, before, transactions, opened, log)
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
-        gaps += coordinator_software_gaps(client, brokers)
+        gaps += software_gaps(broker_identities(client, brokers))  # one without a connection is a gap already
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
     return _CoordinatorResponses(

@@ -117,7 +117,7 @@ def _deleted(
     if not before.opened or end is None or end - min(before.opened.values()) > MAX_OFFSETS:
         return {}
     written: dict[TopicPartition, tuple[int, int]] = {}
-    for record in offsets_log_records(client, topic, [number], start=min(before.opened.values())):
+    for record in offsets_log_records(client, topic, [number], start={number: min(before.opened.values())}):
         if record.error:
             return {}
         start = before.opened.get(record.producer_id) if record.producer_id is not None else None

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
@@ -22,9 +22,6 @@ from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import transactional_ids_are_visible
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
 from toolkit.sources.source_table import TableArguments
-
-if TYPE_CHECKING:
-    pass
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 IDS_PER_REQUEST = 2000

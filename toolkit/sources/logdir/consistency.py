@@ -43,9 +43,8 @@ from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.broker_lock import is_locked
-from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, CoordinatorState
+from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -74,7 +73,7 @@ class ConsistencyCheck:
 def check_consistency(
     txn: OpenTransaction,
     state: ReplicaState,
-    side: CoordinatorState,
+    state_topic: StateTopic,
     proof: CopyProof,
     *,
     lowest: int,
@@ -88,7 +87,7 @@ def check_consistency(
         The transaction, which no coordinator owns as far as the files show.
     state
         The replica of its partition, read with checksums from `lowest` on.
-    side
+    state_topic
         ``__transaction_state``.
     proof
         What the manifests of the files prove.
@@ -101,16 +100,16 @@ def check_consistency(
     found = ConsistencyCheck(doubts=[*_segment_doubts(txn, state, start, lowest)])
     found.doubts += [  # although no row shows an id as the owner, it may have this producer id for its next transaction
         f'the state of id "{event.transactional_id}", whose next producer id this is'
-        for partition in side.partitions.values()
+        for partition in state_topic.partitions.values()
         for event in partition.newest.values()
         if event.next_producer_id == producer_id and not event.tombstone
     ]
     if changes is not None:
-        found.doubts += _assertion_doubts(state, side, changes)
+        found.doubts += _assertion_doubts(state, state_topic, changes)
         found.notes.append(
             "the caller asserts that the brokers were stopped when these files were copied (consistent_copy)"
         )
-    elif (by_manifest := proof.doubt(state, _coordinators(txn, side), start)) is None:
+    elif (by_manifest := proof.doubt(state, _coordinators(txn, state_topic), start)) is None:
         found.notes.append(
             f"the transaction was open before {STATE_TOPIC} was copied and after it, on a broker that led the "
             "partitions all the while, by the manifest of the copy"
@@ -120,7 +119,7 @@ def check_consistency(
             f"{CONSISTENT_COPY}: no id has producer {producer_id}, which proves nothing if the files "
             f"were copied at different times{_by_manifest(proof, state, by_manifest)}"
         )
-    elif doubt := _failed_step(txn.owner, state, side, start):
+    elif doubt := _failed_step(txn.owner, state, state_topic, start):
         found.doubts.append(
             f"proof that {name} and {STATE_TOPIC} were copied at one moment: {doubt}"
             f"{_by_manifest(proof, state, by_manifest)}; or {CONSISTENT_COPY}"
@@ -137,10 +136,10 @@ def _by_manifest(proof: CopyProof, state: ReplicaState, doubt: str) -> str:
     return f"; the manifest of the copy proves nothing, as {doubt}" if proof.has_manifest(state) else ""
 
 
-def _coordinators(txn: OpenTransaction, side: CoordinatorState) -> list[ReplicaState]:
+def _coordinators(txn: OpenTransaction, state_topic: StateTopic) -> list[ReplicaState]:
     """The partitions of ``__transaction_state`` that may own a transaction: that of its id, or all."""
     number = None if txn.owner is None else txn.owner.txn_state_partition
-    return [each.replica for key, each in side.partitions.items() if number is None or key == number]
+    return [each.replica for key, each in state_topic.partitions.items() if number is None or key == number]
 
 
 def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowest: int) -> Iterable[str]:
@@ -171,10 +170,10 @@ def _segment_doubts(txn: OpenTransaction, state: ReplicaState, start: int, lowes
 
 
 def _assertion_doubts(
-    state: ReplicaState, side: CoordinatorState, changes: Callable[[ReplicaLog], list[str]]
+    state: ReplicaState, state_topic: StateTopic, changes: Callable[[ReplicaLog], list[str]]
 ) -> Iterable[str]:
     """What contradicts the caller's assertion: stopped brokers write nothing and leave no torn or missing batch."""
-    replicas = [state, *(partition.replica for partition in side.partitions.values())]
+    replicas = [state, *(partition.replica for partition in state_topic.partitions.values())]
     for root in {each.log.root for each in replicas} - {None}:
         if root is not None and (doubt := _lock_doubt(root)):
             yield f"stopped brokers: {doubt}"
@@ -185,17 +184,16 @@ def _assertion_doubts(
         for change in changes(each.log):
             yield f"files that do not change: {name}: {change}"
     for each in replicas[1:]:
-        where = each.log.where
-        cleaned = each.checkpoints.cleaned.get(TopicPartition(where.topic or "", where.partition or 0), -1)
+        cleaned = each.checkpoints.cleaned.get(each.log.where.tp, -1)
         if gap := each.window.contiguity.after(cleaned):
-            yield f"{where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
+            yield f"{each.log.where} without missing offsets: {gap[0] - 1} is followed by {gap[1]}"
 
 
-def _failed_step(owner: Transaction, state: ReplicaState, side: CoordinatorState, start: int) -> str | None:
+def _failed_step(owner: Transaction, state: ReplicaState, state_topic: StateTopic, start: int) -> str | None:
     """The first step of the proof that fails; null if the proof holds (see the module docstring)."""
     assert owner.txn_state_partition is not None
     assert owner.transactional_id is not None
-    coordinator = side.partitions[owner.txn_state_partition]
+    coordinator = state_topic.partitions[owner.txn_state_partition]
     event = coordinator.newest[owner.transactional_id]
     recorded, offset = event.timestamp, event.offset
     name = coordinator.replica.log.where

@@ -206,15 +206,18 @@ class Contents:
             return self.replica_logs([topic], partitions)
         return [log for log in self.logs if log.where.topic == topic]
 
-    def read(self, log: ReplicaLog, *, reach: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
-        """The state of a log, read at least as far back as `reach`; read again only for a farther `reach`."""
-        if log.where.topic == STATE_TOPIC and reach is not ReadLimit.TAIL:
-            reach = ReadLimit.RECORDS  # one read for the partition and its coordinator
+    def read(self, log: ReplicaLog, *, limit: ReadLimit = ReadLimit.TAIL) -> ReplicaState:
+        """The state of a log, read as far back as `limit` at least; read again only for a farther one.
+
+        Of ``__transaction_state``, only the tail or with its records: one read for the partition and its coordinator.
+        """
+        if log.where.topic == STATE_TOPIC and limit is not ReadLimit.TAIL:
+            limit = ReadLimit.RECORDS
         known, found = self._states.get(id(log), (None, None))
-        if found is None or (known is ReadLimit.TAIL and reach is not ReadLimit.TAIL):
+        if found is None or (known is ReadLimit.TAIL and limit is not ReadLimit.TAIL):
             checkpoints = self.checkpoints(log.root) if log.root else PartitionCheckpoints()
-            found = read_state(log, checkpoints, reach=reach, copied_at=self.copies.moment(log))
-            self._states[id(log)] = reach, found
+            found = read_state(log, checkpoints, limit=limit, copied_at=self.copies.moment(log))
+            self._states[id(log)] = limit, found
             self._room -= len(found.window.neighbourhood.batches)
             if self._room < 0:
                 found.window.neighbourhood = MarkerNeighbourhood()
@@ -230,8 +233,7 @@ class Contents:
         """Offset up to which a log was cleaned, by the cleaner's checkpoint; -1 for never or unknown."""
         if log.root is None:
             return -1
-        tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
-        return self.checkpoints(log.root).cleaned.get(tp, -1)
+        return self.checkpoints(log.root).cleaned.get(log.where.tp, -1)
 
     def scope(self, logs: Iterable[ReplicaLog]) -> FileScope:
         """The scope of these logs and those of the coordinators."""
@@ -243,25 +245,25 @@ class Contents:
         )
 
     def by_partition(
-        self, logs: Iterable[ReplicaLog], *, reach: ReadLimit = ReadLimit.TAIL
+        self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL
     ) -> Iterator[tuple[TopicPartition, list[ReplicaState]]]:
-        """The replicas of each partition, the one with most of the log first; only that one is read by `reach`."""
+        """The replicas of each partition, the one with most of the log first; only that one is read by `limit`."""
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
-                found.setdefault(TopicPartition(log.where.topic, log.where.partition), []).append(log)
+                found.setdefault(log.where.tp, []).append(log)
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
-            list(pool.map(lambda log: self.read(log, reach=reach), firsts))
+            list(pool.map(lambda log: self.read(log, limit=limit), firsts))
         for tp in sorted(found):
             yield tp, list(map(self.read, found[tp]))
 
-    def best(self, topic: str, *, reach: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
+    def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
-        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), reach=reach)}
+        return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
 
 
 def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:

@@ -60,7 +60,7 @@ class TransactionLogPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorState:
+class StateTopic:
     """The partitions of ``__transaction_state``.
 
     Parameters
@@ -106,7 +106,7 @@ class CoordinatorState:
         return found
 
 
-def read_coordinator_side(contents: Contents, *, count: int | None) -> CoordinatorState:
+def read_state_topic(contents: Contents, *, count: int | None) -> StateTopic:
     """Read every partition of ``__transaction_state`` among the files.
 
     Parameters
@@ -116,7 +116,7 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     count
         Number of partitions of the topic, if the caller knows it; else 50, or what the metadata log says.
     """
-    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, reach=ReadLimit.RECORDS).items())}
+    read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, limit=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
     if count is None and gaps:
@@ -129,7 +129,7 @@ def read_coordinator_side(contents: Contents, *, count: int | None) -> Coordinat
     topic_ids = {partition.replica.topic_id for partition in read.values()} - {None}
     if len(topic_ids) > 1:
         gaps.append(f"a single {STATE_TOPIC}: its partitions have {len(topic_ids)} topic ids")
-    return CoordinatorState(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
+    return StateTopic(partitions=read, count=expected, is_counted=is_counted, gaps=gaps)
 
 
 def _read(state: ReplicaState) -> TransactionLogPartition:
@@ -177,10 +177,10 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
 NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"
 
 
-def transactions_of(side: CoordinatorState) -> list[Transaction]:
+def transactions_of(state_topic: StateTopic) -> list[Transaction]:
     """The newest state of each id, and one without id for every partition that could not be read completely."""
     found: list[Transaction] = []
-    for number, partition in side.partitions.items():
+    for number, partition in state_topic.partitions.items():
         state = partition.replica
         found += newest(partition.newest.values(), observed_at=state.observed_at)
         for error in partition.errors[:1]:
@@ -223,10 +223,10 @@ def read_coordinators(
     txn_state_partitions: int | None,
 ) -> Iterator[Coordinator]:
     """The coordinators' partitions of ids and groups, by hash."""
-    side = read_coordinator_side(contents, count=txn_state_partitions)
-    known = [name for partition in side.partitions.values() for name in partition.newest]
+    state_topic = read_state_topic(contents, count=txn_state_partitions)
+    known = [name for partition in state_topic.partitions.values() for name in partition.newest]
     names = known if transactional_ids is None else transactional_ids
-    count = side.count if side.is_counted else None
+    count = state_topic.count if state_topic.is_counted else None
     yield from _hashed(contents, "transaction", STATE_TOPIC, names, count)
     if groups is None or groups:
         group_ids = _groups(contents)

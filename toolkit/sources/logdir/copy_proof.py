@@ -17,7 +17,7 @@ from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema import utc
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_state import CoordinatorState, TransactionLogPartition
+from toolkit.sources.logdir.coordinator_state import StateTopic, TransactionLogPartition
 from toolkit.sources.logdir.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.metadata_log import NEWEST, metadata_logs, metadata_records
 from toolkit.sources.logdir.partition_folder import FolderLog
@@ -41,25 +41,25 @@ class CopyProof:
         self._current: dict[LogDirRoot, Collection[TopicPartition]] = {}
 
     def as_of(
-        self, side: CoordinatorState, states: Mapping[TopicPartition, ReplicaState], *, consistent_copy: bool
+        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState], *, consistent_copy: bool
     ) -> Mapping[TopicPartition, AsOf]:
         """The time up to which partitions are proven to be complete, as `Observation.as_of`.
 
         Parameters
         ----------
-        side
+        state_topic
             ``__transaction_state``.
         states
             The observed partitions.
         consistent_copy
             Whether the caller asserts that all files are of one moment, with replicas in sync.
         """
-        newest = self._newest_time(side) if consistent_copy else None
+        newest = self._newest_time(state_topic) if consistent_copy else None
         found = {}
         for tp, state in states.items():
             if consistent_copy and state.written_at is not None:
                 found[tp] = AsOf(state.written_at, f"the newest marker in {state.log.where}{ASSERTED}")
-        for number, partition in side.partitions.items():
+        for number, partition in state_topic.partitions.items():
             times = self._times(partition, newest, consistent_copy=consistent_copy)
             if latest := max(times, key=lambda each: each.time, default=None):
                 found[TopicPartition(STATE_TOPIC, number)] = latest
@@ -125,7 +125,7 @@ class CopyProof:
             return False
         if root not in self._current:
             self._current[root] = frozenset(self._current_partitions(root))
-        return TopicPartition(where.topic, where.partition) in self._current[root]
+        return where.tp in self._current[root]
 
     def _current_partitions(self, root: LogDirRoot) -> Iterator[TopicPartition]:
         log = next((each for each in metadata_logs(self._contents.logs) if each.root == root), None)
@@ -146,10 +146,10 @@ class CopyProof:
             if topic is not None and key not in changed and (is_led or is_only):
                 yield TopicPartition(topic, key[1])
 
-    def _newest_time(self, side: CoordinatorState) -> dt.datetime | None:
+    def _newest_time(self, state_topic: StateTopic) -> dt.datetime | None:
         """The newest time that a broker set in the coordinators' logs and in their brokers' metadata logs."""
-        brokers = {partition.replica.log.where.broker_id for partition in side.partitions.values()}
-        times = [partition.replica.written_at for partition in side.partitions.values()]
+        brokers = {partition.replica.log.where.broker_id for partition in state_topic.partitions.values()}
+        times = [partition.replica.written_at for partition in state_topic.partitions.values()]
         times += [_end_time(log) for log in metadata_logs(self._contents.logs) if log.where.broker_id in brokers]
         return max((time for time in times if time is not None), default=None)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.coordinator_state import CoordinatorState, TransactionLogPartition, read_coordinator_side
+from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 
 
@@ -46,15 +46,15 @@ def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitio
     consistent_copy, txn_state_partitions
         As for `toolkit.LogDir`.
     """
-    side = read_coordinator_side(contents, count=txn_state_partitions)
-    newest = max((each.as_of for each in side.partitions.values() if each.as_of is not None), default=None)
+    state_topic = read_state_topic(contents, count=txn_state_partitions)
+    newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
     moments, doubts = _copies(contents)
     proven, missing = [], []
-    if side.gaps:
-        more = f" and {len(side.gaps) - 1} more" if len(side.gaps) > 1 else ""
-        missing.append(f"{side.gaps[0]}{more}: copy what is missing")
+    if state_topic.gaps:
+        more = f" and {len(state_topic.gaps) - 1} more" if len(state_topic.gaps) > 1 else ""
+        missing.append(f"{state_topic.gaps[0]}{more}: copy what is missing")
     else:
-        proven.append(f"{STATE_TOPIC} is complete{_span(side, newest)}")
+        proven.append(f"{STATE_TOPIC} is complete{_span(state_topic, newest)}")
     if moments and not doubts:
         proven.append(_copied(contents, moments))
     elif contents.copies.as_of is not None:
@@ -93,16 +93,13 @@ def _copied(contents: Contents, moments: Sequence[dt.datetime]) -> str:
     return f"what was open at {at(moments[0])}, although {count} changed during the copy"
 
 
-def _span(side: CoordinatorState, newest: dt.datetime | None) -> str:
-    times = [utc(int(each.replica.window.batch_times[0, 1])) for each in _with_records(side)]
+def _span(state_topic: StateTopic, newest: dt.datetime | None) -> str:
+    batch_times = [each.replica.window.batch_times for each in state_topic.partitions.values()]
+    times = [utc(int(of_batches[0, 1])) for of_batches in batch_times if len(of_batches)]
     first = min((time for time in times if time is not None), default=None)
     if first is None:
         return ", without a record"
-    partitions = f"({len(side.partitions)} partitions)"
+    partitions = f"({len(state_topic.partitions)} partitions)"
     if newest is None:
         return f" from {at(first)} {partitions}, to a time that is unknown without its high watermark"
     return f" from {at(first)} to {at(newest)} {partitions}"
-
-
-def _with_records(side: CoordinatorState) -> Iterator[TransactionLogPartition]:
-    return (each for each in side.partitions.values() if len(each.replica.window.batch_times))

@@ -196,7 +196,7 @@ class LogDir(LogDirTables, OffsetTables):
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
-        return self._observe(topics, partitions, reach=ReadLimit.OPEN).observation
+        return self._observe(topics, partitions, limit=ReadLimit.OPEN).observation
 
     @implements(Source.partitions, without=["at"], needs_topic=True)
     def partitions(self, arguments: TableArguments) -> Iterable[Partition]:
@@ -216,11 +216,11 @@ class LogDir(LogDirTables, OffsetTables):
     def transactions(self, arguments: TableArguments) -> Iterable[Transaction]:
         from toolkit.sources.live.transaction_listing import TransactionFilters  # it imports Kafka's client
         from toolkit.sources.logdir import coordinator_state
-        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+        from toolkit.sources.logdir.coordinator_state import read_state_topic
 
         filters = TransactionFilters.of(arguments)
         contents = self.contents()
-        found = coordinator_state.transactions_of(read_coordinator_side(contents, count=self.txn_state_partitions))
+        found = coordinator_state.transactions_of(read_state_topic(contents, count=self.txn_state_partitions))
         if arguments.transactional_ids is not None:
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
         return [each for each in found if each.error or filters.match(each)]
@@ -242,24 +242,24 @@ class LogDir(LogDirTables, OffsetTables):
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
     )
     def transaction_owners(self, arguments: TableArguments) -> Iterable[IdOwner]:
-        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+        from toolkit.sources.logdir.coordinator_state import read_state_topic
 
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        side = read_coordinator_side(self.contents(), count=self.txn_state_partitions)
-        return transaction_owners(map(Transaction.of, rows), all_ids=side.all_ids)
+        state_topic = read_state_topic(self.contents(), count=self.txn_state_partitions)
+        return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
 
     @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC])
     def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
         from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
-        from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
+        from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
 
         contents = self.contents()
-        side = read_coordinator_side(contents, count=self.txn_state_partitions)
+        state_topic = read_state_topic(contents, count=self.txn_state_partitions)
         records = map(TransactionLogRecord.of, self.transaction_log_rows())
-        logged = None if side.gaps else logged_ids(records)
-        found = transactions_of(side)
-        owners = transaction_owners(found, all_ids=side.all_ids)
-        as_of = max((each.as_of for each in side.partitions.values() if each.as_of), default=contents.taken_at)
+        logged = None if state_topic.gaps else logged_ids(records)
+        found = transactions_of(state_topic)
+        owners = transaction_owners(found, all_ids=state_topic.all_ids)
+        as_of = max((each.as_of for each in state_topic.partitions.values() if each.as_of), default=contents.taken_at)
         return transactional_id_prefixes(found, owners, logged, as_of=as_of)
 
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
@@ -286,21 +286,22 @@ class LogDir(LogDirTables, OffsetTables):
     )
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         from toolkit.analysis.diagnosis.diagnose import diagnose
-        from toolkit.sources.logdir.observe_files import explained_findings
+        from toolkit.analysis.diagnosis.evidence.explanation import explained_findings
+        from toolkit.sources.logdir.observe_files import read_contexts
 
         timeout_ms, min_held_ms = arguments.max_transaction_timeout_ms, arguments.min_held_ms
-        reach = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
-        observed = self._observe(arguments.topics, arguments.partitions, reach=reach)
+        limit = ReadLimit.OPEN if min_held_ms is None else ReadLimit.WHOLE
+        observed = self._observe(arguments.topics, arguments.partitions, limit=limit)
         requested = () if arguments.is_everything else list(observed.replicas)
         diagnosis = diagnose(
             [observed.observation],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
         )
         if arguments.log_evidence:
-            found = explained_findings(observed, diagnosis, requested=requested)
+            found = explained_findings(diagnosis, read_contexts(observed, diagnosis.to_read()), requested=requested)
         else:
             found = diagnosis.findings(requested=requested)
-        owners = owner_clauses(observed.observation.transactions, all_ids=observed.side.all_ids)
+        owners = owner_clauses(observed.observation.transactions, all_ids=observed.state_topic.all_ids)
         found = [replace(each, owner=owners.get(each.transactional_id or "")) for each in found]
         if min_held_ms is None:
             return found
@@ -311,13 +312,13 @@ class LogDir(LogDirTables, OffsetTables):
     @implements(Source.lso_holds, rows_of=RowsOf.ALL, also_reads=[STATE_TOPIC, METADATA_TOPIC], needs_topic=True)
     def lso_holds(self, arguments: TableArguments) -> Iterator[LsoHold]:
         from toolkit.analysis.history.hold_findings import attributed_holds
-        from toolkit.sources.logdir.coordinator_state import read_coordinator_side
+        from toolkit.sources.logdir.coordinator_state import read_state_topic
         from toolkit.sources.logdir.replica_holds import history_of, replica_holds
 
         contents = self.contents()
         logs = contents.named_logs(arguments.topics, arguments.partitions)
-        side = read_coordinator_side(contents, count=self.txn_state_partitions)
-        for tp, (state, *_) in contents.by_partition(logs, reach=ReadLimit.WHOLE):
+        state_topic = read_state_topic(contents, count=self.txn_state_partitions)
+        for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
             if state.error:
                 yield LsoHold(
                     topic=tp.topic, partition=tp.partition, broker_id=state.log.where.broker_id, error=state.error
@@ -325,7 +326,7 @@ class LogDir(LogDirTables, OffsetTables):
             start, stop = offsets(contents, state.log, arguments)
             lso, high_watermark = state.last_stable_offset, state.high_watermark
             holds = replica_holds(state, lso=lso, high_watermark=high_watermark)
-            for hold in attributed_holds(holds, history_of(holds, side)):
+            for hold in attributed_holds(holds, history_of(holds, state_topic)):
                 first, marker = hold.first_offset or 0, hold.marker_offset
                 if (stop is None or first < stop) and (start is None or marker is None or marker >= start):
                     yield hold
@@ -366,7 +367,7 @@ class LogDir(LogDirTables, OffsetTables):
         return self._texts[stamp]
 
     def _observe(
-        self, topics: Sequence[str] | None, partitions: Partitions | None, *, reach: ReadLimit
+        self, topics: Sequence[str] | None, partitions: Partitions | None, *, limit: ReadLimit
     ) -> FileObservation:
         from toolkit.sources.logdir.observe_files import observe_files
 
@@ -376,5 +377,5 @@ class LogDir(LogDirTables, OffsetTables):
             contents.named_logs(topics, partitions),
             consistent_copy=self.consistent_copy,
             txn_state_partitions=self.txn_state_partitions,
-            reach=reach,
+            limit=limit,
         )

@@ -150,7 +150,7 @@ class LogDirTables(Source, ABC):
             read = (record for log in best for record in transaction_log_records(contents, log, arguments))
             records = only(read, ids=ids, id_of=_transactional_id)
         else:
-            by_partition = contents.by_partition(logs, reach=ReadLimit.RECORDS)
+            by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
             records = (record for index in indexes for record in index.records(ids))
         past = transaction_history(records, broker_log_events=contents.broker_log_events)
@@ -343,7 +343,7 @@ def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
     if log.where.topic in COMPACTED or log.root is None:
         return True
     checkpoints = contents.checkpoints(log.root)
-    return not checkpoints.has_cleaned or (log.where.topic or "", log.where.partition or 0) in checkpoints.cleaned
+    return not checkpoints.has_cleaned or log.where.tp in checkpoints.cleaned
 
 
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:

@@ -291,7 +291,7 @@ def read_window(
     log: ReplicaLog,
     snapshot: ProducerSnapshot | None,
     *,
-    reach: ReadLimit,
+    limit: ReadLimit,
     count_at: Collection[int] = (),
     cleaned: int = -1,
 ) -> LogWindow:
@@ -303,7 +303,7 @@ def read_window(
         The log.
     snapshot
         Snapshot at which the producer state begins; null to replay from the first segment.
-    reach
+    limit
         How far back to read.
     count_at
         Offsets at which to count records and bytes, in addition to those of transactions and markers.
@@ -314,7 +314,7 @@ def read_window(
     starts = [start for start, _ in opened.values()]
     after = snapshot.offset if snapshot else 0
     lowest = min([after, *starts])
-    if reach is ReadLimit.WHOLE:
+    if limit is ReadLimit.WHOLE:
         before = known_before(log, None)
     else:
         before = begin(opened_before=opened) if snapshot or log.base_offsets[:1] == [0] else EMPTY
@@ -324,37 +324,37 @@ def read_window(
         producers=resume(snapshot.producers) if snapshot else NOTHING,
         fold=LogFold(
             partial=before,
-            since=0 if reach is ReadLimit.WHOLE else after,
+            since=0 if limit is ReadLimit.WHOLE else after,
             totals=RunningTotals((*count_at, *starts)),
         ),
     )
-    if reach is ReadLimit.RECORDS:
+    if limit is ReadLimit.RECORDS:
         window.records, parts = log.indexed()
     else:
-        parts = _parts(log, snapshot, lowest, reach)
+        parts = _parts(log, snapshot, lowest, limit)
     times = [window.batch_times]
     newest = log.base_offsets[-1] if log.base_offsets else None
     for part in at_missing_offsets(parts, end=newest, cleaned=cleaned):
         if part.missing is not None and part.missing.found <= window.fold.since:
             part = part._replace(missing=None)  # the snapshot has the state after it
         window.add(part)
-        if reach is ReadLimit.RECORDS:
+        if limit is ReadLimit.RECORDS:
             headers = part.scanned.headers
             times.append(np.column_stack((headers["base_offset"], headers["max_timestamp"])))
     window.batch_times = np.concatenate(times)
-    if reach is ReadLimit.TAIL or not window.open_starts:
+    if limit is ReadLimit.TAIL or not window.open_starts:
         window.neighbourhood = MarkerNeighbourhood()
     else:
         window.neighbourhood.settle(min(window.open_starts))
     return window
 
 
-def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, reach: ReadLimit) -> Iterator[ScanChunk]:
+def _parts(log: ReplicaLog, snapshot: ProducerSnapshot | None, lowest: int, limit: ReadLimit) -> Iterator[ScanChunk]:
     if snapshot is None:
-        return log.parts(crc=reach is not ReadLimit.TAIL)
-    if reach is ReadLimit.WHOLE:
+        return log.parts(crc=limit is not ReadLimit.TAIL)
+    if limit is ReadLimit.WHOLE:
         return chain(_before(log, lowest), _from_offset(log, lowest))
-    return log.parts_near(lowest, crc=reach is not ReadLimit.TAIL)
+    return log.parts_near(lowest, crc=limit is not ReadLimit.TAIL)
 
 
 def _before(log: ReplicaLog, offset: int) -> Iterator[ScanChunk]:

@@ -13,7 +13,7 @@ import numpy as np
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.decision.decide import needs_outcome
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
+from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     BEFORE_OPENING,
     MAX_OFFSETS,
@@ -25,7 +25,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     opened_after,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
+from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
@@ -35,18 +35,18 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.schema import utc
-from toolkit.schema.live import Finding, Producer
+from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as change
-from toolkit.schema.table import Error, TopicPartition
+from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import (
     COMPACTED,
     Contents,
     FileScope,
 )
-from toolkit.sources.logdir.coordinator_state import CoordinatorState, read_coordinator_side
+from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
@@ -67,7 +67,7 @@ class FileObservation(NamedTuple):
     contents: Contents
     observation: Observation
     replicas: Mapping[TopicPartition, Sequence[ReplicaState]]
-    side: CoordinatorState
+    state_topic: StateTopic
 
 
 def observe_files(
@@ -76,7 +76,7 @@ def observe_files(
     *,
     consistent_copy: bool,
     txn_state_partitions: int | None = None,
-    reach: ReadLimit = ReadLimit.OPEN,
+    limit: ReadLimit = ReadLimit.OPEN,
 ) -> FileObservation:
     """Observe partitions and ``__transaction_state``.
 
@@ -91,42 +91,42 @@ def observe_files(
         were in sync.
     txn_state_partitions
         Number of partitions of ``__transaction_state``, if the caller knows it.
-    reach
+    limit
         How far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
     with_end = {(log.where.topic, log.where.partition) for log in logs if not log.is_remote}
     logs = [log for log in logs if not log.is_remote or (log.where.topic, log.where.partition) not in with_end]
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
-    found = contents.by_partition([*logs, *others], reach=reach)
+    found = contents.by_partition([*logs, *others], limit=limit)
     replicas = {tp: states for tp, states in found if tp in requested}
-    side = read_coordinator_side(contents, count=txn_state_partitions)
+    state_topic = read_state_topic(contents, count=txn_state_partitions)
     states = {tp: found[0] for tp, found in replicas.items()}
     scope = contents.scope(logs)
     proof = CopyProof(contents)
-    as_of = proof.as_of(side, states, consistent_copy=consistent_copy)
+    as_of = proof.as_of(state_topic, states, consistent_copy=consistent_copy)
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
         change(partition_of(state), leader=state.log.where.broker_id, error=state.error) for state in states.values()
     ]
     producers = [each for state in states.values() for each in producers_of(state) if not each.error]
-    transactions = side.transactions(as_of, observed_at=observed_at)
+    transactions = state_topic.transactions(as_of, observed_at=observed_at)
     observation = Observation(
         partitions=partitions,
         producers=_begun_before(producers, states, proof),
         transactions=transactions,
         partitions_after=partitions,
         producers_after=producers,
-        coverage=_coverage(scope, side),
+        coverage=_coverage(scope, state_topic),
         observed_at=observed_at,
         first_batches=dict(_first_batches(states)),
         from_files=True,
         as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    observation = _with_doubts(contents, observation, replicas, side, proof, consistent_copy=consistent_copy)
-    return FileObservation(contents, observation, replicas, side)
+    observation = _with_doubts(contents, observation, replicas, state_topic, proof, consistent_copy=consistent_copy)
+    return FileObservation(contents, observation, replicas, state_topic)
 
 
 def _begun_before(
@@ -144,7 +144,7 @@ def _with_doubts(
     contents: Contents,
     observation: Observation,
     replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
-    side: CoordinatorState,
+    state_topic: StateTopic,
     proof: CopyProof,
     *,
     consistent_copy: bool,
@@ -166,7 +166,7 @@ def _with_doubts(
         lowest = min(start for txn in disowned if (start := txn.start) is not None)
         for txn in disowned:
             found = check_consistency(
-                txn, replicas[tp][0], side, proof, lowest=lowest, changes=changes if consistent_copy else None
+                txn, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if consistent_copy else None
             )
             if len(ids := {state.topic_id for state in replicas[tp]} - {None}) > 1:
                 found.doubts.append(
@@ -198,12 +198,12 @@ def _notes(replicas: Sequence[ReplicaState]) -> Iterator[str]:
     yield from state.snapshot_errors
 
 
-def _coverage(scope: FileScope, side: CoordinatorState) -> Coverage:
-    gaps = [*side.gaps, *scope.cluster_gaps]
-    if any(partition.replica.log.is_text for partition in side.partitions.values()):
+def _coverage(scope: FileScope, state_topic: StateTopic) -> Coverage:
+    gaps = [*state_topic.gaps, *scope.cluster_gaps]
+    if any(partition.replica.log.is_text for partition in state_topic.partitions.values()):
         gaps.append(f"the segments of {STATE_TOPIC}: output of kafka-dump-log.sh shows neither damage nor truncation")
-    ids = sum(len(partition.newest) for partition in side.partitions.values())
-    proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {side.count} partitions, {ids} ids"]
+    ids = sum(len(partition.newest) for partition in state_topic.partitions.values())
+    proofs = [] if gaps else [f"{STATE_TOPIC} was read completely: {state_topic.count} partitions, {ids} ids"]
     return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
 
 
@@ -229,40 +229,33 @@ def _first_batches(
             )
 
 
-def explained_findings(
-    observed: FileObservation, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
-) -> list[Finding]:
-    """Findings with the evidence of the logs.
+def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
+    """Read the log evidence of open transactions.
 
     Parameters
     ----------
     observed
         The observation and its files.
-    diagnosis
-        Of that observation.
-    requested
-        As for `diagnose.findings`.
+    to_read
+        From `Diagnosis.to_read`.
     """
-    to_read = diagnosis.to_read()
     selection = select_logs(to_read)
     excerpts = {
         each.tp: _excerpt(observed.replicas[each.tp][0], each.offset, each.producer_ids)
         for each in selection.excerpts
         if each.tp in observed.replicas
     }
-    log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.side, selection))
+    log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.state_topic, selection))
     log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    facts = {key: log_facts(context) for key, context in contexts.items()}
-    if unproven := [each for each in to_read if needs_outcome(replace(each, log=facts[each.key]))]:
+    unproven = [each for each in to_read if needs_outcome(replace(each, log=log_facts(contexts[each.key])))]
+    if unproven:
         producers = observed.observation.producers
         of_unproven = [contexts[each.key] for each in unproven]
         markers = read_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
         log = replace(log, other_markers=markers)
-        for each in unproven:
-            contexts[each.key] = DiagnosisContext(each.txn, log)
-            facts[each.key] = log_facts(contexts[each.key])
-    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
+        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in unproven}
+    return contexts
 
 
 def _cluster_events(contents: Contents, to_read: Iterable[OpenEvidence], log: LogEvidence) -> Sequence[ClusterEvent]:
@@ -291,7 +284,6 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
             errors = errors or earlier_errors
     before = before[before["last_offset"] < (after["base_offset"][0] if len(after) else offset)]
     where = state.log.where
-    tp = where.topic or "", where.partition or 0
     open_range = None  # records and bytes from the LSO, or the log start if that is higher, to the high watermark
     if state.last_stable_offset is not None and end is not None:
         open_range = state.window.counted(max(state.last_stable_offset, log_start), end)
@@ -302,7 +294,7 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
         log_start_offset=state.log_start_offset,
         observed_at=state.observed_at,
         held=open_range,
-        is_compacted=True if tp in state.checkpoints.cleaned or where.topic in COMPACTED else None,  # null: unknown
+        is_compacted=where.topic in COMPACTED or where.tp in state.checkpoints.cleaned or None,  # null: unknown
         groups=_groups(state, after, producer_ids) if where.topic == OFFSETS_TOPIC else {},
         source="log",
         broker_id=where.broker_id,
@@ -335,17 +327,17 @@ def _groups(state: ReplicaState, headers: Headers, producer_ids: Collection[int]
     return {producer_id: sorted(groups) for producer_id, groups in found.items()}
 
 
-def _coordinators(side: CoordinatorState, selection: LogSelection) -> CoordinatorLog:
+def _coordinators(state_topic: StateTopic, selection: LogSelection) -> CoordinatorLog:
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
     owners = {name for owned in selection.owned.values() for each in owned if (name := each.txn.transactional_id)}
     records: list[TransactionLogRecord] = []
-    for partition in side.partitions.values():
+    for partition in state_topic.partitions.values():
         ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(selection.producer_ids)
         if ids:
             records += partition.replica.window.records.records(ids)
     errors = sorted({Error.of(each.error).code for each in records if each.error} - {TORN_TAIL})
     unread = [f"{STATE_TOPIC} could not be read ({', '.join(errors)})"] if errors else []
-    return CoordinatorLog(records=[each for each in records if not each.error], unread=[*side.gaps, *unread])
+    return CoordinatorLog(records=[each for each in records if not each.error], unread=[*state_topic.gaps, *unread])
 
 
 MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the producers on further partitions

@@ -13,7 +13,7 @@ from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
-from toolkit.sources.logdir.coordinator_state import CoordinatorState
+from toolkit.sources.logdir.coordinator_state import StateTopic
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica_state import ReplicaState
 
@@ -40,7 +40,7 @@ def with_holds(
         now = next((each for each in by_partition[observed_tp] if each.last_stable_offset is not None), None)
         lso, high_watermark = (None, None) if now is None else (now.last_stable_offset, now.high_watermark)
         holds[observed_tp] = replica_holds(replicas[0], lso=lso, high_watermark=high_watermark, min_held_ms=min_held_ms)
-    past = history_of([hold for of_partition in holds.values() for hold in of_partition], observed.side)
+    past = history_of([hold for of_partition in holds.values() for hold in of_partition], observed.state_topic)
     for tp in sorted(by_partition.keys() | holds.keys(), key=str):
         yield from held_findings(
             holds.get(tp, ()),
@@ -81,9 +81,9 @@ def replica_holds(
     return holds
 
 
-def history_of(holds: Iterable[LsoHold], side: CoordinatorState) -> Mapping[int, Sequence[PastTransaction]]:
+def history_of(holds: Iterable[LsoHold], state_topic: StateTopic) -> Mapping[int, Sequence[PastTransaction]]:
     """History of every transactional id of the producers of holds, by producer id."""
     producer_ids = {hold.producer_id for hold in holds if hold.producer_id is not None}
-    indexes = [partition.replica.window.records for partition in side.partitions.values()]
+    indexes = [partition.replica.window.records for partition in state_topic.partitions.values()]
     records = (each for index in indexes for each in index.records(index.ids_of(producer_ids)))
     return by_producer(transaction_history(records))

@@ -11,7 +11,7 @@ from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, Contents
-from toolkit.sources.logdir.coordinator_state import read_coordinator_side, transactions_of
+from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
 from toolkit.sources.logdir.replica_files import bytes_at
 from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, named_offset
@@ -52,7 +52,7 @@ class ReplicaOffsetReader:
             return True
         if log.root is None or not checkpoints.has_cleaned:
             return None
-        return (log.where.topic, log.where.partition) in checkpoints.cleaned
+        return log.where.tp in checkpoints.cleaned
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
@@ -84,7 +84,7 @@ class ReplicaOffsetReader:
             yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
-        found = transactions_of(read_coordinator_side(self._contents, count=self._txn_state_partitions))
+        found = transactions_of(read_state_topic(self._contents, count=self._txn_state_partitions))
         return next((each.transactional_id for each in found if each.producer_id == producer_id), None), None
 
     @cached_property

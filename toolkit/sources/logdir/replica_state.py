@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from toolkit.analysis.log.producer_state import producer_rows
+from toolkit.analysis.log.producer_state import producer_records
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
-from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.schema.table import EPOCH
 from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
 from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
 from toolkit.sources.logdir.replica_log import ReplicaLog
@@ -90,7 +90,7 @@ def read_state(
     log: ReplicaLog,
     checkpoints: PartitionCheckpoints,
     *,
-    reach: ReadLimit = ReadLimit.TAIL,
+    limit: ReadLimit = ReadLimit.TAIL,
     copied_at: dt.datetime | None = None,
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
@@ -101,7 +101,7 @@ def read_state(
         The replica.
     checkpoints
         The checkpoints of its log directory.
-    reach
+    limit
         How far back to read for the other data of the window.
     copied_at
         When its files were copied; null if unknown.
@@ -109,13 +109,13 @@ def read_state(
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
         return ReplicaState(log=log, checkpoints=checkpoints, observed_at=observed_at, error=log.error or EMPTY_FOLDER)
-    tp = TopicPartition(log.where.topic or "", log.where.partition or 0)
+    tp = log.where.tp
     written = checkpoints.high_watermark.get(tp)
     # After a clean shutdown the checkpoint is final: a marker at or after it still holds the LSO.
     needed = written if checkpoints.clean_shutdown else None
     log_start = listed_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
-    window, snapshot_errors = _read(log, needed, reach, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
+    window, snapshot_errors = _read(log, needed, limit, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
     checkpoint_rows = list(log.checkpoint_rows())
     # leader-epoch-checkpoint has a new epoch before any batch does.
     epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
@@ -157,7 +157,7 @@ def read_state(
 
 
 def _read(
-    log: ReplicaLog, needed: int | None, reach: ReadLimit, count_at: Sequence[int], *, cleaned: int
+    log: ReplicaLog, needed: int | None, limit: ReadLimit, count_at: Sequence[int], *, cleaned: int
 ) -> tuple[LogWindow, list[str]]:
     """Try the snapshots, newest first; one beyond the end of the log does not belong to it.
 
@@ -173,11 +173,11 @@ def _read(
             continue
         if first is not None and snapshot.offset < first:
             break
-        window = read_window(log, snapshot, reach=reach, count_at=count_at, cleaned=cleaned)
+        window = read_window(log, snapshot, limit=limit, count_at=count_at, cleaned=cleaned)
         if first is None or max(window.fold.log_end_offset, *log.base_offsets[-1:]) >= snapshot.offset:
             return window, errors
         errors.append(f"FOREIGN_SNAPSHOT: the snapshot at {snapshot.offset} lies beyond the end of the log.")
-    return read_window(log, None, reach=reach, count_at=count_at, cleaned=cleaned), errors
+    return read_window(log, None, limit=limit, count_at=count_at, cleaned=cleaned), errors
 
 
 def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final: bool) -> int:
@@ -199,12 +199,9 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
 def producers_of(state: ReplicaState) -> list[Producer]:
     """The producers, and one without id if they may be incomplete."""
     where, observed_at = state.log.where, state.observed_at
-    rows = producer_rows(state.window.producers, **where.columns, observed_at=observed_at)
+    found = producer_records(state.window.producers, **where.columns, observed_at=observed_at)
     errors = [state.error] if state.error else state.snapshot_errors[:1]
-    return [
-        *map(Producer.of, rows),
-        *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors),
-    ]
+    return [*found, *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors)]
 
 
 def partition_of(state: ReplicaState) -> Partition:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
+from toolkit.schema.live import Finding
 from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
 from toolkit.spark.pipeline.table_store import TableStore
 
@@ -91,7 +92,7 @@ class RunSummary:
     format: str
     read: Sequence[ReadCounts]
     tables: Mapping[str, TableCounts]
-    findings: Sequence[Row]
+    findings: Sequence[Finding]
     verdicts: Mapping[str, int]
     proof: str | None = None
     assumptions: Sequence[str] = ()
@@ -146,10 +147,8 @@ def summarised(
     started
         Start of the run, by `time.monotonic`.
     """
-    names = [(name, "ascending") for name in FINDINGS.sort]
-    rows = ({name: row[name] for name in FINDINGS.names} for row in findings if row[IS_CURRENT])
-    current: list[Row] = FINDINGS.arrow(rows).sort_by(names).to_pylist()
-    verdicts = Counter(row["verdict"] for row in current)
+    current = FINDINGS.in_order(Finding.of(row) for row in findings if row[IS_CURRENT])
+    verdicts = Counter(each.verdict for each in current)
     ended = len(findings) - len(current)
     return RunSummary(
         target=store.target,

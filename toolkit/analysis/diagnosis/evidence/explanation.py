@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches
@@ -68,13 +68,24 @@ def _high_watermark_before(context: DiagnosisContext) -> int:
     return -1 if before is None or before.high_watermark is None else before.high_watermark
 
 
+def explained_findings(
+    diagnosis: Diagnosis,
+    contexts: Mapping[TransactionKey, DiagnosisContext],
+    *,
+    requested: Iterable[TopicPartition] = (),
+) -> list[Finding]:
+    """Decide on a diagnosis with what the logs show of its open transactions, and explain."""
+    facts = {key: log_facts(context) for key, context in contexts.items()}
+    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
+
+
 def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, DiagnosisContext]) -> list[Finding]:
     """Add log evidence to findings.
 
     Parameters
     ----------
     findings
-        From `diagnose.findings`.
+        From `Diagnosis.findings`.
     contexts
         The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
         states so (``left_out``).

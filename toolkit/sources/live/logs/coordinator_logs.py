@@ -16,7 +16,7 @@ from toolkit.schema.live import Partition
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
+from toolkit.sources.live.logs.partition_log import NOTHING, FetchedChunk, fetch_range
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_partitions
 
@@ -101,21 +101,11 @@ def transaction_log_records(
     NotFound
         If the topic does not have one of the partitions.
     """
-    for partition in _partitions(client, coordinator_topic, partitions):
-        number = partition.partition
-        if partition.error:
-            yield TransactionLogRecord(txn_state_partition=number, broker_id=partition.leader, error=partition.error)
-            continue
-        first = max(partition.log_start_offset or 0, (start or {}).get(number, 0))
-        if newest is not None:
-            first = max(first, (partition.high_watermark or 0) - newest)
-        for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
-            for error in _errors(chunk):
-                yield TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id, error=error)
-            for position in _positions(chunk, having):
-                yield from transaction_log(
-                    chunk.records, position, txn_state_partition=number, broker_id=chunk.broker_id
-                )
+    for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}, newest=newest):
+        for error in _errors(chunk):
+            yield TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id, error=error)
+        for position in _positions(chunk, having):
+            yield from transaction_log(chunk.records, position, txn_state_partition=number, broker_id=chunk.broker_id)
 
 
 def offsets_log_records(
@@ -123,7 +113,7 @@ def offsets_log_records(
     coordinator_topic: CoordinatorTopic,
     partitions: Collection[int] | None = None,
     *,
-    start: int = 0,
+    start: Mapping[int, int] | None = None,
 ) -> Iterator[OffsetsLogRecord]:
     """Records of ``__consumer_offsets``, as `transaction_log_records`.
 
@@ -132,17 +122,32 @@ def offsets_log_records(
     NotFound
         If the topic does not have one of the partitions.
     """
-    for partition in _partitions(client, coordinator_topic, partitions):
+    for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}):
+        for error in _errors(chunk):
+            yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
+        for position in _positions(chunk):
+            yield from offsets_log(chunk.records, position, group_partition=number, broker_id=chunk.broker_id)
+
+
+def _chunks(
+    client: BrokerClient,
+    topic: CoordinatorTopic,
+    numbers: Collection[int] | None,
+    *,
+    start: Mapping[int, int],
+    newest: int | None = None,
+) -> Iterator[tuple[int, FetchedChunk]]:
+    """The logs of partitions, with their numbers; one that cannot be read is a chunk with `error`."""
+    for partition in _partitions(client, topic, numbers):
         number = partition.partition
         if partition.error:
-            yield OffsetsLogRecord(group_partition=number, broker_id=partition.leader, error=partition.error)
+            yield number, FetchedChunk(scanned=NOTHING, broker_id=partition.leader, error=partition.error)
             continue
-        first = max(partition.log_start_offset or 0, start)
+        first = max(partition.log_start_offset or 0, start.get(number, 0))
+        if newest is not None:
+            first = max(first, (partition.high_watermark or 0) - newest)
         for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
-            for error in _errors(chunk):
-                yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
-            for position in _positions(chunk, None):
-                yield from offsets_log(chunk.records, position, group_partition=number, broker_id=chunk.broker_id)
+            yield number, chunk
 
 
 def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collection[int] | None) -> list[Partition]:
@@ -158,7 +163,7 @@ def _errors(chunk: FetchedChunk) -> list[str]:
     return [*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)]
 
 
-def _positions(chunk: FetchedChunk, having: Collection[bytes] | None) -> list[int]:
+def _positions(chunk: FetchedChunk, having: Collection[bytes] | None = None) -> list[int]:
     """Where the batches to decode start."""
     headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
     positions: list[int] = headers["position"][_contain(headers, chunk.records, having)].tolist()

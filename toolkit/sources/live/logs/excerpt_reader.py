@@ -13,6 +13,7 @@ import numpy as np
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     MAX_OFFSETS,
     DiagnosisContext,
+    ExcerptStart,
     marker_partitions,
     named_topics,
     opened_after,
@@ -38,36 +39,9 @@ MAX_SEARCHED = 5_000  # partitions of a cluster; of a larger one only the topics
 OFFSETS_BEFORE = (100, 2_000, 20_000)  # the next only if none before has a marker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcerptPosition:
-    """A partition with a held LSO, and where to read it.
-
-    Parameters
-    ----------
-    tp
-        Topic and partition.
-    offset
-        First offset of its lowest open transaction that is still in the log.
-    log_start, high_watermark
-        The readable range.
-    producer_ids
-        Producers whose markers before the offset are searched.
-    broker_id, leader_epoch
-        Its leader; the epoch is -1 if unknown.
-    """
-
-    tp: TopicPartition
-    offset: int
-    log_start: int
-    high_watermark: int
-    producer_ids: frozenset[int]
-    broker_id: int
-    leader_epoch: int
-
-
 def read_excerpts(
     client: BrokerClient,
-    positions: Sequence[ExcerptPosition],
+    starts: Sequence[ExcerptStart],
     *,
     compacted: Mapping[str, bool],
     deadline: float,
@@ -79,8 +53,8 @@ def read_excerpts(
     ----------
     client
         The connection to the brokers.
-    positions
-        Partitions; each takes a few megabytes of memory.
+    starts
+        Where, on partitions with a leader and a high watermark; each takes a few megabytes of memory.
     compacted
         Whether a topic is compacted, where known.
     deadline
@@ -89,14 +63,14 @@ def read_excerpts(
         To read of each partition from its offset on, and of each step before it; 4 MB and 1 MB if null.
     """
     max_bytes = MAX_BYTES_AFTER if max_bytes is None else max_bytes
-    after = [_ExcerptScan(each, each.offset, each.high_watermark, max_bytes) for each in positions]
+    after = [_ExcerptScan(each, each.offset, each.leader.high_watermark or 0, max_bytes) for each in starts]
     _read(client, after, deadline)
     before: dict[TopicPartition, _ExcerptScan] = {}
     for offsets in OFFSETS_BEFORE:
         scans = [
-            _ExcerptScan(each, max(each.log_start, each.offset - offsets), each.offset, min(max_bytes, FETCH_BYTES))
-            for each in positions
-            if each.log_start < each.offset and not _has_marker(before.get(each.tp))
+            _ExcerptScan(each, max(log_start, each.offset - offsets), each.offset, min(max_bytes, FETCH_BYTES))
+            for each in starts
+            if (log_start := each.leader.log_start_offset or 0) < each.offset and not _has_marker(before.get(each.tp))
         ]
         _read(client, scans, deadline)
         before |= {each.target.tp: each for each in scans if each.position >= each.stop}
@@ -108,7 +82,7 @@ def read_excerpts(
 class _ExcerptScan:
     """Progress of reading an offset range."""
 
-    target: ExcerptPosition
+    target: ExcerptStart
     position: int
     stop: int
     remaining_bytes: int
@@ -121,10 +95,6 @@ class _ExcerptScan:
     def __post_init__(self) -> None:
         self.start = self.position
         self.is_done = self.position >= self.stop
-
-    @property
-    def fetch_position(self) -> FetchPosition:
-        return FetchPosition(self.target.tp, self.position, self.target.broker_id, self.target.leader_epoch)
 
     def add(self, fetched: FetchedBatches) -> None:
         """Add fetched batches; they may extend beyond the range."""
@@ -151,7 +121,8 @@ class _ExcerptScan:
 
 def _read(client: BrokerClient, scans: Sequence[_ExcerptScan], deadline: float) -> None:
     while (unfinished := [each for each in scans if not each.is_done]) and time.monotonic() < deadline:
-        fetched = fetch(client, [each.fetch_position for each in unfinished], max_bytes=FETCH_BYTES)
+        positions = [FetchPosition.of(each.target.leader, each.position) for each in unfinished]
+        fetched = fetch(client, positions, max_bytes=FETCH_BYTES)
         for each, batches in zip(unfinished, fetched, strict=True):
             each.add(batches)
 
@@ -174,11 +145,11 @@ def _excerpt(
         headers=headers,
         start=after.start if before is None else before.start,
         stop=after.position,
-        log_start_offset=after.target.log_start,
+        log_start_offset=after.target.leader.log_start_offset or 0,
         observed_at=observed_at,
         is_compacted=compacted.get(after.target.tp.topic),
         groups={producer_id: sorted(groups) for producer_id, groups in after.groups.items()},
-        broker_id=after.target.broker_id,
+        broker_id=after.target.leader.leader,
         error=after.error,
     )
 

@@ -14,6 +14,7 @@ from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.live.state.leaders import Leader
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds, named_offset
 
 WAIT_MS = 500  # for a leader that does not have the offsets yet
@@ -50,6 +51,12 @@ class FetchPosition:
     offset: int
     broker_id: int
     leader_epoch: int = -1
+
+    @classmethod
+    def of(cls, partition: Leader, offset: int) -> FetchPosition:
+        """An offset of a partition, to fetch from its leader in its present epoch."""
+        leader, epoch = partition.leader, partition.leader_epoch
+        return cls(partition.tp, offset, -1 if leader is None else leader, -1 if epoch is None else epoch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
-from toolkit.analysis.diagnosis.diagnose import Diagnosis
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     ExcerptStart,
@@ -17,18 +16,17 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     LogSelection,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.explanation import explain, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Finding, Partition
+from toolkit.schema.live import Partition
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.logs.excerpt_reader import ExcerptPosition, read_excerpts, read_other_markers
+from toolkit.sources.live.logs.excerpt_reader import read_excerpts, read_other_markers
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -47,15 +45,6 @@ MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
 
 
-def explained_findings(
-    client: BrokerClient, diagnosis: Diagnosis, *, requested: Iterable[TopicPartition] = ()
-) -> list[Finding]:
-    """Read the logs that the diagnosis needs, decide, and explain."""
-    contexts = read_contexts(client, diagnosis.to_read())
-    facts = {key: log_facts(context) for key, context in contexts.items()}
-    return explain(diagnosis.findings(requested=requested, log=facts), contexts)
-
-
 def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
     """Read the log evidence of open transactions.
 
@@ -72,7 +61,7 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
         The context of each.
     """
     selection = select_logs(to_read)
-    excerpts = _excerpts(client, _positions(selection.excerpts))
+    excerpts = _excerpts(client, selection.excerpts)
     reader = _CoordinatorReader(client, selection, excerpts)
     log = LogEvidence(excerpts=excerpts, coordinators=reader.read())
     contexts = _with_log(to_read, log)
@@ -102,6 +91,7 @@ def _unproven(
     contexts: Mapping[TransactionKey, DiagnosisContext], to_read: Sequence[OpenEvidence]
 ) -> list[DiagnosisContext]:
     """Transactions that no coordinator will end, whose outcome is not proven."""
+    # In doubt, too, unlike `needs_outcome`: a recorder keeps the outcome for later samples, a fence needs nothing else.
     return [contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN]
 
 
@@ -109,39 +99,23 @@ def _with_log(to_read: Sequence[OpenEvidence], log: LogEvidence) -> dict[Transac
     return {each.key: DiagnosisContext(each.txn, log) for each in to_read}
 
 
-def _excerpts(client: BrokerClient, positions: Sequence[ExcerptPosition]) -> dict[TopicPartition, Excerpt]:
+def _excerpts(client: BrokerClient, starts: Iterable[ExcerptStart]) -> dict[TopicPartition, Excerpt]:
     """Excerpts around the lowest open transactions: large ones of the first partitions, small ones of the others."""
-    compacted = compacted_topics(client, {each.tp.topic for each in positions})
+    starts = [each for each in starts if each.leader.leader is not None and each.leader.high_watermark is not None]
+    compacted = compacted_topics(client, {each.tp.topic for each in starts})
     excerpts: dict[TopicPartition, Excerpt] = {}
     deadline = time.monotonic() + TIMEOUT_S
-    for start in range(0, min(len(positions), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
+    for start in range(0, min(len(starts), MAX_PARTITIONS), PARTITIONS_AT_ONCE):
         if time.monotonic() < deadline:
-            batch = positions[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
+            batch = starts[start : min(start + PARTITIONS_AT_ONCE, MAX_PARTITIONS)]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline)
     deadline = time.monotonic() + SMALL_TIMEOUT_S
-    others = [each for each in positions if each.tp not in excerpts]
+    others = [each for each in starts if each.tp not in excerpts]
     for start in range(0, len(others), SMALL_AT_ONCE):
         if time.monotonic() < deadline:
             batch = others[start : start + SMALL_AT_ONCE]
             excerpts |= read_excerpts(client, batch, compacted=compacted, deadline=deadline, max_bytes=SMALL_EXCERPT)
     return excerpts
-
-
-def _positions(starts: Iterable[ExcerptStart]) -> list[ExcerptPosition]:
-    """Where to fetch each excerpt; partitions without a leader are left out."""
-    return [
-        ExcerptPosition(
-            tp=each.tp,
-            offset=each.offset,
-            log_start=each.leader.log_start_offset or 0,
-            high_watermark=each.leader.high_watermark,
-            producer_ids=each.producer_ids,
-            broker_id=each.leader.leader,
-            leader_epoch=-1 if each.leader.leader_epoch is None else each.leader.leader_epoch,
-        )
-        for each in starts
-        if each.leader.leader is not None and each.leader.high_watermark is not None
-    ]
 
 
 class _CoordinatorReader:

@@ -231,11 +231,9 @@ class _LogLeader:
     def _fetch_once(self, at: int) -> FetchedBatches:
         if self.broker_id is None:
             return FetchedBatches(error=self._partition.error or "LEADER_NOT_AVAILABLE: the partition has no leader")
-        epoch = self._partition.leader_epoch
-        fetch_position = FetchPosition(self.tp, at, self.broker_id, -1 if epoch is None else epoch)
         (found,) = fetch(
             self._client,
-            [fetch_position],
+            [FetchPosition.of(self._partition, at)],
             max_bytes=self._max_bytes or FETCH_BYTES,
             read_committed=self._read_committed,
             max_wait_ms=WAIT_MS,

@@ -25,7 +25,7 @@ from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import TRANSIENT, WAIT_MS, FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leaders import Leader, Leaders, read_metadata, read_partitions
+from toolkit.sources.live.state.leaders import Leaders, read_metadata, read_partitions
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -116,7 +116,7 @@ def _newest_records(
     newest: NewestRecords = {}
     reached = {number: start for number, (start, _) in ranges.items()}
     while reached and time.monotonic() < deadline:
-        positions = [_fetch_position(leaders[TopicPartition(STATE_TOPIC, each)], at) for each, at in reached.items()]
+        positions = [FetchPosition.of(leaders[TopicPartition(STATE_TOPIC, each)], at) for each, at in reached.items()]
         fetched = fetch(client, positions, max_bytes=STATE_FETCH_BYTES, max_wait_ms=WAIT_MS)
         moved = False
         for position, found in zip(positions, fetched, strict=True):
@@ -138,11 +138,6 @@ def _newest_records(
             leaders = _leaders_again(client, leaders)
     errors.update(dict.fromkeys(reached, "REQUEST_TIMED_OUT: the partition was not read to its end in time"))
     return newest
-
-
-def _fetch_position(leader: Leader, offset: int) -> FetchPosition:
-    epoch = -1 if leader.leader_epoch is None else leader.leader_epoch
-    return FetchPosition(leader.tp, offset, -1 if leader.leader is None else leader.leader, epoch)
 
 
 def _leaders_again(client: BrokerClient, leaders: Leaders) -> Leaders:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.sources.live.client import messages
@@ -164,57 +165,49 @@ def _probe(client: BrokerClient, brokers: Sequence[int], resource: AclResource, 
 
 
 def _denied_ids(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    """Any broker checks authorization before it checks whether it coordinates the id."""
-    responses = client.send(
-        [(broker, messages.DescribeTransactions(transactional_ids=list(batch))) for batch in _batches(names)]
-    )
-    _raise_first(responses)
+    answers = _answers(client, broker, names, lambda some: messages.DescribeTransactions(transactional_ids=some))
     return {
         state.transactional_id
-        for response in responses
-        for state in response.message.transaction_states
+        for answer in answers
+        for state in answer.transaction_states
         if error_name(state.error_code) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     }
 
 
 def _denied_groups(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    """Any broker checks authorization before it checks whether it coordinates the group."""
-    responses = client.send([(broker, messages.DescribeGroups(groups=list(batch))) for batch in _batches(names)])
-    _raise_first(responses)
+    answers = _answers(client, broker, names, lambda some: messages.DescribeGroups(groups=some))
     return {
         group.group_id
-        for response in responses
-        for group in response.message.groups
+        for answer in answers
+        for group in answer.groups
         if error_name(group.error_code) == "GROUP_AUTHORIZATION_FAILED"
     }
 
 
 def _denied_topics(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    topic_request = messages.Metadata.MetadataRequestTopic
-    responses = client.send(
-        [
-            (
-                broker,
-                messages.Metadata(topics=[topic_request(name=name) for name in batch], allow_auto_topic_creation=False),
-            )
-            for batch in _batches(names)
-        ]
-    )
-    _raise_first(responses)
+    def request(some: Sequence[str]) -> Any:
+        topics = [messages.Metadata.MetadataRequestTopic(name=name) for name in some]
+        return messages.Metadata(topics=topics, allow_auto_topic_creation=False)
+
     return {
         topic.name
-        for response in responses
-        for topic in response.message.topics
+        for answer in _answers(client, broker, names, request)
+        for topic in answer.topics
         if error_name(topic.error_code) == "TOPIC_AUTHORIZATION_FAILED"
     }
+
+
+def _answers(
+    client: BrokerClient, broker: int, names: Sequence[str], request: Callable[[Sequence[str]], Any]
+) -> list[Any]:
+    """What a broker answers about names; it checks authorization before it checks whether it coordinates them."""
+    some_names = (list(names[start : start + NAMES_PER_REQUEST]) for start in range(0, len(names), NAMES_PER_REQUEST))
+    responses = client.send([(broker, request(some)) for some in some_names])
+    _raise_first(responses)
+    return [response.message for response in responses]
 
 
 def _raise_first(responses: Iterable[BrokerResponse]) -> None:
     for response in responses:
         if response.error:
             raise response.error
-
-
-def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), NAMES_PER_REQUEST):
-        yield names[start : start + NAMES_PER_REQUEST]

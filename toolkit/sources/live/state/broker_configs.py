@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.analysis.broker_software import BrokerIdentity
 from toolkit.analysis.exposure_rules import MAX_TIMEOUT
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -107,11 +107,3 @@ def broker_identities(client: BrokerClient, brokers: Iterable[int]) -> list[Brok
         for broker_id in brokers
         if (apis := client.apis(broker_id)) is not None
     ]
-
-
-def coordinator_software_gaps(client: BrokerClient, brokers: Iterable[int]) -> list[str]:
-    """Gaps of `Coverage`: brokers that are not proven to be Apache Kafka.
-
-    A broker without a connection did not answer ListTransactions, which is a gap already.
-    """
-    return software_gaps(broker_identities(client, brokers))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema import utc
@@ -49,8 +48,16 @@ Leaders = Mapping[TopicPartition, Leader]
 A = TypeVar("A", Partition, Producer)
 B = TypeVar("B", Partition, Producer)
 Requests = Sequence[tuple[int, Any]]  # broker id and message
-LeaderQuery = Callable[[Leaders], tuple[Requests, Callable[[Sequence[BrokerResponse]], list[A]]]]
-"""From partitions with their leaders: the requests, and what makes records of the responses."""
+
+
+class LeaderQuery(Protocol[A]):
+    """What to ask the leaders of partitions: an `OffsetsQuery` or a `ProducersQuery`."""
+
+    def requests(self, leaders: Leaders) -> Requests:
+        """The requests to the leaders."""
+
+    def records(self, responses: Sequence[BrokerResponse]) -> list[A]:
+        """The records of the responses to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +177,11 @@ def query_leaders(client: BrokerClient, leaders: Leaders, /, *queries: LeaderQue
     tables: list[list[Any]] = [[] for _ in queries]
     to_query = leaders
     for attempt in (1, 2):
-        prepared = [query(to_query) for query in queries]
-        responses = iter(client.send([request for requests, _ in prepared for request in requests]))
+        requests = [query.requests(to_query) for query in queries]
+        responses = iter(client.send(list(chain.from_iterable(requests))))
         tables = [
-            [each for each in table if each.tp not in to_query] + records_of(list(islice(responses, len(requests))))
-            for table, (requests, records_of) in zip(tables, prepared, strict=True)
+            [each for each in table if each.tp not in to_query] + query.records(list(islice(responses, len(sent))))
+            for table, query, sent in zip(tables, queries, requests, strict=True)
         ]
         to_query = {} if attempt == 2 else _with_new_leaders(client, leaders, chain.from_iterable(tables))
         if not to_query:
@@ -193,29 +200,26 @@ def _with_new_leaders(client: BrokerClient, leaders: Leaders, answers: Iterable[
     }
 
 
-def _by_leader(leaders: Leaders) -> dict[int, list[TopicPartition]]:
-    """Leader's broker id to its partitions; partitions without a leader are left out."""
-    found: dict[int, list[TopicPartition]] = {}
-    for tp, each in leaders.items():
+def _batches(leaders: Leaders) -> list[tuple[int, dict[str, list[int]]]]:
+    """Broker id, and topic to partition numbers, one for each request; partitions without a leader are left out."""
+    by_broker: dict[int, list[Leader]] = {}
+    for each in leaders.values():
         if each.leader is not None:
-            found.setdefault(each.leader, []).append(tp)
-    return found
-
-
-def _batches(by_broker: Mapping[int, Sequence[TopicPartition]]) -> Iterator[tuple[int, dict[str, list[int]]]]:
-    """Broker id, and topic to partition numbers, one for each request."""
-    for broker_id, topic_partitions in by_broker.items():
-        for start in range(0, len(topic_partitions), PARTITIONS_PER_REQUEST):
+            by_broker.setdefault(each.leader, []).append(each)
+    batches = []
+    for broker_id, partitions in by_broker.items():
+        for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
             batch: dict[str, list[int]] = {}
-            for topic, partition in topic_partitions[start : start + PARTITIONS_PER_REQUEST]:
-                batch.setdefault(topic, []).append(partition)
-            yield broker_id, batch
+            for each in partitions[start : start + PARTITIONS_PER_REQUEST]:
+                batch.setdefault(each.topic, []).append(each.partition)
+            batches.append((broker_id, batch))
+    return batches
 
 
-class OffsetQuery(NamedTuple):
+class OffsetColumn(NamedTuple):
     """A column, and what ListOffsets has to be sent for it."""
 
-    column: str
+    name: str
     replica_id: int
     isolation_level: int
     timestamp: int
@@ -228,18 +232,18 @@ UNCOMMITTED, COMMITTED = 0, 1
 
 # In this order on each connection: the high watermark before the LSO, so that LSO >= high watermark proves that the LSO
 # was not held at that moment; the log end last.
-OFFSET_QUERIES = (
-    OffsetQuery("log_start_offset", CONSUMER, UNCOMMITTED, EARLIEST),
-    OffsetQuery("high_watermark", CONSUMER, UNCOMMITTED, LATEST),
-    OffsetQuery("last_stable_offset", CONSUMER, COMMITTED, LATEST),
-    OffsetQuery("log_end_offset", DEBUGGING, UNCOMMITTED, LATEST),
+OFFSET_COLUMNS = (
+    OffsetColumn("log_start_offset", CONSUMER, UNCOMMITTED, EARLIEST),
+    OffsetColumn("high_watermark", CONSUMER, UNCOMMITTED, LATEST),
+    OffsetColumn("last_stable_offset", CONSUMER, COMMITTED, LATEST),
+    OffsetColumn("log_end_offset", DEBUGGING, UNCOMMITTED, LATEST),
 )
-LSO_QUERIES = OFFSET_QUERIES[1:3]
-TIERED_QUERIES = (  # of remote storage; null by brokers that do not know it
-    OffsetQuery("local_log_start_offset", CONSUMER, UNCOMMITTED, EARLIEST_LOCAL, min_version=8),
-    OffsetQuery("latest_tiered_offset", CONSUMER, UNCOMMITTED, LATEST_TIERED, min_version=9),
+LSO_COLUMNS = OFFSET_COLUMNS[1:3]
+TIERED_COLUMNS = (  # of remote storage; null by brokers that do not know it
+    OffsetColumn("local_log_start_offset", CONSUMER, UNCOMMITTED, EARLIEST_LOCAL, min_version=8),
+    OffsetColumn("latest_tiered_offset", CONSUMER, UNCOMMITTED, LATEST_TIERED, min_version=9),
 )
-TIERED = {query.column for query in TIERED_QUERIES}
+TIERED = {column.name for column in TIERED_COLUMNS}
 OPTIONAL = TIERED | {"log_end_offset"}  # not every compatible broker returns them
 
 
@@ -255,54 +259,60 @@ def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = Fa
     tiered
         Read the offsets of remote storage, too; no verdict needs them.
     """
-    (found,) = query_leaders(client, leaders, offsets_query(client, tiered=tiered))
+    columns = (*OFFSET_COLUMNS, *TIERED_COLUMNS) if tiered else OFFSET_COLUMNS
+    (found,) = query_leaders(client, leaders, OffsetsQuery(client, columns))
     return found
 
 
-def offsets_query(client: BrokerClient, *, tiered: bool = False) -> LeaderQuery[Partition]:
-    """The query behind `read_partitions`, to be sent together with others."""
-    queries = (*OFFSET_QUERIES, *TIERED_QUERIES) if tiered else OFFSET_QUERIES
-    return partial(_query_offsets, queries=queries, timeout=client.timeout)
+class OffsetsQuery:
+    """ListOffsets, once for each column.
 
+    Parameters
+    ----------
+    client
+        The connection to the brokers, for its timeout: offsets in remote storage may take long.
+    columns
+        All; or `LSO_COLUMNS`, in half the requests.
+    """
 
-def lso_query(client: BrokerClient) -> LeaderQuery[Partition]:
-    """The same with the high watermark and the LSO only, in half the requests."""
-    return partial(_query_offsets, queries=LSO_QUERIES, timeout=client.timeout)
+    def __init__(self, client: BrokerClient, columns: Sequence[OffsetColumn] = OFFSET_COLUMNS) -> None:
+        self._columns = columns
+        self._timeout_ms = int(client.timeout * 1000)
+        self._leaders: Leaders = {}
+        self._sent: list[tuple[int, dict[str, list[int]], OffsetColumn]] = []
 
+    def requests(self, leaders: Leaders) -> Requests:
+        """The requests to the leaders."""
+        self._leaders = leaders
+        self._sent = [(leader, batch, column) for leader, batch in _batches(leaders) for column in self._columns]
+        return [
+            (
+                leader,
+                messages.ListOffsets(
+                    partitions=batch,
+                    timestamp=column.timestamp,
+                    replica_id=column.replica_id,
+                    isolation_level=column.isolation_level,
+                    timeout_ms=self._timeout_ms,
+                    min_version=column.min_version,
+                ),
+            )
+            for leader, batch, column in self._sent
+        ]
 
-def _query_offsets(
-    leaders: Leaders, *, queries: Sequence[OffsetQuery], timeout: float
-) -> tuple[Requests, Callable[[Sequence[BrokerResponse]], list[Partition]]]:
-    sent = [(leader, batch, query) for leader, batch in _batches(_by_leader(leaders)) for query in queries]
-    requests = [
-        (
-            leader,
-            messages.ListOffsets(
-                partitions=batch,
-                timestamp=query.timestamp,
-                replica_id=query.replica_id,
-                isolation_level=query.isolation_level,
-                timeout_ms=int(timeout * 1000),  # used for tiered storage only
-                min_version=query.min_version,
-            ),
-        )
-        for leader, batch, query in sent
-    ]
-
-    def records_of(responses: Sequence[BrokerResponse]) -> list[Partition]:
-        answers = _OffsetAnswers(queries)
-        for (_, batch, query), response in zip(sent, responses, strict=True):
-            answers.add(query.column, batch, response)
-        return [answers.partition(each) for each in leaders.values()]
-
-    return requests, records_of
+    def records(self, responses: Sequence[BrokerResponse]) -> list[Partition]:
+        """The partitions; null offsets where `error` is set."""
+        answers = _OffsetAnswers(self._columns)
+        for (_, batch, column), response in zip(self._sent, responses, strict=True):
+            answers.add(column.name, batch, response)
+        return [answers.partition(each) for each in self._leaders.values()]
 
 
 class _OffsetAnswers:
     """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made once."""
 
-    def __init__(self, queries: Iterable[OffsetQuery]) -> None:
-        self._offsets: dict[str, dict[tuple[str, int], int]] = {query.column: {} for query in queries}
+    def __init__(self, columns: Iterable[OffsetColumn]) -> None:
+        self._offsets: dict[str, dict[tuple[str, int], int]] = {column.name: {} for column in columns}
         self._epochs: dict[tuple[str, int], int] = {}
         self._observed: dict[tuple[str, int], dt.datetime] = {}
         self._errors: dict[tuple[str, int], str | None] = {}
@@ -360,47 +370,42 @@ def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bo
     idle_producers
         Include producers without an open transaction; no verdict needs them.
     """
-    (found,) = query_leaders(client, leaders, producers_query(idle_producers=idle_producers))
+    (found,) = query_leaders(client, leaders, ProducersQuery(idle_producers=idle_producers))
     return found
 
 
-def producers_query(*, idle_producers: bool) -> LeaderQuery[Producer]:
-    """The query behind `read_producers`, to be sent together with others."""
-    return partial(_query_producers, idle=idle_producers)
-
-
 def read_replica_producers(
-    client: BrokerClient, topic_partitions: Iterable[TopicPartition], *, broker_id: int
+    client: BrokerClient, partitions: Mapping[TopicPartition, PartitionLeader], *, broker_id: int
 ) -> list[Producer]:
     """The same from one broker's replicas; a partition without a replica there has a record with `error`."""
-    requests, records_of = _query_brokers({broker_id: list(topic_partitions)}, idle=True)
-    return records_of(client.send(requests))
+    query = ProducersQuery(idle_producers=True)
+    requests = query.requests({tp: each._replace(leader=broker_id) for tp, each in partitions.items()})
+    return query.records(client.send(requests))
 
 
-def _query_producers(
-    leaders: Leaders, *, idle: bool
-) -> tuple[Requests, Callable[[Sequence[BrokerResponse]], list[Producer]]]:
-    leaderless = [
-        Producer(topic=each.topic, partition=each.partition, observed_at=each.observed_at, error=each.error)
-        for each in leaders.values()
-        if each.leader is None
-    ]
-    requests, records_of = _query_brokers(_by_leader(leaders), idle=idle)
-    return requests, lambda responses: leaderless + records_of(responses)
+class ProducersQuery:
+    """DescribeProducers; of producers with an open transaction only, or of idle ones too."""
 
+    def __init__(self, *, idle_producers: bool) -> None:
+        self._idle_producers = idle_producers
+        self._leaders: Leaders = {}
+        self._sent: list[tuple[int, dict[str, list[int]]]] = []
 
-def _query_brokers(
-    by_broker: Mapping[int, Sequence[TopicPartition]], *, idle: bool
-) -> tuple[Requests, Callable[[Sequence[BrokerResponse]], list[Producer]]]:
-    sent = list(_batches(by_broker))
+    def requests(self, leaders: Leaders) -> Requests:
+        """The requests to the leaders."""
+        self._leaders, self._sent = leaders, _batches(leaders)
+        return [(leader, messages.DescribeProducers(partitions=batch)) for leader, batch in self._sent]
 
-    def records_of(responses: Sequence[BrokerResponse]) -> list[Producer]:
-        return [
-            producer for (broker_id, batch), response in zip(sent, responses, strict=True)
-            for producer in _producers(broker_id, batch, response, idle=idle)
-        ]  # fmt: skip
-
-    return [(broker_id, messages.DescribeProducers(partitions=batch)) for broker_id, batch in sent], records_of
+    def records(self, responses: Sequence[BrokerResponse]) -> list[Producer]:
+        """The producers, after an error for each partition without a leader."""
+        found = [
+            Producer(topic=each.topic, partition=each.partition, observed_at=each.observed_at, error=each.error)
+            for each in self._leaders.values()
+            if each.leader is None
+        ]
+        for (leader, batch), response in zip(self._sent, responses, strict=True):
+            found += _producers(leader, batch, response, idle=self._idle_producers)
+        return found
 
 
 def _producers(
