@@ -18,7 +18,17 @@ from toolkit.analysis.history.closing import (
 )
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import CLUSTER_EVENTS, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.schema import (
+    CLUSTER_EVENTS,
+    EXPOSURE,
+    FINDINGS,
+    LOG_TRANSACTIONS,
+    LSO_TIMELINE,
+    OFFSETS_LOG,
+    RECORDED,
+    TRANSACTION_HISTORY,
+    Row,
+)
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
@@ -42,6 +52,9 @@ class IncidentTables(TypedDict, total=False):
     lso_timeline: list[Row]
     transaction_history: list[Row]
     partitions: list[Row]
+    recorded_findings: list[Row]
+    offsets_log: list[Row]
+    exposure: list[Row]
     cluster_events: list[Row]
 
 
@@ -169,6 +182,12 @@ def tables_around(
             topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
             tables["cluster_events"] = CLUSTER_EVENTS.rows(source.cluster_events(topics=topics))
     names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
+    with _left_out("the settings of the brokers", remark):
+        tables["exposure"] = EXPOSURE.rows(source.exposure())
+    groups = sorted({group for finding in shown for group in finding.groups_held or ()})
+    if isinstance(source, LogDir) and groups:
+        with _left_out("the offsets of the groups", remark):
+            tables["offsets_log"] = OFFSETS_LOG.rows(source.offsets_log(groups=groups))
     if names:
         with _left_out("the records of the coordinators", remark):
             tables["transaction_history"] = TRANSACTION_HISTORY.rows(
@@ -242,8 +261,14 @@ def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTabl
     topic_partitions = {(finding.topic, finding.partition) for finding in complete(findings)}
     start = min(finding.held_from or finding.opened_at or finding.observed_at for finding in findings) - AROUND
     stop = max(finding.observed_at for finding in findings) + AROUND
-    own = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
-    return {"partitions": [row for row in own if (row["topic"], row["partition"]) in topic_partitions]}
+    found = {
+        name: RECORDED[name].rows(recording.history(name, start=start, stop=stop))
+        for name in ("partitions", "findings")
+    }
+    samples, recorded = (
+        [row for row in rows if (row["topic"], row["partition"]) in topic_partitions] for rows in found.values()
+    )
+    return {"partitions": samples, "recorded_findings": recorded}
 
 
 @contextmanager
