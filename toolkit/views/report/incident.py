@@ -261,12 +261,13 @@ def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTabl
     topic_partitions = {(finding.topic, finding.partition) for finding in complete(findings)}
     start = min(finding.held_from or finding.opened_at or finding.observed_at for finding in findings) - AROUND
     stop = max(finding.observed_at for finding in findings) + AROUND
-    found = {
-        name: RECORDED[name].rows(recording.history(name, start=start, stop=stop))
-        for name in ("partitions", "findings")
-    }
     samples, recorded = (
-        [row for row in rows if (row["topic"], row["partition"]) in topic_partitions] for rows in found.values()
+        [
+            row
+            for row in RECORDED[name].rows(recording.history(name, start=start, stop=stop))
+            if (row["topic"], row["partition"]) in topic_partitions
+        ]
+        for name in ("partitions", "findings")
     )
     return {"partitions": samples, "recorded_findings": recorded}
 

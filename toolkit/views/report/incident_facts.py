@@ -1,4 +1,4 @@
-"""The facts of an incident: who held an LSO, when it was seen, who acted, what was discarded, how long groups waited."""
+"""The facts of an incident: who held an LSO, who saw it and acted when, what was discarded, how long groups waited."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class GroupStall:
 class IncidentFacts:
     """What is known of one transaction that holds or held an LSO, or of a partition that could not be read."""
 
-    number: int
+    number: int | None
     finding: Finding
     end: HoldEnd | None
     transaction: LogTransaction | None
@@ -92,9 +92,10 @@ class IncidentFacts:
 
     @property
     def name(self) -> str:
-        """``1: orders-0 at offset 15``."""
+        """``orders-0 at offset 15``, with its number if there are several incidents."""
+        number = "" if self.number is None else f"{self.number}: "
         offset = "" if self.finding.start_offset is None else f" at offset {self.finding.start_offset}"
-        return f"{self.number}: {partition_name(self.finding)}{offset}"
+        return f"{number}{partition_name(self.finding)}{offset}"
 
     @property
     def is_over(self) -> bool:
@@ -182,8 +183,8 @@ class IncidentFacts:
         return self.is_over and self.marker == ABORT.upper()
 
 
-def incident_facts(findings: Iterable[Finding], tables: ReportTables) -> list[IncidentFacts]:
-    """The facts of findings, numbered in their order.
+def incident_facts(findings: Sequence[Finding], tables: ReportTables) -> list[IncidentFacts]:
+    """The facts of findings; several are numbered in their order.
 
     Parameters
     ----------
@@ -192,7 +193,8 @@ def incident_facts(findings: Iterable[Finding], tables: ReportTables) -> list[In
     tables
         The tables beside them.
     """
-    return [_facts(finding, tables, number) for number, finding in enumerate(findings, start=1)]
+    numbers: list[int | None] = [None] if len(findings) == 1 else [*range(1, len(findings) + 1)]
+    return [_facts(finding, tables, number) for finding, number in zip(findings, numbers, strict=True)]
 
 
 def is_about(action: ActionStep, finding: Finding) -> bool:
@@ -242,7 +244,7 @@ def _begin_source(finding: Finding, tables: ReportTables) -> str:
     return opened_source(finding) if finding.held_from in (None, finding.opened_at) else f"{LOG} (the leader's clock)"
 
 
-def _facts(finding: Finding, tables: ReportTables, number: int) -> IncidentFacts:
+def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
     actions = tuple(sorted((step for step in tables.actions if is_about(step, finding)), key=lambda step: step.at))
     end = hold_end(finding, tables.log_transactions)
     since = finding.held_from or finding.opened_at

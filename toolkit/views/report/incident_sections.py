@@ -127,12 +127,12 @@ def _groups(incidents: Sequence[IncidentFacts]) -> Grid:
         for each in incidents
         for stall in each.stalls
     )
-    named = {(each.number, stall.group) for each in incidents for stall in each.stalls}
+    named = {(each.name, stall.group) for each in incidents for stall in each.stalls}
     silent = [
-        f"{each.number}: {', '.join(map(printable, left)) if left else 'groups were not queried'}"
+        f"{each.name} ({', '.join(map(printable, left)) if left else 'groups were not queried'})"
         for each in incidents
         if each.finding.groups_held is None
-        or (left := [group for group in each.finding.groups_held if (each.number, group) not in named])
+        or (left := [group for group in each.finding.groups_held if (each.name, group) not in named])
     ]
     note = "Seen: by the recorder, or by this diagnosis. Moved on: when the group committed a later offset."
     unknown = f" How long is not known of {'; '.join(silent)}." if silent else ""
@@ -160,7 +160,8 @@ def _fates(incidents: Sequence[IncidentFacts]) -> Grid:
 
 def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
     begun = incident.begun
-    yield _measure(incident, "until a sample showed it", begun, incident.seen)
+    if incident.seen != incident.detected:
+        yield _measure(incident, "until a sample showed it", begun, incident.seen)
     yield _measure(incident, "to detect", begun, incident.detected)
     yield _measure(incident, "from detection to the first action", incident.detected, incident.acted)
     yield _measure(incident, "to mitigate", begun, incident.ended)
@@ -195,7 +196,7 @@ def _proof(incident: IncidentFacts) -> Iterator[Grid]:
     known = f"Cause: {printable(cause)}." if cause else f"The cause is {UNKNOWN}."
     meaning = " ".join(CAUSES[name] for name in cause_names(cause))
     left = f" {len(lines) - MAX_PROOF} more values are in the appendix." if len(lines) > MAX_PROOF else ""
-    note = " ".join(f"{known} {meaning} {printable(incident.finding.reason)}{left}".split())
+    note = " ".join(f"{known} {meaning}{left}".split())
     yield Grid(title=incident.name, columns=columns, rows=lines[:MAX_PROOF], numbers=frozenset({"broker"}), note=note)
 
 

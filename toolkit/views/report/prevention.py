@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ITEM_COLUMNS = ("what to do", "why", "owner", "due")
 MAX_ITEMS = 10
 SAVED_URL = f"{DOCS_URL}commands/#records-that-an-abort-discards"
+BUG = "known bug"
 OF_CLIENTS = {"transactional_id", "prefix"}
 
 
@@ -60,21 +61,26 @@ def _relevant(
     incidents: Sequence[IncidentFacts], exposure: Iterable[Exposure]
 ) -> tuple[list[Exposure], list[Exposure], int]:
     """What is exposed, what is not known, and how many other clients are exposed."""
-    own = {each.finding.transactional_id for each in incidents if each.finding.transactional_id}
-    rows = [each for each in exposure if each.exposed is not False]
+    own = {name for each in incidents if (name := each.finding.transactional_id)}
+    rows = sorted((each for each in exposure if each.exposed or _is_unread(each)), key=lambda each: each.subject == BUG)
     shown = [each for each in rows if each.subject not in OF_CLIENTS or _is_own(each, own)]
     left = sum(each.exposed is True for each in rows) - sum(each.exposed is True for each in shown)
     return [each for each in shown if each.exposed], [each for each in shown if each.exposed is None], left
 
 
-def _is_own(exposed: Exposure, own: Iterable[str]) -> bool:
+def _is_unread(exposed: Exposure) -> bool:
+    """Whether a setting could not be read; another one whose `exposed` is null only describes the cluster."""
+    return exposed.exposed is None and exposed.value is None
+
+
+def _is_own(exposed: Exposure, own: Collection[str]) -> bool:
     if exposed.subject == "prefix":
         return any(each.startswith(exposed.name) for each in own)
-    return exposed.transactional_id in own
+    return exposed.transactional_id is not None and exposed.transactional_id in own
 
 
 def _change(exposed: Exposure) -> str:
-    if exposed.subject == "known bug":
+    if exposed.subject == BUG:
         return f"Upgrade, or work around {text(exposed.name)}."
     return f"Upgrade or change the client: {_subject(exposed)}." if exposed.subject in OF_CLIENTS else (
         f"Change {text(exposed.name)}."
@@ -87,13 +93,13 @@ def _subject(exposed: Exposure) -> str:
 
 
 def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
-    finding, number = incident.finding, incident.number
+    finding, name = incident.finding, incident.name
     if finding.producer_id is None:
         if finding.missing:
-            yield f"Read what is missing: {printable('; '.join(finding.missing))}", f"{number} could not be diagnosed."
+            yield f"Read what is missing: {printable('; '.join(finding.missing))}", f"{name} could not be diagnosed."
         return
     if not incident.is_over:
-        yield printable(finding.remedy), f"{number} is not over."
+        yield printable(finding.remedy), f"{name} is not over."
     for step in incident.unfinished:
         yield (
             f"Find out whether {step.action} {text(step.target)} took effect.",
@@ -101,24 +107,21 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
         )
     who = f'the owner of "{printable(finding.transactional_id)}"' if finding.transactional_id else "the owner"
     if incident.discarded:
-        again = (
-            f" If they were not: {SAVED_URL} says what to do with {text(incident.saved_to)}."
-            if incident.saved_to
-            else ""
-        )
+        saved = incident.saved_to
+        again = f" If they were not: {SAVED_URL} says what to do with {text(saved)}." if saved else ""
         yield (
             f"Ask {who} whether the discarded records were sent again.{again}",
-            f"{number}: an ABORT marker discarded the transaction's records on this partition.",
+            f"{name}: an ABORT marker discarded the transaction's records on this partition.",
         )
     if incident.is_lost is None:
         yield (
             "Find out whether the discarded records were committed: kafka-txn scan --table transaction_history.",
-            f"{number}: the outcome of its records is not known.",
+            f"{name}: the outcome of its records is not known.",
         )
     if finding.cause:
         yield (
             f"Let {who} follow {finding_page(incident.verdict, finding.cause)}",
-            f"{number}: that page says what prevents this cause in the application.",
+            f"{name}: that page says what prevents this cause in the application.",
         )
 
 

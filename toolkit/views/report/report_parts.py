@@ -76,11 +76,8 @@ class ReportTables:
     def partition_samples(self, finding: Finding) -> Iterator[tuple[dt.datetime, Partition]]:
         """The samples of a finding's partition that could be read, with the time of each."""
         for sampled_at, sample in zip(self.sampled_at, self.partitions, strict=False):
-            if (
-                (sample.topic, sample.partition) == (finding.topic, finding.partition)
-                and sampled_at
-                and not sample.error
-            ):
+            is_own = (sample.topic, sample.partition) == (finding.topic, finding.partition)
+            if is_own and sampled_at is not None and sample.error is None:
                 yield sampled_at, sample
 
 

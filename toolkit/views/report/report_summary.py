@@ -39,8 +39,8 @@ def summary_sentences(
         yield from _of_one(holds[0])
     elif holds:
         yield from _of_several(holds)
-    now = "nothing is open" if not findings else summary(findings)
-    yield f"{'Now' if holds else 'In short'}: {now}."
+    if len(findings) != 1 or not all(each.is_over for each in holds):
+        yield f"In short: {summary(findings)}."
     times = [finding.observed_at for finding in findings]
     as_of = f", from data as of {moment(max(times))}" if times else ""
     yield f"Made at {moment(generated_at)}{as_of}. All times are in UTC."
@@ -52,7 +52,7 @@ def what_became(incident: IncidentFacts) -> str:
     if not incident.is_over:
         return f"The log still has {own}: nothing is discarded yet."
     if incident.marker == "COMMIT":
-        return f"A COMMIT marker delivered {own}; nothing is lost."
+        return f"The COMMIT marker delivered {own}; nothing is lost."
     if incident.marker is None:
         return "Not known: no log was read that has the marker."
     if incident.outcome == UNKNOWN:
@@ -61,8 +61,8 @@ def what_became(incident: IncidentFacts) -> str:
         lost = "The coordinator had committed them: they are lost for read_committed consumers."
     else:
         lost = f"{OUTCOMES[incident.outcome]} So nothing that was committed is lost."
-    saved = f" They were saved to {text(incident.saved_to)} before." if incident.saved_to else ""
-    return f"An ABORT marker discarded {own}. {lost}{saved}"
+    saved = f" A copy was saved before: {text(incident.saved_to)}." if incident.saved_to else ""
+    return f"The ABORT marker discarded {own}. {lost}{saved}"
 
 
 def what_was_done(incident: IncidentFacts) -> str:
@@ -73,8 +73,9 @@ def what_was_done(incident: IncidentFacts) -> str:
             f"; the LSO moved from {text(step.last_stable_offset_before)} to {step.last_stable_offset_after}"
         )  # fmt: skip
         override = f", with the override {text(step.override)}" if step.override else ""
-        marker = incident.marker or ("ABORT" if step.action == "abort" else "missing")
-        return f"{text(step.who)} wrote the {marker} marker with kafka-txn {step.action}{override} at {moment(step.at)}{after}."
+        marker = f"{incident.marker} marker" if incident.marker else "marker"
+        how = f"with kafka-txn {step.action}{override} at {moment(step.at)}"
+        return f"{text(step.who)} wrote the {marker} {how}{after}."
     done = [each for each in incident.actions if each.step == "outcome" and each.error is None]
     if done:
         return f"{text(done[-1].who)} ran kafka-txn {done[-1].action} at {moment(done[-1].at)}."
@@ -94,7 +95,7 @@ def groups_text(incident: IncidentFacts) -> str:
     verb = "waited" if incident.is_over else "cannot move"
     if not groups:
         return f"No consumer group {'waited' if incident.is_over else 'waits'}."
-    return f"{_few(list(groups), 'consumer group', 'consumer groups')} {verb}."
+    return f"{_few(list(groups), 'Consumer group', 'consumer groups')} {verb}."
 
 
 def _of_one(incident: IncidentFacts) -> Iterator[str]:
@@ -125,7 +126,7 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
     )
     groups = sorted({group for each in incidents for group in each.finding.groups_held or ()})
     if groups:
-        yield f"{_few(groups, 'consumer group', 'consumer groups')} waited."
+        yield f"{_few(groups, 'Consumer group', 'consumer groups')} waited."
     lost = [each for each in incidents if each.is_lost]
     doubt = [each for each in incidents if each.is_lost is None]
     if lost:
@@ -135,11 +136,7 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
     if not lost and not doubt:
         yield "No committed record was discarded."
     is_open = [each for each in incidents if not each.is_over]
-    yield (
-        f"{_numbers(is_open).capitalize()} {'is' if len(is_open) == 1 else 'are'} not over."
-        if is_open
-        else "All are over."
-    )
+    yield f"Not over: {_numbers(is_open)}." if is_open else "All are over."
 
 
 def _why(incident: IncidentFacts) -> str:
@@ -168,7 +165,7 @@ def _impact(incident: IncidentFacts) -> str:
 
 def _is_over(incident: IncidentFacts) -> str:
     if incident.ended is not None:
-        return f"It is over since {moment(incident.ended.time)} at the latest, by {incident.ended.source}."
+        return f"It is over: {incident.ended.what}, {moment(incident.ended.time)}, by {incident.ended.source}."
     if incident.is_over:
         return "It is over."
     return f"It is not over: it still held the LSO at {moment(incident.finding.observed_at)}."
