@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.closing import (
@@ -72,6 +72,9 @@ def collect_incident(
     topics: Sequence[str] | None = None,
     partitions: Sequence[int] | None = None,
     min_held_ms: int = 60_000,
+    at: dt.datetime | None = None,
+    recheck_after: float | None = None,
+    max_transaction_timeout_ms: int | None = None,
     remark: ProblemListener = print,
 ) -> IncidentFindings:
     """Collect the tables of one incident from several sources: ``report(**collect_incident(log_dir, recording))``.
@@ -88,6 +91,10 @@ def collect_incident(
     min_held_ms
         Of ended transactions, include only those that held an LSO for at least so long, and those that a recorder did
         not find healthy.
+    at
+        Of a recording, the findings of the newest sample at or before this time; those of all samples if null.
+    recheck_after, max_transaction_timeout_ms
+        As for the findings of a cluster and of files; their defaults if null.
     remark
         Called with a sentence about data that cannot be read and is left out.
 
@@ -96,17 +103,31 @@ def collect_incident(
     NotFound
         If a source has none of these partitions.
     """
+    options: dict[str, Any] = {"topics": topics, "partitions": partitions}
+    timeout: dict[str, Any] = {"max_transaction_timeout_ms": max_transaction_timeout_ms}
+
+    def own_findings(source: Cluster | LogDir | Recording) -> list[Finding]:
+        if isinstance(source, Recording) and at is None:
+            over_time = records_of(source.finding_over_time_rows(**options), Finding)
+            return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+        if isinstance(source, Recording):
+            rows = source.finding_rows(**options, **timeout, at=at, min_held_ms=min_held_ms)
+        elif isinstance(source, LogDir):
+            rows = source.finding_rows(**options, **timeout, min_held_ms=min_held_ms)
+        else:
+            rows = source.finding_rows(**options, **timeout, recheck_after=recheck_after)
+        return records_of(rows, Finding)
+
     with ExitStack() as stack:
         for source in sources:
             if isinstance(source, LogDir):
                 stack.enter_context(source)
-        return _collect(sources, topics, partitions, min_held_ms=min_held_ms, remark=remark)
+        return _collect(sources, own_findings, min_held_ms=min_held_ms, remark=remark)
 
 
 def _collect(
     sources: Sequence[Cluster | LogDir | Recording],
-    topics: Sequence[str] | None,
-    partitions: Sequence[int] | None,
+    own_findings: Callable[[Cluster | LogDir | Recording], list[Finding]],
     *,
     min_held_ms: int,
     remark: ProblemListener,
@@ -114,7 +135,7 @@ def _collect(
     findings: list[Finding] = []
     keys: list[set[TransactionKey]] = []
     for source in sources:
-        own = _own_findings(source, topics, partitions, min_held_ms=min_held_ms)
+        own = own_findings(source)
         pair = (findings, own) if isinstance(source, Recording) else (own, findings)
         findings = merge_findings(*pair)
         keys.append(set(map(transaction_key, own)))
@@ -126,23 +147,6 @@ def _collect(
     for source in sources:
         tables = {**tables, **tables_around(shown, source, remark=remark)}
     return tables
-
-
-def _own_findings(
-    source: Cluster | LogDir | Recording,
-    topics: Sequence[str] | None,
-    partitions: Sequence[int] | None,
-    *,
-    min_held_ms: int,
-) -> list[Finding]:
-    if isinstance(source, Recording):
-        over_time = records_of(source.finding_over_time_rows(topics=topics, partitions=partitions), Finding)
-        return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
-    if isinstance(source, LogDir):
-        rows = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
-    else:
-        rows = source.finding_rows(topics=topics, partitions=partitions)
-    return records_of(rows, Finding)
 
 
 def tables_around(

@@ -127,16 +127,18 @@ def _groups(incidents: Sequence[IncidentFacts]) -> Grid:
         for each in incidents
         for stall in each.stalls
     )
-    named = {(each.name, stall.group) for each in incidents for stall in each.stalls}
-    silent = [
-        f"{each.name} ({', '.join(map(printable, left)) if left else 'groups were not queried'})"
-        for each in incidents
-        if each.finding.groups_held is None
-        or (left := [group for group in each.finding.groups_held if (each.name, group) not in named])
-    ]
+    silent = [f"{each.name} ({left})" for each in incidents if (left := _without_stall(each))]
     note = "Seen: by the recorder, or by this diagnosis. Moved on: when the group committed a later offset."
     unknown = f" How long is not known of {'; '.join(silent)}." if silent else ""
     return Grid(title="Consumer groups", columns=columns, rows=lines, note=note + unknown)
+
+
+def _without_stall(incident: IncidentFacts) -> str:
+    """Groups whose stall is not known; empty without any."""
+    if incident.finding.groups_held is None:
+        return "" if incident.stalls else "groups were not queried"
+    known = {stall.group for stall in incident.stalls}
+    return ", ".join(printable(group) for group in incident.finding.groups_held if group not in known)
 
 
 def stall_text(stall: GroupStall) -> str:

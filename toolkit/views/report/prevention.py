@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -79,14 +80,6 @@ def _is_own(exposed: Exposure, own: Collection[str]) -> bool:
     return exposed.transactional_id is not None and exposed.transactional_id in own
 
 
-def _change(exposed: Exposure) -> str:
-    if exposed.subject == BUG:
-        return f"Upgrade, or work around {text(exposed.name)}."
-    return f"Upgrade or change the client: {_subject(exposed)}." if exposed.subject in OF_CLIENTS else (
-        f"Change {text(exposed.name)}."
-    )  # fmt: skip
-
-
 def _subject(exposed: Exposure) -> str:
     name = f'{exposed.name} of "{text(exposed.transactional_id)}"' if exposed.transactional_id else text(exposed.name)
     return f"{text(exposed.subject).replace('_', ' ')}: {name}"
@@ -126,8 +119,9 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
 
 
 def _of_cluster(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Iterator[tuple[str, str]]:
-    for each in _relevant(incidents, tables.exposure)[0][:MAX_ITEMS]:
-        yield _change(each), printable(each.means)
+    exposed = (each for each in _relevant(incidents, tables.exposure)[0] if each.subject != BUG)
+    for each in itertools.islice(exposed, MAX_ITEMS):
+        yield f"Change {_subject(each)}.", printable(each.means)
     if incidents and not tables.recorded_findings:
         yield (
             f"Run kafka-txn record with --metrics-port, and set the alerts of {RUNBOOK_URL}",

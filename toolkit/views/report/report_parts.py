@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import printable
 
@@ -123,6 +124,7 @@ def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], 
         "sections": numbered(sections),
         "figures": _figures(figure),
         "drawings": drawings,
+        "docs_url": DOCS_URL,
     }
     return page(__name__.rpartition(".")[0], TEMPLATE, **values) + "\n"
 
@@ -166,6 +168,7 @@ def _figures(figure: Figure | None) -> dict[str, str]:
     }
 
 
+_PAGE = re.compile(rf"{re.escape(DOCS_URL)}[\w/#-]*")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
@@ -205,13 +208,14 @@ def markdown_parts(
 
 
 def escaped(text: str) -> str:
-    """Text escaped for Markdown, and for the HTML within it."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """Text escaped for Markdown, and for the HTML within it; an address of the docs is a link."""
+    return " ".join(f"<{word}>" if _PAGE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in text.split())
 
 
 def _section(section: ReportSection, links: Iterator[str]) -> Iterator[str]:
     verdict = f": {escaped(section.verdict)}" if section.verdict else ""
-    yield from (f"## {escaped(section.title)}{verdict}", "")
+    appendix = "Appendix: " if section.appendix else ""
+    yield from (f"## {appendix}{escaped(section.title)}{verdict}", "")
     if section.lead:
         yield from (f"**{escaped(section.lead)}**" if section.verdict else escaped(section.lead), "")
     if section.facts:

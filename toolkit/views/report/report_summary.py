@@ -165,7 +165,7 @@ def _impact(incident: IncidentFacts) -> str:
 
 def _is_over(incident: IncidentFacts) -> str:
     if incident.ended is not None:
-        return f"It is over: {incident.ended.what}, {moment(incident.ended.time)}, by {incident.ended.source}."
+        return f"It is over: {incident.ended.what} at {moment(incident.ended.time)}, by {incident.ended.source}."
     if incident.is_over:
         return "It is over."
     return f"It is not over: it still held the LSO at {moment(incident.finding.observed_at)}."
