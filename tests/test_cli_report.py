@@ -31,7 +31,7 @@ def test_a_report_from_a_log_directory(tmp_path: Path) -> None:
     assert "## orders-0 at offset 15: hanging" in markdown
     assert "### Transactions on orders-0" in markdown
     assert "its markers are written (CompleteAbort)" in markdown
-    assert "Not included: actions." in markdown
+    assert "Not included: actions (the audit trail: what was done, and by whom)." in markdown
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
     from toolkit.schema.log import LogTransaction
 
-AUDIT, DIAGNOSIS, OFFSETS = "the audit trail (clock of the machine that acted)", "this diagnosis", "__consumer_offsets"
+AUDIT, DIAGNOSIS, OFFSETS = (
+    "the audit trail (the clock of the machine that acted)",
+    "this diagnosis",
+    "__consumer_offsets",
+)
+LEADER = f"{LOG} (the leader's clock)"
 RECORDER = f"{RECORDING} (the recorder's clock)"
 MARKERS = ("COMMIT", "ABORT")
 WRITES_MARKER = {"abort", "complete"}
@@ -241,7 +246,7 @@ def group_stalls(finding: Finding, tables: ReportTables) -> list[GroupStall]:
 def _begin_source(finding: Finding, tables: ReportTables) -> str:
     if held_from_source(finding, tables.sampled_at) == RECORDING:
         return f"{RECORDER}: the first sample that shows it"
-    return opened_source(finding) if finding.held_from in (None, finding.opened_at) else f"{LOG} (the leader's clock)"
+    return opened_source(finding) if finding.held_from in (None, finding.opened_at) else LEADER
 
 
 def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
@@ -281,7 +286,7 @@ def _ended(end: HoldEnd | None) -> IncidentTime | None:
     if end is None:
         return None
     if end.marker:
-        return IncidentTime(time=end.time, what=end.marker, source="the log (the leader's clock)")
+        return IncidentTime(time=end.time, what=end.marker, source=LEADER)
     return IncidentTime(time=end.time, what="the first sample without it", source=RECORDER)
 
 

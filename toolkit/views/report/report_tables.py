@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.views.report.finding_sections import RECORDING, held_from_source, hold_end
+from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
 from toolkit.views.report.incident_facts import (
     AUDIT,
+    LEADER,
     OFFSETS,
     RECORDER,
     group_stalls,
@@ -185,7 +186,7 @@ def _of_finding(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEnt
         yield _TimelineEntry(finding.expires_at, "its own timeout is over", "the coordinator")
     end = hold_end(finding, tables.log_transactions)
     if end is not None and end.marker:
-        yield _TimelineEntry(end.time, end.marker, "the log")
+        yield _TimelineEntry(end.time, end.marker, LEADER)
     elif end is not None:
         since = f"; it was last seen open at {text(end.last_seen)}" if end.last_seen else ""
         yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDER)
@@ -215,10 +216,12 @@ def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineE
         holder = step.holder_producer_id, step.holder_first_offset
         is_held = holder == (finding.producer_id, finding.start_offset)
         if is_held and not was_held and step.at:
-            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", "the log")
+            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
         elif was_held and not is_held and step.at:
             after = AFTER_MARKER.get(step.event or "", "")
-            yield _TimelineEntry(step.at, f"the LSO moves on to {step.last_stable_offset}{after}", "the log")
+            yield _TimelineEntry(
+                step.at, f"the LSO moves on to {step.last_stable_offset}{after}", LEADER if after else LOG
+            )
         was_held = is_held
 
 
