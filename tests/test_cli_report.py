@@ -68,6 +68,22 @@ def test_a_report_from_a_recording(tmp_path: Path) -> None:
     assert "<svg" in page.read_text()
 
 
+def test_a_recording_and_its_log_directory_are_one_incident(tmp_path: Path) -> None:
+    sample = samples.load("flight-recording")
+    page = tmp_path / "report.ipynb"
+    sources = ["--recording", sample.path / "recording", "--log-dir", sample.path / "log-dir", "--consistent-copy"]
+    done = run(*sources, "--audit-file", sample.path / "audit.jsonl", "--redact", "--output", page)
+    assert done.exit_code == 0, done.stderr
+    text = "".join(line for cell in json.loads(page.read_text())["cells"] for line in cell["source"])
+    assert "topic-1-0 at offset 15: ended" in text
+    assert "Consumer group group-1 waited." in text
+    assert "orders" not in text
+    assert "its ABORT marker at offset 37 ended it" in text
+    refused = run(*sources, "--at", "2026-11-25T18:21:10Z", "--output", page)
+    assert refused.exit_code == 2
+    assert "--at selects a sample of a recording alone" in refused.stderr
+
+
 @pytest.mark.lab
 def test_a_partition_whose_leader_is_away_is_not_nothing_open(tmp_path: Path) -> None:
     page = tmp_path / "report.md"

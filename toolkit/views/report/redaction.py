@@ -14,11 +14,12 @@ from toolkit.schema import Row
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views.row_formats import spellings
 
+ID, PREFIX = "id", "prefix"
 KINDS: Mapping[str, str] = {
     "topic": "topic",
     "committed_topic": "topic",
     "topic_id": "topic-id",
-    "transactional_id": "id",
+    "transactional_id": ID,
     "groups_held": "group",
     "group_id": "group",
     "owner": "owner",
@@ -41,14 +42,15 @@ KEPT = {
 INTERNAL = {"__consumer_offsets", "__transaction_state", "__cluster_metadata"}
 BROKER_LOG = "broker log"
 OWN_HOST = re.escape(DOCS_URL.split("/")[2])
+ISO_DATE = r"\d{4}-\d\d-\d\dT"
 PATTERNS = {
     "path": r"\b(?:s3a?|gs|abfss?|wasbs?|hdfs)://[^\s\"',;()]+"
     r"|(?<![\w:/.])/(?:[^\s/:\"',;()]+/)+[^\s:\"',;()]*[^\s:\"',;().]",
     "user": r"\bUser:[^\s,;)\"']+",
-    "host": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?(?![\w.])"
+    "host": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?(?!\w|\.\w)"
     r"|\[?(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}\]?(?::\d+)?"
-    rf"|(?<![\w.-])(?!{OWN_HOST})(?:[\w-]+\.)*[\w-]*[A-Za-z][\w-]*:\d{{2,5}}(?![\w.])"
-    rf"|(?<![\w.-])(?!{OWN_HOST})(?:[\w-]+\.)+(?:com|net|org|io|dev|cloud|internal|local|corp|lan|svc)(?![\w.-])",
+    rf"|(?<![\w.-])(?!{OWN_HOST}|{ISO_DATE})(?:[\w-]+\.)*[\w-]*[A-Za-z][\w-]*:\d{{2,5}}(?!\w|\.\d)"
+    rf"|(?<![\w.-])(?!{OWN_HOST})(?:[\w-]+\.)+(?:com|net|org|io|dev|cloud|internal|local|corp|lan|svc)(?![\w-]|\.\w)",
 }
 """What is replaced wherever it stands: paths, principals, addresses."""
 
@@ -67,9 +69,9 @@ class Redaction:
     def __init__(self, *tables: Iterable[Row]) -> None:
         self._aliases: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        for table in tables:
-            for kind, name in _names(list(table)):
-                self._alias(kind, name)
+        names = [each for table in tables for each in _names(list(table))]
+        for kind, name in sorted(names, key=lambda each: each[0] != PREFIX):
+            self._alias(kind, name)
         self._spelled = {written: alias for name, alias in self._aliases.items() for written in spellings(name)}
         anywhere = (f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items())
         self._pattern = re.compile("|".join([*_known(self._spelled), *anywhere]))
@@ -88,8 +90,15 @@ class Redaction:
     def _alias(self, kind: str, name: str) -> str:
         if name not in self._aliases:
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._aliases[name] = f"{kind}-{self._counts[kind]}"
+            alias = f"{kind}-{self._counts[kind]}"
+            if kind == PREFIX:
+                alias += "-"
+            self._aliases[name] = f"{self._prefix(name)}{alias}" if kind == ID else alias
         return self._aliases[name]
+
+    def _prefix(self, name: str) -> str:
+        """The replacement of an id's prefix, so that it is still seen which ids a prefix has."""
+        return next((to for of, to in self._aliases.items() if to.startswith(PREFIX) and name.startswith(of)), "")
 
     def _value(self, value: Any, *, column: str) -> Any:
         if isinstance(value, str):
@@ -103,7 +112,7 @@ class Redaction:
         return value
 
     def _row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {"name"} if "value" in row and row.get("subject") != "prefix" else set()
+        kept = {"name"} if "value" in row and row.get("subject") != PREFIX else set()
         redacted = {
             column: value if column in kept else self._value(value, column=column) for column, value in row.items()
         }
@@ -146,9 +155,9 @@ def _names(value: Any) -> Iterator[tuple[str, str]]:
 def _addresses(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The names within other values: an id in evidence, a prefix of ids, hosts."""
     if row.get("name") == "transactional_id" and isinstance(row.get("value"), str):
-        yield "id", row["value"]
-    if row.get("subject") == "prefix":
-        yield "prefix", str(row["name"])
+        yield ID, row["value"]
+    if row.get("subject") == PREFIX and row["name"]:
+        yield PREFIX, str(row["name"])
     for host in (row.get("bootstrap_servers") or "").split(","):
         yield from (("host", name) for name in (host.strip(), host.rpartition(":")[0].strip()) if name)
     if "@" in (row.get("who") or ""):
