@@ -1,7 +1,6 @@
 """The figures of a report against what is known of a staged incident: a hold, a group that waits, an abort, its end."""
 
 import datetime as dt
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +26,7 @@ MS = dt.timedelta(milliseconds=1)  # times in a report are cut to it
 
 
 @pytest.mark.lab
-def test_the_figures_of_a_staged_incident_are_those_of_the_lab(tmp_path: Path) -> None:
+def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
     started = now()
     opened = connect("lab")
     try:
@@ -38,20 +37,20 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab(tmp_path: Path) -
         plan = plan_abort(opened.cluster, finding)
         result = plan.execute(confirm=plan.target, audit=opened.audit)
         aborted = now()
-        with blocked_consumer(opened.kafka, "orders", opened.group) as consumer:  # type: ignore[attr-defined]
-            assert consumer.lag == 0
+        blocked_consumer(opened.kafka, "orders", opened.group).close()  # it reads on, and commits
         moved = now()
-        tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=0)
-        made = report(**tables, actions=opened.audit.rows())
+        tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=1000)
+        actions = opened.audit.rows()
+        saved = pq.read_metadata(result.records_file).num_rows
+        made = report(**tables, actions=actions)
     finally:
         opened.close()
 
     held, (fate,) = BEHIND + 1, grid(made, "Records lost or saved")
-    assert result.records_file is not None
-    assert result.records_saved == 1
+    assert saved == result.records_saved == 1
     assert f"the LSO moved from {BEFORE + 3} to {result.last_stable_offset_after}" in " ".join(made.summary)
     assert f"{held} records" in " ".join(made.summary)
-    (amounts,) = (row for row in grid(made, "Records and bytes") if row["incident"].endswith(f"offset {BEFORE + 3}"))
+    (amounts,) = grid(made, "Records and bytes")
     assert (amounts["records held"], amounts["of other producers"]) == (str(held), str(BEHIND))
     assert fate["committed records lost"] == "no"
     assert fate["records of the transaction"] == "1"
@@ -59,7 +58,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab(tmp_path: Path) -
     (stall,) = grid(made, "Consumer groups")
     assert stall["consumer group"] == "billing"
     assert staged - dt.timedelta(seconds=30) < at(stall["seen waiting from (UTC)"]) <= recorded
-    assert at(stall["seen waiting to (UTC)"] if "seen waiting to (UTC)" in stall else stall["to (UTC)"]) <= recorded
+    assert at(stall["to (UTC)"]) <= recorded
     assert aborted - dt.timedelta(seconds=1) <= at(stall["moved on (UTC)"]) <= moved
 
     times = {row["measure"]: row for row in grid(made, "Times")}
@@ -69,7 +68,6 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab(tmp_path: Path) -
     assert begun <= at(times["to detect"]["to (UTC)"]) <= recorded
     assert "(hanging)" in times["to detect"]["sources"]
     assert recorded - MS <= at(times["from detection to the first action"]["to (UTC)"]) <= aborted
-    assert f"{opened.audit.rows()[0]['who'] if opened.audit.path.exists() else ''}" in made.markdown
+    assert f"{actions[0]['who']} wrote the ABORT marker with kafka-txn abort" in " ".join(made.summary)
     assert "late-after-abort" in plain(made.markdown)
-    assert made.summary[-2].startswith("It is over: its ABORT marker at offset ")
-    assert pq is not None and tmp_path.exists()
+    assert any(each.startswith("It is over: its ABORT marker at offset ") for each in made.summary)
