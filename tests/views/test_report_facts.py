@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.report_examples import EXAMPLES, example_reports
 from tests.views.test_report import AT, action, check_markdown_tables, finding, plain
 from toolkit.lab import samples
 from toolkit.schema import EXPOSURE, LOG_TRANSACTIONS, OFFSETS_LOG, Row
@@ -240,3 +241,11 @@ def test_a_notebook_to_edit_has_a_cell_for_each_section_and_its_pictures(tmp_pat
         cell.source.replace("![LSO and end of the log of orders-0](attachment:lso-1.svg)\n\n", "")
         for cell in book.cells
     )
+
+
+def test_the_examples_in_the_docs_are_those_of_the_samples() -> None:
+    made = {name: each.html for name, each in example_reports().items()}
+    stored = {path.name: path.read_text() for path in EXAMPLES.iterdir()}
+    assert stored.keys() == made.keys()
+    for name, page in made.items():
+        assert stored[name] == page, f"{name}: python -m tests.report_examples writes it again"

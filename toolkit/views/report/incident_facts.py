@@ -252,7 +252,8 @@ def _begin_source(finding: Finding, tables: ReportTables) -> str:
 def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
     actions = tuple(sorted((step for step in tables.actions if is_about(step, finding)), key=lambda step: step.at))
     end = hold_end(finding, tables.log_transactions)
-    since = finding.held_from or finding.opened_at
+    holds = finding.verdict == "ended" or finding.queue_position == 1
+    since = finding.held_from or (finding.opened_at if holds else None)
     begun = None if since is None else IncidentTime(
         time=since, what="the hold began", source=_begin_source(finding, tables)
     )  # fmt: skip

@@ -46,7 +46,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
         (
             each.name,
             each.verdict,
-            moment(each.begun.time if each.begun else None, otherwise=UNKNOWN),
+            moment(each.begun.time if each.begun else None, otherwise=UNKNOWN if each.holds else NOT_SEEN),
             moment(each.ended.time, otherwise=UNKNOWN) if each.ended else NOT_SEEN,
             _length(each),
             _causes(each),

@@ -91,7 +91,7 @@ def groups_text(incident: IncidentFacts) -> str:
     """The consumer groups that waited, or that this is not known."""
     groups = incident.finding.groups_held
     if groups is None:
-        return "Which consumer groups waited is not known."
+        return f"Which consumer groups {'waited' if incident.is_over else 'wait'} is not known."
     verb = "waited" if incident.is_over else "cannot move"
     if not groups:
         return f"No consumer group {'waited' if incident.is_over else 'waits'}."
@@ -105,14 +105,18 @@ def _of_one(incident: IncidentFacts) -> Iterator[str]:
     long = f" for {up_to(end)}{duration(length)}" if length is not None else ""
     where = f"{partition_name(finding)} at offset {text(finding.start_offset)}"
     owner = f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
-    held = "held" if incident.is_over else "holds"
-    since = f"From {since} on," if not incident.is_over else f"From {since} to {moment(end.time) if end else 'then'},"
+    who = f"producer {finding.producer_id}{owner}"
+    if incident.is_over:
+        held = f"From {since} to {moment(end.time if end else None)}, {who} held"
+    else:
+        held, long = f"Since {since}, {who} has held", f"{long} so far" if long else ""
     yield (
-        f"{since} producer {finding.producer_id}{owner} {held} the last stable offset (LSO) of {where}{long}: "
-        f"read_committed consumers {'could' if incident.is_over else 'can'} not read beyond it."
+        f"{held} the last stable offset (LSO) of {where}{long}: "
+        f"read_committed consumers {'could not' if incident.is_over else 'cannot'} read beyond it."
     )
     yield f"{_why(incident)} {_impact(incident)}"
-    yield f"{what_was_done(incident)} {what_became(incident)}"
+    done = [what_was_done(incident), what_became(incident)]
+    yield " ".join(done if incident.is_over else reversed(done))  # a command stands last, to be copied
     yield _is_over(incident)
 
 
