@@ -22,7 +22,7 @@ def example_reports() -> dict[str, Report]:
     held = collect_incident(is_open.log_dir())
     return {
         "postmortem.html": report(**tables, actions=audit.rows(), generated_at=MADE_AT),
-        "postmortem-redacted.html": report(**Redaction(*held.values()).applied(held), generated_at=MADE_AT),
+        "postmortem-redacted.html": report(**Redaction(held).applied(held), generated_at=MADE_AT),
     }
 
 

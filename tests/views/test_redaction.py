@@ -48,7 +48,7 @@ def tables_of(**columns: object) -> dict[str, Any]:
 
 def test_no_name_host_path_or_line_of_a_broker_is_left(tmp_path: Path) -> None:
     tables = tables_of()
-    redaction = Redaction(*tables.values())
+    redaction = Redaction(tables)
     made = report(**redaction.applied(tables), title=redaction.applied(f"{SECRETS['topic']} stood still"))
     written = [made.save(tmp_path / f"report{suffix}").read_text() for suffix in (".html", ".md", ".ipynb")]
     for text in (*written, *made.pictures):
@@ -56,7 +56,7 @@ def test_no_name_host_path_or_line_of_a_broker_is_left(tmp_path: Path) -> None:
             assert secret not in plain(text), secret
     text = plain(made.markdown)
     assert made.title == "topic-1 stood still"
-    assert 'producer 171100 of "prefix-1-id-1" holds the last stable offset (LSO) of topic-1-0 at offset 100' in text
+    assert 'producer 171100 of "prefix-1-id-1" has held the last stable offset (LSO) of topic-1-0 at offset 100' in text
     assert "kafka-txn abort --topic topic-1 --partition 0 --start-offset 100" in text
     assert "person-1" in text
     assert "topic-1-0@100: abort, outcome" in text
@@ -67,7 +67,7 @@ def test_no_name_host_path_or_line_of_a_broker_is_left(tmp_path: Path) -> None:
 
 def test_the_same_name_has_the_same_replacement_in_every_table() -> None:
     tables = tables_of()
-    redacted = Redaction(*tables.values()).applied(tables)
+    redacted = Redaction(tables).applied(tables)
     (row,), (step,) = redacted["findings"], redacted["actions"]
     assert row["topic"] == step["topic"] == "topic-1"
     assert row["transactional_id"] == step["transactional_id"] == "prefix-1-id-1", "it has this prefix"
@@ -79,7 +79,7 @@ def test_the_same_name_has_the_same_replacement_in_every_table() -> None:
 def test_a_name_of_digits_does_not_replace_offsets_and_a_word_within_another_stays() -> None:
     tables = tables_of()
     tables["findings"][0] |= {"transactional_id": "100", "reason": 'id "100" is at offset 100 of sub100.'}
-    (row,) = Redaction(tables["findings"]).applied(tables["findings"])
+    (row,) = Redaction(tables).applied(tables["findings"])
     assert (row["transactional_id"], row["reason"]) == ("id-1", 'id "id-1" is at offset 100 of sub100.')
 
 
@@ -88,10 +88,9 @@ def test_a_redacted_sample_keeps_its_figures(name: str) -> None:
     sample = samples.load(name)
     sources = [source for source in (sample.log_dir(), sample.recording()) if source]
     audit = sample.audit()
-    tables = {**collect_incident(*sources, min_held_ms=1000), "actions": audit.rows() if audit else []}
-    plain_page, redacted = (
-        report(**each, generated_at=AT) for each in (tables, Redaction(*tables.values()).applied(tables))
-    )
+    tables: dict[str, Any] = {**collect_incident(*sources, min_held_ms=1000)}
+    tables["actions"] = audit.rows() if audit else []
+    plain_page, redacted = (report(**each, generated_at=AT) for each in (tables, Redaction(tables).applied(tables)))
     for secret in (sample.expected["transactional_id"], "billing", "root@vm", "127.0.0.1", "/tmp/"):
         assert secret not in plain(redacted.markdown), secret
 

@@ -37,7 +37,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         plan = plan_abort(opened.cluster, finding)
         result = plan.execute(confirm=plan.target, audit=opened.audit)
         aborted = now()
-        blocked_consumer(opened.kafka, "orders", opened.group).close()  # it reads on, and commits
+        blocked_consumer(opened.kafka, "orders", "billing").close()  # it reads on, and commits
         moved = now()
         tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=1000)
         actions = opened.audit.rows()

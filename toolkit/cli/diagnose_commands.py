@@ -271,7 +271,7 @@ def report(
     if actions is not None:
         tables["actions"] = actions
     if redact:
-        redaction = Redaction(*tables.values())
+        redaction = Redaction(tables)
         tables, title = redaction.applied(tables), redaction.applied(title)
     figure = timeline_of(tables) if interactive else None  # type: ignore[arg-type]
     page = write_report(**tables, figure=figure, title=title)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from toolkit.schema import Row
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views.row_formats import spellings
 
@@ -62,15 +61,14 @@ class Redaction:
 
     Parameters
     ----------
-    *tables
-        Rows, which may hold names.
+    tables
+        Rows by table, which hold the names.
     """
 
-    def __init__(self, *tables: Iterable[Row]) -> None:
+    def __init__(self, tables: Mapping[str, object]) -> None:
         self._aliases: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        names = [each for table in tables for each in _names(list(table))]
-        for kind, name in sorted(names, key=lambda each: each[0] != PREFIX):
+        for kind, name in sorted(_names(tables), key=lambda each: each[0] != PREFIX):
             self._alias(kind, name)
         self._spelled = {written: alias for name, alias in self._aliases.items() for written in spellings(name)}
         anywhere = (f"(?P<{kind}>{pattern})" for kind, pattern in PATTERNS.items())
@@ -82,7 +80,7 @@ class Redaction:
         Parameters
         ----------
         value
-            Rows of a table, a row, or a text.
+            Tables by name, rows, a row, or a text.
         """
         redacted: Value = self._value(value, column="")
         return redacted
