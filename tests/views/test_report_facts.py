@@ -151,7 +151,7 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
         ("billing", "20 s to 40 s", "2026-11-21 07:58:56.000"),
         ("fraud", "under 1 s to 20 s", "-"),
     ]
-    assert "How long is not known of orders-0 at offset 100 (late)." in plain(made.markdown)
+    assert "Not known: orders-0 at offset 100 (late)." in plain(made.markdown)
 
 
 def test_several_incidents_are_numbered_on_one_page() -> None:

@@ -104,6 +104,7 @@ def _amounts(incidents: Sequence[IncidentFacts]) -> Grid:
             {None: UNKNOWN, True: "waited", False: "did not wait"}[each.finding.compaction_held],
         )
         for each in incidents
+        if each.holds
     )
     numbers = frozenset(columns[1:5])
     return Grid(title="Records and bytes", columns=columns, rows=lines, numbers=numbers)
@@ -127,10 +128,11 @@ def _groups(incidents: Sequence[IncidentFacts]) -> Grid:
         for each in incidents
         for stall in each.stalls
     )
-    silent = [f"{each.name} ({left})" for each in incidents if (left := _without_stall(each))]
+    silent = [f"{each.name} ({left})" for each in incidents if each.holds and (left := _without_stall(each))]
     note = "Seen: by the recorder, or by this diagnosis. Moved on: when the group committed a later offset."
-    unknown = f" How long is not known of {'; '.join(silent)}." if silent else ""
-    return Grid(title="Consumer groups", columns=columns, rows=lines, note=note + unknown)
+    unknown = f" Not known: {'; '.join(silent)}." if silent else ""
+    empty = "No group is known to have waited." if silent else "No group waited."
+    return Grid(title="Consumer groups", columns=columns, rows=lines, note=note + unknown, empty=empty)
 
 
 def _without_stall(incident: IncidentFacts) -> str:

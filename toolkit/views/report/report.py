@@ -295,7 +295,7 @@ def _appendix(shown: Sequence[Finding], rest: Sequence[Finding], tables: ReportT
 def _done(tables: ReportTables) -> ReportSection:
     title = "What was done"
     if "actions" in tables.absent:
-        return ReportSection(title=title, lead="There is no audit trail.")
+        return ReportSection(title=title, lead="No audit trail was included.")
     if not tables.actions:
         return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
     return ReportSection(title=title, grids=(action_grid(tables.actions),))

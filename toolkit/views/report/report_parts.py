@@ -35,13 +35,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table of texts, with a sentence about omitted rows; columns in `numbers` are numbers."""
+    """A table of texts, with a sentence about omitted rows, or one without rows; columns in `numbers` are numbers."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[str] = frozenset()
     note: str = ""
+    empty: str = "None."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     if grid.note:
         yield from (escaped(grid.note), "")
     if not grid.rows:
-        yield from ("None.", "")
+        yield from (escaped(grid.empty), "")
         return
     yield _row(map(escaped, grid.columns))
     yield _row("---:" if name in grid.numbers else "---" for name in grid.columns)
