@@ -48,6 +48,17 @@ from toolkit.views.row_formats import printable, replaced_file
 if TYPE_CHECKING:
     import pandas as pd
 
+THEME_SCRIPT = """<script>
+try {
+  const body = parent.document.body;
+  const follow = () => {
+    const light = body.dataset.jpThemeLight;
+    if (light) document.documentElement.dataset.theme = light === "true" ? "light" : "dark";
+  };
+  follow();
+  new parent.MutationObserver(follow).observe(body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+} catch (error) {}  // a page of another origin: the colours of the system
+</script>"""
 SUFFIXES = (".html", ".md", ".ipynb")
 
 WITHOUT: Mapping[str, str] = {
@@ -125,10 +136,11 @@ class Report:
         return path
 
     def _repr_html_(self) -> str:
-        """Show it in a frame, so that its styles do not affect the notebook."""
+        """Show it in a frame, so that its styles do not affect the notebook, in the theme of JupyterLab."""
         from html import escape
 
-        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
+        page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
+        return f'<iframe srcdoc="{escape(page)}" style="width:100%;height:80vh;border:0"></iframe>'
 
 
 def _write(path: Path, text: str) -> None:
