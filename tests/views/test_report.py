@@ -336,3 +336,4 @@ def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
     assert output.startswith("<iframe srcdoc=")
     assert "<h1>" not in output
+    assert output.count("jpThemeLight") == 1, "it follows JupyterLab's theme; a saved page has no script"

@@ -72,6 +72,15 @@ def test_lost_is_what_was_committed_and_discarded(marker: str, outcome: str | No
     assert text in plain(made.markdown)
 
 
+def test_what_its_coordinator_decided_was_not_committed_by_another() -> None:
+    decided = entry(
+        "__transaction_state", "records", "__transaction_state-3 offsets 1..3: CompleteAbort, started", ENDED
+    )
+    (row,) = grid(report([ended(decided)], log_transactions=[transaction()], actions=[]), "Records lost or saved")
+    assert row["committed records lost"] == "no"
+    assert "The coordinator decided to abort them." in row["what became of them"]
+
+
 def test_without_the_log_it_is_not_known_what_became_of_the_records() -> None:
     (row,) = grid(report([ended()]), "Records lost or saved")
     assert row["committed records lost"] == "not known"

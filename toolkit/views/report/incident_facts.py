@@ -30,6 +30,7 @@ MARKERS = ("COMMIT", "ABORT")
 WRITES_MARKER = {"abort", "complete"}
 BEFORE = dt.timedelta(minutes=10)  # an action on an id so long before is about an earlier transaction
 _WORD = re.compile(r"[a-z_]+")
+_DECIDED = re.compile(r": (?:Prepare|Complete)(Commit|Abort)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +166,11 @@ class IncidentFacts:
             return step.outcome
         if self.finding.outcome:
             return self.finding.outcome
-        values = [entry.value or "" for entry in self.finding.evidence if entry.name == "outcome"]
-        return next((match[0] for value in values if (match := _WORD.match(value))), UNKNOWN)
+        values = {entry.name: entry.value or "" for entry in self.finding.evidence}
+        if match := _WORD.match(values.get("outcome", "")):
+            return match[0]
+        decided = _DECIDED.search(values.get("records", ""))  # of its coordinator, for a transaction that fits
+        return decided[1].lower() if decided else UNKNOWN
 
     @property
     def saved_to(self) -> str | None:

@@ -28,6 +28,7 @@ PROOF: Mapping[str, str] = {
     "marker_elsewhere": "a marker of this producer on another partition",
     "first_of_new_epoch": "the first batch of a newer epoch",
     "record": "a record of its coordinator",
+    "records": "its transaction in the coordinator's log",
     "state": "the state at its coordinator",
     "expects_marker_here": "whether the coordinator will write a marker here",
     "outcome": "what was decided about the records",
