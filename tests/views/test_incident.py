@@ -28,6 +28,7 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     assert row["verdict"] == "ended", "the log has its end"
     assert row["groups_held"] == ["billing"], "only the recorder has them"
     assert row["reason"].endswith("While it was open it was hanging.")
+    assert not one.pop("problems")
     assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
         (
             *("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions", "cluster_events"),
@@ -50,7 +51,7 @@ def test_a_recording_alone_gives_start_and_end() -> None:
     assert row["held_from"] < row["held_to"]
     assert row["verdict"] == "ended", "no report may call it hanging, as the recorder has its end"
     assert "While it was open it was hanging" in row["reason"]
-    assert set(tables) == {"findings", "partitions", "recorded_findings"}
+    assert set(tables) == {"findings", "partitions", "recorded_findings", "problems"}
     markdown = report(**tables).markdown
     assert "Not included: log\\_transactions (the log: its markers" in markdown
     assert "actions (the audit trail: what was done, and by whom)." in markdown

@@ -167,7 +167,11 @@ def test_external_text_never_becomes_markup() -> None:
         evidence=[{"source": EVIL, "broker_id": 1, "observed_at": AT, "name": EVIL, "value": EVIL}],
     )  # fmt: skip
     step = action(topic=EVIL, who=EVIL, target=EVIL, response=EVIL, error=EVIL)
-    made = report([row], actions=[step], title=EVIL)
+    samples_of = [{"topic": EVIL, "partition": 0, "observed_at": AT, "last_stable_offset": 1, "high_watermark": end}
+                  for end in (2, 3)]  # fmt: skip
+    made = report([row], actions=[step], partitions=samples_of, title=EVIL)
+    assert len(made.pictures) == 1
+    assert "<script>" not in made.pictures[0]
     page = Page(made.html)
     assert "script" not in page.tags
     assert "<script>" in page.text

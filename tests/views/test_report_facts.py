@@ -173,11 +173,19 @@ def test_several_incidents_are_numbered_on_one_page() -> None:
         "1: refunds-0 at offset 3",
         "2: orders-0 at offset 100",
     ]
-    assert "2 transactions held the last stable offset (LSO) of 2 partitions: refunds-0, orders-0" in made.summary[0]
+    assert (
+        "2 transactions have held the last stable offset (LSO) of 2 partitions: refunds-0, orders-0" in made.summary[0]
+    )
     assert "Not over: number 1." in made.summary
     assert "No committed record was discarded." in made.summary
     assert {row["incident"] for row in grid(made, "Times")} == {row["incident"] for row in grid(made, "Overview")}
     assert check_markdown_tables(made.markdown) >= 8
+
+
+def test_what_is_beyond_the_limit_is_counted() -> None:
+    made = report([finding(partition=number, producer_id=number) for number in range(23)])
+    assert "3 incidents more: only in the appendix, and in no figure above it." in made.summary
+    assert len(grid(made, "In a line each")) == 3
 
 
 def test_an_intent_without_outcome_is_to_be_found_out() -> None:
@@ -231,6 +239,9 @@ def test_a_page_with_every_table_contradicts_nothing() -> None:
     without = report([finding()], **{**empty, "exposure": None}).markdown
     assert "Not included: exposure (the settings of the brokers)." in without
     assert "Every table" not in without
+    unread = report([finding()], **empty, problems=["the log of orders-0: NotFound"]).markdown
+    assert "Not read: the log of orders-0: NotFound." in unread
+    assert "Every table" not in unread
 
 
 def test_a_notebook_to_edit_has_a_cell_for_each_section_and_its_pictures(tmp_path: Any) -> None:

@@ -31,7 +31,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
     opened = connect("lab")
     try:
         staged = now()
-        opened.recording(samples=3)
+        recording = opened.recording(samples=3)
         recorded = now()
         (finding,) = opened.cluster.finding_rows(topics=["orders"], partitions=[0], recheck_after=1)
         plan = plan_abort(opened.cluster, finding)
@@ -39,12 +39,18 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         aborted = now()
         blocked_consumer(opened.kafka, "orders", "billing").close()  # it reads on, and commits
         moved = now()
+        of_cluster = collect_incident(opened.cluster, recording, topics=["orders"], min_held_ms=1000, recheck_after=0)
         tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=1000)
         actions = opened.audit.rows()
         saved = pq.read_metadata(result.records_file).num_rows
         made = report(**tables, actions=actions)
     finally:
         opened.close()
+
+    (ended,) = of_cluster["findings"]
+    assert (ended["verdict"], ended["groups_held"]) == ("ended", ["billing"]), "a cluster closes what was recorded open"
+    (by_cluster,) = grid(report(**of_cluster, actions=actions), "Records lost or saved")
+    assert by_cluster["committed records lost"] == "no"
 
     held, (fate,) = BEHIND + 1, grid(made, "Records lost or saved")
     assert saved == result.records_saved == 1

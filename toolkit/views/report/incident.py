@@ -56,6 +56,7 @@ class IncidentTables(TypedDict, total=False):
     offsets_log: list[Row]
     exposure: list[Row]
     cluster_events: list[Row]
+    problems: list[str]
 
 
 class IncidentFindings(IncidentTables):
@@ -144,9 +145,12 @@ def _collect(
     rows = FINDINGS.ordered(finding.row() for finding in without_short(findings, min_held_ms=min_held_ms))
     shown = records_of(rows, Finding)
     tables: IncidentFindings = {"findings": rows}
+    problems: list[str] = []
     for source in sources:
-        tables = {**tables, **tables_around(shown, source, remark=remark)}
-    return tables
+        around = tables_around(shown, source, remark=remark)
+        problems += around.get("problems", [])
+        tables = {**tables, **around}
+    return {**tables, "problems": problems}
 
 
 def tables_around(
@@ -171,10 +175,25 @@ def tables_around(
     for finding in shown:
         if finding.topic is not None and finding.partition is not None and finding.start_offset is not None:
             start_offsets.setdefault((finding.topic, finding.partition), []).append(finding.start_offset)
-    tables: IncidentTables = {"log_transactions": [], "lso_timeline": [], "transaction_history": []}
+    problems: list[str] = []
+    tables: IncidentTables = {
+        "log_transactions": [],
+        "lso_timeline": [],
+        "transaction_history": [],
+        "problems": problems,
+    }
+
+    @contextmanager
+    def left_out(what: str) -> Iterator[None]:
+        try:
+            yield
+        except ToolkitError as error:
+            problems.append(f"{what}: {error}")
+            remark(f"Left out, {what}: {error}")
+
     for (topic, partition), starts in start_offsets.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
-        with _left_out(f"the log of {topic}-{partition}", remark):
+        with left_out(f"the log of {topic}-{partition}"):
             tables["log_transactions"] += LOG_TRANSACTIONS.rows(
                 source.log_transactions(topics=topic, partitions=partition, start=start, stop=stop)
             )
@@ -182,18 +201,18 @@ def tables_around(
                 source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
             )
     if isinstance(source, LogDir) and start_offsets:
-        with _left_out("the metadata log", remark):
+        with left_out("the metadata log"):
             topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
             tables["cluster_events"] = CLUSTER_EVENTS.rows(source.cluster_events(topics=topics))
     names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
-    with _left_out("the settings of the brokers", remark):
+    with left_out("the settings of the brokers"):
         tables["exposure"] = EXPOSURE.rows(source.exposure())
     groups = sorted({group for finding in shown for group in finding.groups_held or ()})
     if isinstance(source, LogDir) and groups:
-        with _left_out("the offsets of the groups", remark):
+        with left_out("the offsets of the groups"):
             tables["offsets_log"] = OFFSETS_LOG.rows(source.offsets_log(groups=groups))
     if names:
-        with _left_out("the records of the coordinators", remark):
+        with left_out("the records of the coordinators"):
             tables["transaction_history"] = TRANSACTION_HISTORY.rows(
                 source.transaction_history(transactional_ids=names)
             )
@@ -274,11 +293,3 @@ def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTabl
         for name in ("partitions", "findings")
     )
     return {"partitions": samples, "recorded_findings": recorded}
-
-
-@contextmanager
-def _left_out(what: str, remark: ProblemListener) -> Iterator[None]:
-    try:
-        yield
-    except ToolkitError as error:
-        remark(f"Left out, {what}: {error}")

@@ -292,7 +292,7 @@ def _ended(end: HoldEnd | None) -> IncidentTime | None:
         return None
     if end.marker:
         return IncidentTime(time=end.time, what=end.marker, source=LEADER)
-    return IncidentTime(time=end.time, what="the first sample without it", source=RECORDER)
+    return IncidentTime(time=end.time, what="a sample no longer has it", source=RECORDER)
 
 
 def _seen(finding: Finding) -> Iterator[IncidentTime]:

@@ -160,6 +160,7 @@ def report(
     exposure: Data = None,
     cluster_events: Data = None,
     actions: Data = None,
+    problems: Sequence[str] = (),
     figure: Figure | None = None,
     title: str | None = None,
     generated_at: dt.datetime | None = None,
@@ -187,6 +188,8 @@ def report(
         ``schema.CLUSTER_EVENTS``: of leaders and brokers; those near the incident are in its timeline.
     actions
         ``schema.ACTIONS``, the audit trail, of which only these partitions and ids are included.
+    problems
+        What could not be read, as sentences.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
         (4 MB) comes along. Without it, and on paper, the page draws the LSO itself.
@@ -218,11 +221,19 @@ def report(
         cluster_events=records_of(cluster_events, ClusterEvent),
         actions=_about(records_of(actions, ActionStep), records),
         absent=[name for name, table in given.items() if table is None],
+        problems=problems,
     )
     incidents = incident_facts(main_findings, tables)
     return Report(
         title=printable(title) if title else _title(main_findings or records),
-        summary=tuple(summary_sentences(records, incidents, generated_at=generated_at or dt.datetime.now(dt.UTC))),
+        summary=tuple(
+            summary_sentences(
+                records,
+                incidents,
+                left=sum(map(is_answer, records)) - len(main_findings),
+                generated_at=generated_at or dt.datetime.now(dt.UTC),
+            )
+        ),
         sections=tuple(_sections(records, incidents, tables, has_figure=figure is not None)),
         figure=figure,
     )
@@ -363,6 +374,7 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         "offsets_log": [record.error for record in tables.offsets_log],
         "exposure": [each.error for each in tables.exposure],
     }
+    missing += tables.problems
     missing += [f"{name}: {error}" for name, texts in errors.items() for error in dict.fromkeys(texts) if error]
     if missing:
         yield f"Not read: {'; '.join(missing)}."

@@ -74,6 +74,7 @@ class ReportTables:
     cluster_events: Sequence[ClusterEvent] = ()
     actions: Sequence[ActionStep] = ()
     absent: Collection[str] = ()  # names of tables that were not given
+    problems: Sequence[str] = ()  # what could not be read
 
     def partition_samples(self, finding: Finding) -> Iterator[tuple[dt.datetime, Partition]]:
         """The samples of a finding's partition that could be read, with the time of each."""

@@ -21,7 +21,7 @@ MAX_NAMES = 5
 
 
 def summary_sentences(
-    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], *, generated_at: dt.datetime
+    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], *, left: int = 0, generated_at: dt.datetime
 ) -> Iterator[str]:
     """The paragraphs under the heading.
 
@@ -31,6 +31,8 @@ def summary_sentences(
         All findings.
     incidents
         Those with a section.
+    left
+        How many have no section.
     generated_at
         When the report was made.
     """
@@ -39,6 +41,8 @@ def summary_sentences(
         yield from _of_one(holds[0])
     elif holds:
         yield from _of_several(holds)
+    if left:
+        yield f"{count(left, 'incident')} more: only in the appendix, and in no figure above it."
     if len(findings) != 1 or not all(each.is_over for each in holds):
         yield f"In short: {summary(findings)}."
     times = [finding.observed_at for finding in findings]
@@ -125,8 +129,8 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
     begun = [each.begun.time for each in incidents if each.begun]
     first = f", the first since {moment(min(begun))}" if begun else ""
     yield (
-        f"{count(len(incidents), 'transaction')} held the last stable offset (LSO) of "
-        f"{_few(names, 'partition', 'partitions')}{first}: read_committed consumers could not read beyond it."
+        f"{count(len(incidents), 'transaction')} have held the last stable offset (LSO) of "
+        f"{_few(names, 'partition', 'partitions')}{first}: read_committed consumers cannot read beyond it meanwhile."
     )
     groups = sorted({group for each in incidents for group in each.finding.groups_held or ()})
     if groups:
