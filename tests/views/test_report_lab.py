@@ -47,7 +47,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
     finally:
         opened.close()
 
-    (ended,) = of_cluster["findings"]
+    (ended,) = (row for row in of_cluster["findings"] if row["verdict"] != "clear")
     assert (ended["verdict"], ended["groups_held"]) == ("ended", ["billing"]), "a cluster closes what was recorded open"
     (by_cluster,) = grid(report(**of_cluster, actions=actions), "Records lost or saved")
     assert by_cluster["committed records lost"] == "no"
