@@ -182,6 +182,17 @@ def test_several_incidents_are_numbered_on_one_page() -> None:
     assert check_markdown_tables(made.markdown) >= 8
 
 
+def test_a_transaction_behind_the_holder_is_in_the_summary_and_its_held_records_are_not_counted_twice() -> None:
+    made = report([finding(), finding(producer_id=7, start_offset=110, queue_position=2)])
+    assert "Open behind it, and next to hold the LSO: number 2." in made.summary
+    assert len(grid(made, "Records and bytes")) == 1
+
+
+def test_a_group_that_was_seen_once_waits_for_an_unknown_time() -> None:
+    (row, _) = grid(report([finding()]), "Consumer groups")
+    assert row["stall"] == "not known: it was seen waiting once"
+
+
 def test_what_is_beyond_the_limit_is_counted() -> None:
     made = report([finding(partition=number, producer_id=number) for number in range(23)])
     assert "3 incidents more: only in the appendix, and in no figure above it." in made.summary

@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
     from toolkit.schema.log import LogTransaction
 
-AUDIT, DIAGNOSIS, OFFSETS = (
-    "the audit trail (the clock of the machine that acted)",
-    "this diagnosis",
-    "__consumer_offsets",
-)
+AUDIT = "the audit trail (the clock of the machine that acted)"
+DIAGNOSIS = "this diagnosis"
+OFFSETS = "__consumer_offsets"
 LEADER = f"{LOG} (the leader's clock)"
 RECORDER = f"{RECORDING} (the recorder's clock)"
 MARKERS = ("COMMIT", "ABORT")
@@ -167,10 +165,10 @@ class IncidentFacts:
         if self.finding.outcome:
             return self.finding.outcome
         values = {entry.name: entry.value or "" for entry in self.finding.evidence}
-        if match := _WORD.match(values.get("outcome", "")):
-            return match[0]
-        decided = _DECIDED.search(values.get("records", ""))  # of its coordinator, for a transaction that fits
-        return decided[1].lower() if decided else UNKNOWN
+        if decided := _DECIDED.search(values.get("records", "")):  # of its coordinator, for a transaction that fits
+            return decided[1].lower()
+        match = _WORD.match(values.get("outcome", ""))  # as it was when it was last seen open
+        return match[0] if match else UNKNOWN
 
     @property
     def saved_to(self) -> str | None:

@@ -10,7 +10,7 @@ from toolkit.analysis.diagnosis.verdicts import CAUSES
 from toolkit.schema.durations import duration
 from toolkit.views.findings_text import cause_names
 from toolkit.views.report.finding_sections import up_to
-from toolkit.views.report.incident_facts import GroupStall, IncidentFacts, IncidentTime
+from toolkit.views.report.incident_facts import OFFSETS, GroupStall, IncidentFacts, IncidentTime
 from toolkit.views.report.report_parts import UNKNOWN, Grid, ReportSection, moment, text
 from toolkit.views.report.report_summary import what_became
 from toolkit.views.row_formats import printable
@@ -48,7 +48,7 @@ def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
             each.name,
             each.verdict,
             moment(each.begun.time if each.begun else None, otherwise=UNKNOWN if each.holds else NOT_SEEN),
-            moment(each.ended.time, otherwise=UNKNOWN) if each.ended else NOT_SEEN,
+            moment(each.ended.time if each.ended else None, otherwise=NOT_SEEN),
             _length(each),
             _causes(each),
             "yes" if each.is_over else "no",
@@ -80,8 +80,7 @@ def times_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
 
 def cause_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
     """The cause of each incident, and the observed values that prove it."""
-    grids = tuple(grid for each in incidents for grid in _proof(each))
-    return ReportSection(title="Root cause", grids=grids)
+    return ReportSection(title="Root cause", grids=tuple(map(_proof, incidents)))
 
 
 def _length(incident: IncidentFacts) -> str:
@@ -148,7 +147,7 @@ def stall_text(stall: GroupStall) -> str:
     """``12 s to 14 s``: at least between the observations, at most between the bounds."""
     least, most = duration(stall.at_least), stall.at_most
     if most is None:
-        return f"at least {least}"
+        return f"at least {least}" if stall.at_least else "not known: it was seen waiting once"
     return least if duration(most) == least else f"{least} to {duration(most)}"
 
 
@@ -172,7 +171,7 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
     yield _measure(incident, "to mitigate", begun, incident.ended)
     moved = [stall.moved_at for stall in incident.stalls if stall.moved_at is not None]
     if moved and incident.ended:
-        last = IncidentTime(time=max(moved), what="the last group moved on", source="__consumer_offsets")
+        last = IncidentTime(time=max(moved), what="the last group moved on", source=OFFSETS)
         yield _measure(incident, "until the last group moved on", incident.ended, last)
 
 
@@ -189,7 +188,7 @@ def _measure(
     return (incident.name, name, length, text(start.time), text(stop.time), sources)
 
 
-def _proof(incident: IncidentFacts) -> Iterator[Grid]:
+def _proof(incident: IncidentFacts) -> Grid:
     columns = ("what it shows", "source", "broker", "time (UTC)", "value")
     order = list(PROOF)
     entries = sorted(
@@ -202,7 +201,7 @@ def _proof(incident: IncidentFacts) -> Iterator[Grid]:
     meaning = " ".join(CAUSES[name] for name in cause_names(cause))
     left = f" {len(lines) - MAX_PROOF} more values are in the appendix." if len(lines) > MAX_PROOF else ""
     note = " ".join(f"{known} {meaning}{left}".split())
-    yield Grid(title=incident.name, columns=columns, rows=lines[:MAX_PROOF], numbers=frozenset({"broker"}), note=note)
+    return Grid(title=incident.name, columns=columns, rows=lines[:MAX_PROOF], numbers=frozenset({"broker"}), note=note)
 
 
 def _proof_line(entry: EvidenceEntry) -> tuple[str, ...]:

@@ -41,6 +41,9 @@ def summary_sentences(
         yield from _of_one(holds[0])
     elif holds:
         yield from _of_several(holds)
+    behind = [each for each in incidents if each.finding.producer_id is not None and not each.holds]
+    if behind:
+        yield f"Open behind it, and next to hold the LSO: {_numbers(behind)}."
     if left:
         yield f"{count(left, 'incident')} more: only in the appendix, and in no figure above it."
     if len(findings) != 1 or not all(each.is_over for each in holds):
