@@ -81,10 +81,20 @@ def test_what_its_coordinator_decided_was_not_committed_by_another() -> None:
     assert "The coordinator decided to abort them." in row["what became of them"]
 
 
+def test_the_check_before_a_marker_says_what_it_was() -> None:
+    """A log has no verdict: it was "not known", although the audit trail has it."""
+    without = dict(ended(), evidence=[])
+    made = report([without], log_transactions=[transaction()], actions=[done("abort", verdict="hanging")])
+    assert "It was hanging: No coordinator owns this transaction" in made.summary[1]
+
+
 def test_without_the_log_it_is_not_known_what_became_of_the_records() -> None:
     (row,) = grid(report([ended()]), "Records lost or saved")
     assert row["committed records lost"] == "not known"
-    assert row["what became of them"] == "Not known: no log was read that has the marker."
+    assert row["what became of them"] == (
+        "What became of its records is not known: no log was read that has the marker."
+    )
+    assert any("What was done is not known: no audit trail was included." in each for each in report([ended()]).summary)
 
 
 def test_an_open_transaction_has_lost_nothing_yet_and_its_remedy_is_the_first_thing_to_do() -> None:

@@ -87,6 +87,7 @@ class IncidentFacts:
     end: HoldEnd | None
     transaction: LogTransaction | None
     actions: tuple[ActionStep, ...]
+    has_trail: bool
     stalls: tuple[GroupStall, ...]
     begun: IncidentTime | None
     seen: IncidentTime | None
@@ -108,8 +109,9 @@ class IncidentFacts:
 
     @property
     def verdict(self) -> str:
-        """The verdict, of an ended one that while it was open."""
-        return verdict_before(self.finding) or self.finding.verdict
+        """The verdict; of an ended one that while it was open, by a recorder or by the check before its marker."""
+        checked = self.marker_step.verdict if self.is_over and self.marker_step else None
+        return verdict_before(self.finding) or checked or self.finding.verdict
 
     @property
     def holds(self) -> bool:
@@ -270,6 +272,7 @@ def _facts(finding: Finding, tables: ReportTables, number: int | None) -> Incide
         end=end,
         transaction=_own_transaction(finding, tables.log_transactions),
         actions=actions,
+        has_trail="actions" not in tables.absent,
         stalls=tuple(group_stalls(finding, tables)),
         begun=begun,
         seen=seen[0] if seen else None,

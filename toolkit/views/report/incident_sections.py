@@ -168,7 +168,7 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
         yield _measure(incident, "until a sample showed it", begun, incident.seen)
     yield _measure(incident, "to detect", begun, incident.detected)
     yield _measure(incident, "from detection to the first action", incident.detected, incident.acted)
-    yield _measure(incident, "to mitigate", begun, incident.ended)
+    yield _measure(incident, "to mitigate", begun, incident.ended, at_most=up_to(incident.end))
     moved = [stall.moved_at for stall in incident.stalls if stall.moved_at is not None]
     if moved and incident.ended:
         last = IncidentTime(time=max(moved), what="the last group moved on", source=OFFSETS)
@@ -176,14 +176,16 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
 
 
 def _measure(
-    incident: IncidentFacts, name: str, start: IncidentTime | None, stop: IncidentTime | None
+    incident: IncidentFacts, name: str, start: IncidentTime | None, stop: IncidentTime | None, *, at_most: str = ""
 ) -> tuple[str, ...]:
     if start is None or stop is None:
         missing = " and ".join(what for what, time in (("its start", start), ("its end", stop)) if time is None)
         times = tuple(NOT_SEEN if each is None else text(each.time) for each in (start, stop))
         return (incident.name, name, UNKNOWN, *times, f"no source has {missing}")
     elapsed = stop.time - start.time
-    length = duration(elapsed) if elapsed >= dt.timedelta() else f"{duration(elapsed)} before it, by another clock"
+    length = (
+        at_most + duration(elapsed) if elapsed >= dt.timedelta() else f"{duration(elapsed)} before it, by another clock"
+    )
     sources = f"from: {start.source}; to: {stop.source} ({stop.what})"
     return (incident.name, name, length, text(start.time), text(stop.time), sources)
 

@@ -108,7 +108,8 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
         )
     if incident.is_lost is None:
         yield (
-            "Find out whether the discarded records were committed: kafka-txn scan --table transaction_history.",
+            "Find out what became of its records: kafka-txn scan --table log_transactions has its marker, and "
+            "--table transaction_history what was decided.",
             f"{name}: the outcome of its records is not known.",
         )
     if finding.cause:

@@ -61,7 +61,7 @@ def what_became(incident: IncidentFacts) -> str:
     if incident.marker == "COMMIT":
         return f"The COMMIT marker delivered {own}; nothing is lost."
     if incident.marker is None:
-        return "Not known: no log was read that has the marker."
+        return "What became of its records is not known: no log was read that has the marker."
     if incident.outcome == UNKNOWN:
         lost = "It is not known whether a commit included them."
     elif incident.outcome == COMMIT:
@@ -89,6 +89,8 @@ def what_was_done(incident: IncidentFacts) -> str:
     if incident.unfinished:
         step = incident.unfinished[-1]
         return f"{text(step.who)} started kafka-txn {step.action} at {moment(step.at)}; its result is not known."
+    if incident.is_over and not incident.has_trail:
+        return "What was done is not known: no audit trail was included."
     if incident.is_over:
         return "No action is in the audit trail: its client, its coordinator or another tool ended it."
     return f"What is safe: {printable(incident.finding.remedy)}"
