@@ -215,7 +215,7 @@ def test_a_report_of_a_real_incident(name: str, tmp_path: Path) -> None:
     assert saved.read_text() == made.html
     markdown = made.save(tmp_path / "report.md").read_text()
     assert "![LSO and end of the log of" in markdown
-    assert re.sub(r"!\[.*\]\(report-1\.svg\)\n\n", "", markdown) == made.markdown
+    assert re.sub(r"!\[.*\]\(report-1\.svg\)\n\n.*\n\n", "", markdown) == made.markdown
     assert [each.name for each in sorted(tmp_path.iterdir())] == ["report-1.svg", "report.html", "report.md"]
 
 

@@ -54,6 +54,10 @@ def gap_chart(
     windows = [scale.window(*times) for times in map(_held, (finding, *others)) if times]
     return {
         "title": f"LSO and end of the log of {partition_name(finding)}",
+        "caption": (
+            f"LSO (red) and end of the log (grey) of {partition_name(finding)} from {moment(scale.first)} to "
+            f"{moment(scale.last)}, offsets {text(scale.least)} to {text(scale.most)}; filled: held back."
+        ),
         "width": WIDTH,
         "height": HEIGHT,
         "frame": {"x": LEFT, "y": TOP, "width": WIDTH - LEFT - RIGHT, "height": HEIGHT - TOP - BOTTOM},

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from toolkit.views.report.report_parts import ReportSection, charts_of, markdown_parts
 
-SVG = "image/svg+xml"
+PNG = "image/png"  # JupyterLab attaches no SVG
 
 
 def notebook(
-    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
+    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[bytes] = ()
 ) -> str:
     """The JSON of a notebook (nbformat 4.5) without code.
 
@@ -21,9 +21,9 @@ def notebook(
     title, summary, sections
         As for `report_parts.markdown`.
     pictures
-        The charts as SVG, in their order.
+        The charts as PNG, in their order.
     """
-    names = [f"lso-{number}.svg" for number, _ in enumerate(pictures, start=1)]
+    names = [f"lso-{number}.png" for number, _ in enumerate(pictures, start=1)]
     parts = markdown_parts(title, summary, sections, pictures=[f"attachment:{name}" for name in names])
     attached = iter(zip(names, pictures, strict=True))
     counts = [0, *(len(charts_of([section])) for section in sections)]
@@ -35,9 +35,9 @@ def notebook(
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def _cell(number: int, part: str, attached: Iterator[tuple[str, str]], count: int) -> dict[str, object]:
+def _cell(number: int, part: str, attached: Iterator[tuple[str, bytes]], count: int) -> dict[str, object]:
     images = dict(next(attached) for _ in range(count))
-    attachments = {name: {SVG: base64.b64encode(picture.encode()).decode()} for name, picture in images.items()}
+    attachments = {name: {PNG: base64.b64encode(picture).decode()} for name, picture in images.items()}
     cell: dict[str, object] = {
         "cell_type": "markdown",
         "id": f"section-{number}",

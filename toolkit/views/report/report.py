@@ -131,7 +131,10 @@ class Report:
                 _write(path.with_name(name), picture)
             text = markdown(self.title, self.summary, self.sections, pictures=[quote(name) for name in names])
         elif path.suffix == ".ipynb":
-            text = notebook(self.title, self.summary, self.sections, pictures=self.pictures)
+            from toolkit.views.report.chart_png import chart_png
+
+            pictures = list(map(chart_png, charts_of(self.sections)))
+            text = notebook(self.title, self.summary, self.sections, pictures=pictures)
         _write(path, text)
         return path
 

@@ -225,7 +225,7 @@ def _section(section: ReportSection, links: Iterator[str]) -> Iterator[str]:
             yield f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
         yield ""
     for chart, link in zip(section.charts, links, strict=False):
-        yield from (f"![{escaped(chart['title'])}]({link})", "")
+        yield from (f"![{escaped(chart['title'])}]({link})", "", escaped(chart["caption"]), "")
     for grid in section.grids:
         yield from _grid(grid)
 
