@@ -81,7 +81,7 @@ def test_what_its_coordinator_decided_was_not_committed_by_another() -> None:
     assert "The coordinator decided to abort them." in row["what became of them"]
 
 
-def test_the_check_before_a_marker_says_what_it_was() -> None:
+def test_the_check_before_a_marker_has_the_verdict() -> None:
     """A log has no verdict: it was "not known", although the audit trail has it."""
     without = dict(ended(), evidence=[])
     made = report([without], log_transactions=[transaction()], actions=[done("abort", verdict="hanging")])
