@@ -122,7 +122,8 @@ def _of_incident(incident: IncidentFacts) -> Iterator[tuple[str, str]]:
 def _of_cluster(incidents: Sequence[IncidentFacts], tables: ReportTables) -> Iterator[tuple[str, str]]:
     exposed = (each for each in _relevant(incidents, tables.exposure)[0] if each.subject != BUG)
     for each in itertools.islice(exposed, MAX_ITEMS):
-        yield f"Change {_subject(each)}.", printable(each.means)
+        client = f'the client of "{text(each.transactional_id)}" ({each.name})' if each.transactional_id else ""
+        yield f"Change {client or _subject(each)}.", printable(each.means)
     if incidents and not tables.recorded_findings:
         yield (
             f"Run kafka-txn record with --metrics-port, and set the alerts of {RUNBOOK_URL}",

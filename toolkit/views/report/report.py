@@ -301,8 +301,7 @@ def _sections(
         yield cause_section(incidents)
     yield _done(tables)
     yield prevention_section(incidents, tables)
-    if items := items_section(incidents, tables):
-        yield items
+    yield items_section(incidents, tables)
     yield from (replace(section, appendix=True) for section in _appendix(shown, rest, tables))
 
 
