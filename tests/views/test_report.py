@@ -338,6 +338,6 @@ def test_an_unwritable_path_is_an_error(name: str, why: str, tmp_path: Path) -> 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
-    assert output.startswith("<iframe srcdoc=")
+    assert output.startswith('<iframe title="Postmortem: orders-0" srcdoc=')
     assert "<h1>" not in output
     assert output.count("jpThemeLight") == 1, "it follows JupyterLab's theme; a saved page has no script"
