@@ -143,7 +143,8 @@ class Report:
         from html import escape
 
         page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
-        return f'<iframe title="{escape(self.title)}" srcdoc="{escape(page)}" style="width:100%;height:80vh;border:0"></iframe>'
+        content = f'title="{escape(self.title)}" srcdoc="{escape(page)}"'
+        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>'
 
 
 def _write(path: Path, text: str) -> None:
