@@ -31,7 +31,7 @@ def test_a_report_from_a_log_directory(tmp_path: Path) -> None:
     assert "## orders-0 at offset 15: hanging" in markdown
     assert "### Transactions on orders-0" in markdown
     assert "its markers are written (CompleteAbort)" in markdown
-    assert "Not included: actions." in markdown
+    assert "Not included: actions (the audit trail: what was done, and by whom)." in markdown
 
 
 @pytest.mark.parametrize("name", ["late-message", "flight-recording"])
@@ -66,6 +66,22 @@ def test_a_report_from_a_recording(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.stderr
     assert "consumer groups that could not move: billing" in page.read_text()
     assert "<svg" in page.read_text()
+
+
+def test_a_recording_and_its_log_directory_are_one_incident(tmp_path: Path) -> None:
+    sample = samples.load("flight-recording")
+    page = tmp_path / "report.ipynb"
+    sources = ["--recording", sample.path / "recording", "--log-dir", sample.path / "log-dir", "--consistent-copy"]
+    done = run(*sources, "--audit-file", sample.path / "audit.jsonl", "--redact", "--output", page)
+    assert done.exit_code == 0, done.stderr
+    text = "".join(line for cell in json.loads(page.read_text())["cells"] for line in cell["source"])
+    assert "topic-1-0 at offset 15: ended" in text
+    assert "Consumer group group-1 waited." in text
+    assert "orders" not in text
+    assert "its ABORT marker at offset 37 ended it" in text
+    refused = run(*sources, "--at", "2026-11-25T18:21:10Z", "--output", page)
+    assert refused.exit_code == 2
+    assert "--at selects a sample of a recording alone" in refused.stderr
 
 
 @pytest.mark.lab

@@ -28,8 +28,13 @@ def test_a_log_and_a_recording_are_combined_into_one_incident() -> None:
     assert row["verdict"] == "ended", "the log has its end"
     assert row["groups_held"] == ["billing"], "only the recorder has them"
     assert row["reason"].endswith("While it was open it was hanging.")
+    assert not one.pop("problems")
     assert {name: bool(rows) for name, rows in one.items()} == dict.fromkeys(
-        ("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions", "cluster_events"), True
+        (
+            *("findings", "log_transactions", "lso_timeline", "transaction_history", "partitions", "cluster_events"),
+            *("recorded_findings", "offsets_log", "exposure"),
+        ),
+        True,
     )
     audit = sample.audit()
     assert audit
@@ -46,10 +51,10 @@ def test_a_recording_alone_gives_start_and_end() -> None:
     assert row["held_from"] < row["held_to"]
     assert row["verdict"] == "ended", "no report may call it hanging, as the recorder has its end"
     assert "While it was open it was hanging" in row["reason"]
-    assert set(tables) == {"findings", "partitions"}
-    assert (
-        "Not included: log\\_transactions, lso\\_timeline, transaction\\_history, actions." in report(**tables).markdown
-    )
+    assert set(tables) == {"findings", "partitions", "recorded_findings", "problems"}
+    markdown = report(**tables).markdown
+    assert "Not included: log\\_transactions (the log: its markers" in markdown
+    assert "actions (the audit trail: what was done, and by whom)." in markdown
 
 
 def test_only_a_log_dates_the_marker_and_samples_give_a_range() -> None:
@@ -66,15 +71,14 @@ def test_only_a_log_dates_the_marker_and_samples_give_a_range() -> None:
     assert log_transaction["end"] < row["held_to"]
     recorded = report(**collect_incident(recording)).markdown
     (end,) = (line for line in recorded.splitlines() if "the first sample without it; it was last seen open" in line)
-    assert end.endswith("| the recording |")
+    assert end.endswith("| the recording (the recorder's clock) |")
     assert f"{row['held_to']:%H:%M:%S}" in end
     assert "marker ended it" not in recorded
     assert "when it was last seen open, and " in recorded
     assert " was held for at most " in recorded
     together = report(**collect_incident(recording, sample.log_dir(), min_held_ms=1000)).markdown
-    (end,) = (line for line in together.splitlines() if "marker at offset" in line and "ended it" in line)
+    (end,) = (line for line in together.splitlines() if line.endswith("ended it | the log (the leader's clock) |"))
     assert f"{log_transaction['end']:%H:%M:%S}.{log_transaction['end'].microsecond // 1000:03}" in end
-    assert end.endswith("| the log |")
     assert " for at most " not in together
 
 

@@ -12,7 +12,7 @@ import pytest
 from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
-from toolkit.schema.docs_links import DOCS_URL, cause_page
+from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL, cause_page
 from toolkit.views.report import Report, report
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -87,7 +87,11 @@ def of_sample(name: str, **more: Any) -> Report:
     )
 
 
+LINKS = {cause_page("late-after-abort"), RUNBOOK_URL}
+
+
 def plain(markdown: str) -> str:
+    markdown = re.sub(r"<(https:[^ >]*)>", r"\1", markdown)
     return re.sub(r"\\([\\`*_\[\]<>|#~&])", r"\1", markdown)
 
 
@@ -109,14 +113,14 @@ def check_markdown_tables(text: str) -> int:
 ANSWERS = [
     "orders-0 at offset 100",
     'orders-0 has been held since 2026-11-21 07:58:11 UTC for 2 h by producer 171100 epoch 1 of "payments-7".',
-    "2,000 records wait behind it.",
+    "2,000 records are held, its own included.",
     "2026-11-21 07:58:11 UTC, by the broker's clock",
     "open at the time of observation, 2026-11-21 09:58:11 UTC",
     "producer id 171100, epoch 1",
     "Nobody will end it.",
     "a late batch (late-after-abort)",
     "consumer groups that could not move: billing, fraud",
-    "bytes behind it: 81,920",
+    "bytes held: 81,920",
     "log compaction waits: yes",
     "kafka-txn abort --topic orders --partition 0 --start-offset 100",
     "ann@ops",
@@ -134,14 +138,15 @@ def test_a_report_has_holder_time_cause_impact_and_actions() -> None:
     assert made.title == "Postmortem: orders-0"
     assert "In short: 1 partition hangs." in page.text
     assert "Made at 2026-11-21 09:58:11 UTC" in page.text
-    assert "Not included: log_transactions, lso_timeline, transaction_history" in page.text
+    assert "Not included: log_transactions (the log: its markers, and the records of each transaction)" in page.text
+    assert "No evidence is missing" not in page.text
     assert "orders-0@100: abort, intent, by ann@ops" in page.text
 
 
 def test_the_page_loads_nothing_from_the_network() -> None:
     made = of_sample("late-message")
     page = Page(made.html)
-    assert page.refers == [cause_page("late-after-abort")], "a link to follow, and nothing that is fetched"
+    assert set(page.refers) == LINKS, "links to follow, and nothing that is fetched"
     assert not re.search(r"https?:|@import|url\(|<script|<link|<img|<iframe", made.html.replace(DOCS_URL, ""))
     assert "prefers-color-scheme: dark" in made.html
     assert "@media print" in made.html
@@ -162,7 +167,11 @@ def test_external_text_never_becomes_markup() -> None:
         evidence=[{"source": EVIL, "broker_id": 1, "observed_at": AT, "name": EVIL, "value": EVIL}],
     )  # fmt: skip
     step = action(topic=EVIL, who=EVIL, target=EVIL, response=EVIL, error=EVIL)
-    made = report([row], actions=[step], title=EVIL)
+    samples_of = [{"topic": EVIL, "partition": 0, "observed_at": AT, "last_stable_offset": 1, "high_watermark": end}
+                  for end in (2, 3)]  # fmt: skip
+    made = report([row], actions=[step], partitions=samples_of, title=EVIL)
+    assert len(made.pictures) == 1
+    assert "<script>" not in made.pictures[0]
     page = Page(made.html)
     assert "script" not in page.tags
     assert "<script>" in page.text
@@ -183,10 +192,10 @@ def test_the_markdown_has_the_content_of_the_page() -> None:
 
 
 EXPECTED: Mapping[str, list[str]] = {
-    "late-message": ["hanging", "(late-after-abort)", "the LSO stops at 15", "21 records wait behind it."],
+    "late-message": ["hanging", "(late-after-abort)", "the LSO stops at 15", "21 records are held, its own included."],
     "offsets-never-added": ["__consumer_offsets-9", "billing"],
     "several-open": ["behind 2 others", "What else was found", "ongoing"],
-    "open-young": ["ongoing", "records behind it: not known"],
+    "open-young": ["ongoing", "records held, its own included: not known"],
     "overdue": ["overdue"],
     "long-history": ["was held for", "It is over.", "abort, outcome", "the LSO moves on to", "30 of 2,"],
     "flight-recording": ["consumer groups that could not move: billing", "abort, intent"],
@@ -204,8 +213,10 @@ def test_a_report_of_a_real_incident(name: str, tmp_path: Path) -> None:
     assert len(made.html) < 300_000
     saved = made.save(tmp_path / "report.html")
     assert saved.read_text() == made.html
-    assert made.save(tmp_path / "report.md").read_text() == made.markdown
-    assert sorted(tmp_path.iterdir()) == [saved, tmp_path / "report.md"]
+    markdown = made.save(tmp_path / "report.md").read_text()
+    assert "![LSO and end of the log of" in markdown
+    assert re.sub(r"!\[.*\]\(report-1\.svg\)\n\n.*\n\n", "", markdown) == made.markdown
+    assert [each.name for each in sorted(tmp_path.iterdir())] == ["report-1.svg", "report.html", "report.md"]
 
 
 def test_the_chart_shows_the_gap_and_the_hold() -> None:
@@ -243,7 +254,7 @@ def test_a_figure_replaces_the_chart_with_one_script() -> None:
     one = of_sample("late-message", figure=Drawn())
     both = of_sample("late-message", figure=lambda theme: Drawn(theme))
     assert "figure one" in one.html
-    assert one.html.count("<svg") == one.html.count('<svg class="paper"') == 1, "the static chart for print"
+    assert one.html.count("<svg") == one.html.count("chart paper") == 1, "the static chart for print"
     assert one.html.count("<script>plotly</script>") == both.html.count("<script>plotly</script>") == 1
     assert "figure light" in both.html
     assert "figure dark" in both.html
@@ -253,7 +264,7 @@ def test_a_figure_replaces_the_chart_with_one_script() -> None:
 def test_a_real_figure_is_complete() -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     page = of_sample("late-message", figure=graphs.Figure(graphs.Scatter(x=[1, 2], y=[3, 4]))).html
-    assert Page(page).refers == [cause_page("late-after-abort")]
+    assert set(Page(page).refers) == LINKS
     assert "Plotly.newPlot" in page
 
 
@@ -327,5 +338,6 @@ def test_an_unwritable_path_is_an_error(name: str, why: str, tmp_path: Path) -> 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
-    assert output.startswith("<iframe srcdoc=")
+    assert output.startswith('<iframe title="Postmortem: orders-0" srcdoc=')
     assert "<h1>" not in output
+    assert output.count("jpThemeLight") == 1, "it follows JupyterLab's theme; a saved page has no script"

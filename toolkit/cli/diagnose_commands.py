@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -180,7 +181,12 @@ def explain(
 def report(
     *,
     output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="Write to this .html file, or as Markdown to a .md file.")
+        Path,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="A .html page; .md with its pictures beside it; or .ipynb, a notebook to edit.",
+        ),
     ],
     topic: Topics = None,
     partition: Partitions = None,
@@ -197,10 +203,17 @@ def report(
         float | None,
         duration_option(
             "--min-held",
-            "With --log-dir or --recording: also report transactions that held an LSO this long and have ended. "
-            "Reads the whole log.",
+            "With --log-dir or --recording: leave out healthy transactions that have ended and held an LSO for less. "
+            "1m if not given.",
         ),
     ] = None,
+    redact: Annotated[
+        bool,
+        typer.Option(
+            "--redact",
+            help="Replace topics, ids, groups, people, hosts and paths: topic-1, id-1. Producer ids and offsets stay.",
+        ),
+    ] = False,
     interactive: Annotated[
         bool,
         typer.Option("--interactive", help="Add an interactive plotly timeline (some megabytes)."),
@@ -209,15 +222,17 @@ def report(
     max_transaction_timeout: MaxTransactionTimeout = 900,
     source_options: SourceOptions,
 ) -> None:
-    """Write a postmortem: what was held, since when, by whom, why, its impact, and what was done.
+    """Write a postmortem: what happened, its impact and cause, what was done, what prevents it.
 
-    One page that needs nothing else, with light and dark colours and ready to print; keys and values of records are
-    never in it.
+    --recording together with --log-dir or a cluster gives the most: who waited and when it was seen, and the log.
+    Keys and values of records are never in it.
     """
     from toolkit.actions.audit import Audit
+    from toolkit.schema.coerce import records_of
+    from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
+    from toolkit.views.report import Redaction, collect_incident, timeline_of
     from toolkit.views.report import report as write_report
-    from toolkit.views.report.incident import tables_around, timeline_of
     from toolkit.views.report.report import SUFFIXES
 
     partition_options(topic, partition)
@@ -230,37 +245,41 @@ def report(
         raise UsageError(
             "--min-held needs the past, which brokers do not keep.", do="Add --log-dir PATH or --recording DIR."
         )
-    source = source_options.open()
+    sources = source_options.open_incident()
     if audit_file is not None and not audit_file.exists():
         raise UsageError(
             f"{audit_file} does not exist.", do="Use the --audit-file of abort, complete, commit and fence."
         )
     actions = Audit(audit_file).rows() if audit_file is not None else None
-    with source:
-        findings = read_findings(
-            source_options,
-            source,
-            recheck_after=recheck_after,
-            max_transaction_timeout=max_transaction_timeout,
-            topics=topic,
-            partitions=partition,
-            min_held_ms=None if min_held is None else int(min_held * 1000),
-        )
-        tables = tables_around(findings, source, remark=remark)
-        if isinstance(source, Cluster) and not actions:
-            audit = Audit()  # of what was done to this cluster from here, as it was addressed
-            own = [row for row in audit.rows() if row["bootstrap_servers"] == source.bootstrap_servers]
-            actions = own if audit.path.exists() else None
-    page = write_report(
-        findings,
-        **tables,
-        actions=actions,
-        figure=timeline_of({"findings": [each.row() for each in findings], **tables}) if interactive else None,
-        title=title,
-    )
+    with ExitStack() as stack:
+        clusters = [stack.enter_context(source) for source in sources if isinstance(source, Cluster)]
+        progress("Reading ...")
+        tables: dict[str, Any] = {
+            **collect_incident(
+                *sources,
+                topics=topic,
+                partitions=partition,
+                min_held_ms=int((60 if min_held is None else min_held) * 1000),
+                at=time_option(source_options.at),
+                recheck_after=recheck_after,
+                max_transaction_timeout_ms=int(max_transaction_timeout * 1000),
+                remark=remark,
+            )
+        }
+    if clusters and actions is None:
+        audit = Audit()  # of what was done to this cluster from here, as it was addressed
+        own = [row for row in audit.rows() if row["bootstrap_servers"] == clusters[0].bootstrap_servers]
+        actions = own if audit.path.exists() else None
+    if actions is not None:
+        tables["actions"] = actions
+    if redact:
+        redaction = Redaction(tables)
+        tables, title = redaction.applied(tables), redaction.applied(title)
+    figure = timeline_of(tables) if interactive else None  # type: ignore[arg-type]
+    page = write_report(**tables, figure=figure, title=title)
     written = page.save(output)
     remark(f"{written}: {written.stat().st_size:,} bytes")
-    raise typer.Exit(verdict_exit_code(findings))
+    raise typer.Exit(verdict_exit_code(records_of(tables["findings"], Finding)))
 
 
 @takes_source(*FILE_OPTIONS, "recording")

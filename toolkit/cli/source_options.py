@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -246,6 +246,20 @@ class SourceOptions:
 
         return Recording(self.recording)
 
+    def open_incident(self) -> list[AnySource]:
+        """Return what the options name: one source, or a recording and what shows more of the same incident.
+
+        Raises
+        ------
+        UsageError
+            As `check` of each of them.
+        """
+        if not self.recording or not (self.names_cluster or self.log_dir):
+            return [self.open()]
+        if self.at:
+            raise UsageError("--at selects a sample of a recording alone.", do="Leave it out.")
+        return [replace(self, recording=None).open_logs(), replace(self, **_NO_LOGS).open()]
+
     def open_logs(self) -> Cluster | LogDir:
         """Return the cluster or the log directories that the options name, for tables that a recording does not have.
 
@@ -289,6 +303,13 @@ class SourceOptions:
         server, path = self.bootstrap_server, self.command_config
         config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
         return Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
+
+
+_NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default
+    field.name: field.default
+    for field in fields(SourceOptions)
+    if field.name in {*CLUSTER_OPTIONS, *FILE_OPTIONS, "flink_checkpoint"} - {"timeout"}
+}
 
 
 def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -36,8 +36,8 @@ def ship_package(spark: SparkSession) -> None:
     """Send this package to the executors of a session, in classic Spark and Spark Connect. Call it before `register`.
 
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
-    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, cramjam, google-crc32c;
-    confluent-kafka for live clusters.
+    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, cramjam,
+    google-crc32c; confluent-kafka for live clusters.
 
     Raises
     ------

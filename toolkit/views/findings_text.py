@@ -41,9 +41,14 @@ LINKED_FINDINGS = Table(
 
 def finding_page(verdict: str, cause: str | None) -> str:
     """Address of the page about a finding's deciding cause, or about its verdict if the cause has no name."""
-    match = _NAMES.search(cause or "")
-    names = [name for name in match[1].split(", ") if name in CAUSES] if match else []
+    names = cause_names(cause)
     return cause_page(names[0]) if names else verdict_page(verdict)
+
+
+def cause_names(cause: str | None) -> list[str]:
+    """Names of the causes at the end of a finding's cause, the deciding one first."""
+    match = _NAMES.search(cause or "")
+    return [name for name in match[1].split(", ") if name in CAUSES] if match else []
 
 
 TICK = dt.timedelta(seconds=1)

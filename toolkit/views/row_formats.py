@@ -101,6 +101,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def spellings(name: str) -> list[str]:
+    """A name as it is, and as our sentences escape it; the longest first."""
+    spelled = {
+        name,
+        printable(name),
+        repr(name)[1:-1],
+        json.dumps(name)[1:-1],
+        json.dumps(name, ensure_ascii=False)[1:-1],
+    }
+    return sorted(spelled, key=len, reverse=True)
+
+
 def count(value: int, one: str, many: str = "") -> str:
     """``1 record``, ``2,115 records``."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"

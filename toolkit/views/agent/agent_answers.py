@@ -18,7 +18,7 @@ from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.schema import Row
-from toolkit.views.row_formats import printable
+from toolkit.views.row_formats import printable, spellings
 
 MAX_TEXT = 1_000
 MAX_ITEMS = 100
@@ -109,7 +109,7 @@ def without_names(value: Any, names: Mapping[str, str]) -> Any:
     """Replace names in texts, as they are and as they are escaped: in quotes, and elsewhere as complete words."""
     if isinstance(value, str):
         for name in sorted(filter(None, names), key=len, reverse=True):
-            for written in _spellings(name):
+            for written in spellings(name):
                 value = value.replace(f'"{written}"', f'"{names[name]}"').replace(f"'{written}'", f"'{names[name]}'")
                 if len(name) >= LONG_NAME or not is_plain(name):
                     value = value.replace(written, names[name])
@@ -119,18 +119,6 @@ def without_names(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Sequence):
         return [without_names(item, names) for item in value]
     return value
-
-
-def _spellings(name: str) -> list[str]:
-    """A name as it is, and as our sentences escape it; the longest first."""
-    spelled = {
-        name,
-        printable(name),
-        repr(name)[1:-1],
-        json.dumps(name)[1:-1],
-        json.dumps(name, ensure_ascii=False)[1:-1],
-    }
-    return sorted(spelled, key=len, reverse=True)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from toolkit.views.report.incident import collect_incident, timeline_of
+from toolkit.views.report.redaction import Redaction
 from toolkit.views.report.report import Report, report
 
-__all__ = ["Report", "collect_incident", "report", "timeline_of"]
+__all__ = ["Redaction", "Report", "collect_incident", "report", "timeline_of"]

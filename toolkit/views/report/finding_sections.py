@@ -68,7 +68,7 @@ def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) 
     return HoldEnd(time=finding.held_to, last_seen=next(iter(seen), None))
 
 
-def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime] = ()) -> str:
+def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None] = ()) -> str:
     """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold.
 
     Parameters
@@ -78,7 +78,7 @@ def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime] = ())
     sampled_at
         Times of the recording's samples.
     """
-    if finding.held_from in sampled_at:
+    if finding.held_from is not None and finding.held_from in sampled_at:
         return RECORDING
     evidence = finding.evidence or ()
     is_recorded = any(entry.source == "recording" for entry in evidence)
@@ -161,9 +161,9 @@ def _lead(finding: Finding, end: HoldEnd | None) -> str:
         f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
     )
     if finding.verdict == "ended":
-        return f"{where} was held{_how_long(finding, end)} by {who}. It is over.{_waited(finding, 'waited')}"
+        return f"{where} was held{_how_long(finding, end)} by {who}. It is over.{_held(finding)}"
     if finding.queue_position == 1 and finding.producer_id is not None:
-        return f"{where} has been held{_how_long(finding, end)} by {who}.{_waited(finding, 'wait')}"
+        return f"{where} has been held{_how_long(finding, end)} by {who}.{_held(finding)}"
     if finding.producer_id is not None and finding.queue_position is not None:
         before = count(finding.queue_position - 1, "other", "others")
         return f"Opened by {who}, behind {before}: it holds {where} once they have ended."
@@ -173,19 +173,19 @@ def _lead(finding: Finding, end: HoldEnd | None) -> str:
 def _how_long(finding: Finding, end: HoldEnd | None) -> str:
     since, length = finding.held_from or finding.opened_at, _length(finding, end)
     text_ = f" since {moment(since)}" if finding.verdict != "ended" and since else ""
-    return text_ + (f" for {_up_to(end)}{duration(length)}" if length is not None else "")
+    return text_ + (f" for {up_to(end)}{duration(length)}" if length is not None else "")
 
 
-def _up_to(end: HoldEnd | None) -> str:
-    """For an end that is only the first sample without it."""
+def up_to(end: HoldEnd | None) -> str:
+    """``at most``, for an end that is only the first sample without it."""
     return "at most " if end is not None and end.marker is None else ""
 
 
-def _waited(finding: Finding, verb: str) -> str:
+def _held(finding: Finding) -> str:
     if finding.records_held is None:
         return ""
-    verb = "waits" if verb == "wait" and finding.records_held == 1 else verb
-    return f" {count(finding.records_held, 'record', 'records')} {verb} behind it."
+    one, many = ("was", "were") if finding.verdict == "ended" else ("is", "are")
+    return f" {count(finding.records_held, f'record {one}', f'records {many}')} held, its own included."
 
 
 def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
@@ -216,7 +216,7 @@ def _facts(finding: Finding, end: HoldEnd | None) -> Iterator[Fact]:
     yield Fact("Who was affected", tuple(_affected(finding)))
     yield Fact("Remedy", (printable(finding.remedy),), command=finding.remedy.startswith("kafka-txn "))
     yield Fact("Docs", (finding_page(finding.verdict, finding.cause),), link=True)
-    yield Fact("Missing", tuple(map(printable, finding.missing)) or ("nothing: the evidence is complete",))
+    yield Fact("Missing for the verdict", tuple(map(printable, finding.missing)) or ("nothing",))
     if finding.error and finding.error not in finding.missing:
         yield Fact("Error", (printable(finding.error),))
 
@@ -247,7 +247,7 @@ def _since(finding: Finding) -> str:
 def _until(finding: Finding, end: HoldEnd | None) -> str:
     if end is not None:
         length = _length(finding, end)
-        after = f", after {_up_to(end)}{duration(length)}" if length is not None else ""
+        after = f", after {up_to(end)}{duration(length)}" if length is not None else ""
         if end.marker:
             return f"{moment(end.time)}{after}"
         first_without = f"{moment(end.time)}, the first sample without it{after}"
@@ -279,7 +279,7 @@ def _affected(finding: Finding) -> Iterator[str]:
         names = ", ".join(map(printable, groups)) if groups else "none"
         yield f"consumer groups that could not move: {names}"
     records, size = finding.records_held, finding.bytes_held
-    yield f"records behind it: {UNKNOWN if records is None else f'{records:,}'}"
-    yield f"bytes behind it: {UNKNOWN if size is None else f'{size:,}'}"
+    yield f"records held, its own included: {UNKNOWN if records is None else f'{records:,}'}"
+    yield f"bytes held: {UNKNOWN if size is None else f'{size:,}'}"
     if finding.compaction_held is not None:
         yield f"log compaction waits: {'yes' if finding.compaction_held else 'no'}"

@@ -24,6 +24,7 @@ def gap_chart(
     steps: Iterable[LsoStep],
     log_transactions: Iterable[LogTransaction],
     samples: Iterable[Partition],
+    others: Sequence[Finding] = (),
 ) -> Mapping[str, Any] | None:
     """The chart of a finding: two lines, the time for which it held the LSO, and labels; null without points.
 
@@ -35,20 +36,28 @@ def gap_chart(
         Steps of the LSO in their order, and transactions, from the log.
     samples
         The partition at several times, used without a log.
+    others
+        Other findings that held it at other times.
     """
 
     def is_here(record: LsoStep | LogTransaction | Partition) -> bool:
         return (record.topic, record.partition) == (finding.topic, finding.partition)
 
     of_log = _of_log(list(filter(is_here, steps)), filter(is_here, log_transactions))
-    points = _steady(of_log, finding) or _of_samples(filter(is_here, samples))
+    newest = max((finding, *others), key=lambda each: each.observed_at)
+    points = _steady(of_log, newest) or _of_samples(filter(is_here, samples))
     if len(points) < 2:
         return None
     scale = _Scale(points)
     ends, stable = ([(at, point[index]) for at, *point in points] for index in (0, 1))
     held = _held(finding)
+    windows = [scale.window(*times) for times in map(_held, (finding, *others)) if times]
     return {
         "title": f"LSO and end of the log of {partition_name(finding)}",
+        "caption": (
+            f"LSO (red) and end of the log (grey) of {partition_name(finding)} from {moment(scale.first)} to "
+            f"{moment(scale.last)}, offsets {text(scale.least)} to {text(scale.most)}; filled: held back."
+        ),
         "width": WIDTH,
         "height": HEIGHT,
         "frame": {"x": LEFT, "y": TOP, "width": WIDTH - LEFT - RIGHT, "height": HEIGHT - TOP - BOTTOM},
@@ -56,6 +65,7 @@ def gap_chart(
         "ends": "M" + scale.path(ends)[1:],
         "stable": "M" + scale.path(stable)[1:],
         "held": scale.window(*held) if held else None,
+        "windows": windows,
         "times": [
             {"x": LEFT, "anchor": "start", "text": moment(scale.first)},
             *(scale.labels(held) if held else []),

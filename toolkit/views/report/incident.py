@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.closing import (
@@ -18,7 +18,17 @@ from toolkit.analysis.history.closing import (
 )
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import CLUSTER_EVENTS, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row
+from toolkit.schema import (
+    CLUSTER_EVENTS,
+    EXPOSURE,
+    FINDINGS,
+    LOG_TRANSACTIONS,
+    LSO_TIMELINE,
+    OFFSETS_LOG,
+    RECORDED,
+    TRANSACTION_HISTORY,
+    Row,
+)
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
@@ -42,7 +52,11 @@ class IncidentTables(TypedDict, total=False):
     lso_timeline: list[Row]
     transaction_history: list[Row]
     partitions: list[Row]
+    recorded_findings: list[Row]
+    offsets_log: list[Row]
+    exposure: list[Row]
     cluster_events: list[Row]
+    problems: list[str]
 
 
 class IncidentFindings(IncidentTables):
@@ -59,6 +73,9 @@ def collect_incident(
     topics: Sequence[str] | None = None,
     partitions: Sequence[int] | None = None,
     min_held_ms: int = 60_000,
+    at: dt.datetime | None = None,
+    recheck_after: float | None = None,
+    max_transaction_timeout_ms: int | None = None,
     remark: ProblemListener = print,
 ) -> IncidentFindings:
     """Collect the tables of one incident from several sources: ``report(**collect_incident(log_dir, recording))``.
@@ -75,6 +92,10 @@ def collect_incident(
     min_held_ms
         Of ended transactions, include only those that held an LSO for at least so long, and those that a recorder did
         not find healthy.
+    at
+        Of a recording, the findings of the newest sample at or before this time; those of all samples if null.
+    recheck_after, max_transaction_timeout_ms
+        As for the findings of a cluster and of files; their defaults if null.
     remark
         Called with a sentence about data that cannot be read and is left out.
 
@@ -83,17 +104,31 @@ def collect_incident(
     NotFound
         If a source has none of these partitions.
     """
+    options: dict[str, Any] = {"topics": topics, "partitions": partitions}
+    timeout: dict[str, Any] = {"max_transaction_timeout_ms": max_transaction_timeout_ms}
+
+    def own_findings(source: Cluster | LogDir | Recording) -> list[Finding]:
+        if isinstance(source, Recording) and at is None:
+            over_time = records_of(source.finding_over_time_rows(**options), Finding)
+            return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
+        if isinstance(source, Recording):
+            rows = source.finding_rows(**options, **timeout, at=at, min_held_ms=min_held_ms)
+        elif isinstance(source, LogDir):
+            rows = source.finding_rows(**options, **timeout, min_held_ms=min_held_ms)
+        else:
+            rows = source.finding_rows(**options, **timeout, recheck_after=recheck_after)
+        return records_of(rows, Finding)
+
     with ExitStack() as stack:
         for source in sources:
             if isinstance(source, LogDir):
                 stack.enter_context(source)
-        return _collect(sources, topics, partitions, min_held_ms=min_held_ms, remark=remark)
+        return _collect(sources, own_findings, min_held_ms=min_held_ms, remark=remark)
 
 
 def _collect(
     sources: Sequence[Cluster | LogDir | Recording],
-    topics: Sequence[str] | None,
-    partitions: Sequence[int] | None,
+    own_findings: Callable[[Cluster | LogDir | Recording], list[Finding]],
     *,
     min_held_ms: int,
     remark: ProblemListener,
@@ -101,7 +136,7 @@ def _collect(
     findings: list[Finding] = []
     keys: list[set[TransactionKey]] = []
     for source in sources:
-        own = _own_findings(source, topics, partitions, min_held_ms=min_held_ms)
+        own = own_findings(source)
         pair = (findings, own) if isinstance(source, Recording) else (own, findings)
         findings = merge_findings(*pair)
         keys.append(set(map(transaction_key, own)))
@@ -110,26 +145,12 @@ def _collect(
     rows = FINDINGS.ordered(finding.row() for finding in without_short(findings, min_held_ms=min_held_ms))
     shown = records_of(rows, Finding)
     tables: IncidentFindings = {"findings": rows}
+    problems: list[str] = []
     for source in sources:
-        tables = {**tables, **tables_around(shown, source, remark=remark)}
-    return tables
-
-
-def _own_findings(
-    source: Cluster | LogDir | Recording,
-    topics: Sequence[str] | None,
-    partitions: Sequence[int] | None,
-    *,
-    min_held_ms: int,
-) -> list[Finding]:
-    if isinstance(source, Recording):
-        over_time = records_of(source.finding_over_time_rows(topics=topics, partitions=partitions), Finding)
-        return without_stale(over_time, sampled_at=source.sample_row()["sampled_at"])
-    if isinstance(source, LogDir):
-        rows = source.finding_rows(topics=topics, partitions=partitions, min_held_ms=min_held_ms)
-    else:
-        rows = source.finding_rows(topics=topics, partitions=partitions)
-    return records_of(rows, Finding)
+        around = tables_around(shown, source, remark=remark)
+        problems += around.get("problems", [])
+        tables = {**tables, **around}
+    return {**tables, "problems": problems}
 
 
 def tables_around(
@@ -154,10 +175,25 @@ def tables_around(
     for finding in shown:
         if finding.topic is not None and finding.partition is not None and finding.start_offset is not None:
             start_offsets.setdefault((finding.topic, finding.partition), []).append(finding.start_offset)
-    tables: IncidentTables = {"log_transactions": [], "lso_timeline": [], "transaction_history": []}
+    problems: list[str] = []
+    tables: IncidentTables = {
+        "log_transactions": [],
+        "lso_timeline": [],
+        "transaction_history": [],
+        "problems": problems,
+    }
+
+    @contextmanager
+    def left_out(what: str) -> Iterator[None]:
+        try:
+            yield
+        except ToolkitError as error:
+            problems.append(f"{what}: {error}")
+            remark(f"Left out, {what}: {error}")
+
     for (topic, partition), starts in start_offsets.items():
         start, stop = max(0, min(starts) - BEFORE), max(starts) + BEHIND
-        with _left_out(f"the log of {topic}-{partition}", remark):
+        with left_out(f"the log of {topic}-{partition}"):
             tables["log_transactions"] += LOG_TRANSACTIONS.rows(
                 source.log_transactions(topics=topic, partitions=partition, start=start, stop=stop)
             )
@@ -165,12 +201,18 @@ def tables_around(
                 source.lso_timeline(topics=topic, partitions=partition, start=start, stop=stop)
             )
     if isinstance(source, LogDir) and start_offsets:
-        with _left_out("the metadata log", remark):
+        with left_out("the metadata log"):
             topics = [*{topic for topic, _ in start_offsets}, STATE_TOPIC]
             tables["cluster_events"] = CLUSTER_EVENTS.rows(source.cluster_events(topics=topics))
     names = sorted({finding.transactional_id for finding in shown if finding.transactional_id is not None})
+    with left_out("the settings of the brokers"):
+        tables["exposure"] = EXPOSURE.rows(source.exposure())
+    groups = sorted({group for finding in shown for group in finding.groups_held or ()})
+    if isinstance(source, LogDir) and groups:
+        with left_out("the offsets of the groups"):
+            tables["offsets_log"] = OFFSETS_LOG.rows(source.offsets_log(groups=groups))
     if names:
-        with _left_out("the records of the coordinators", remark):
+        with left_out("the records of the coordinators"):
             tables["transaction_history"] = TRANSACTION_HISTORY.rows(
                 source.transaction_history(transactional_ids=names)
             )
@@ -242,13 +284,12 @@ def _recorded(findings: Sequence[Finding], recording: Recording) -> IncidentTabl
     topic_partitions = {(finding.topic, finding.partition) for finding in complete(findings)}
     start = min(finding.held_from or finding.opened_at or finding.observed_at for finding in findings) - AROUND
     stop = max(finding.observed_at for finding in findings) + AROUND
-    own = RECORDED["partitions"].rows(recording.history("partitions", start=start, stop=stop))
-    return {"partitions": [row for row in own if (row["topic"], row["partition"]) in topic_partitions]}
-
-
-@contextmanager
-def _left_out(what: str, remark: ProblemListener) -> Iterator[None]:
-    try:
-        yield
-    except ToolkitError as error:
-        remark(f"Left out, {what}: {error}")
+    samples, recorded = (
+        [
+            row
+            for row in RECORDED[name].rows(recording.history(name, start=start, stop=stop))
+            if (row["topic"], row["partition"]) in topic_partitions
+        ]
+        for name in ("partitions", "findings")
+    )
+    return {"partitions": samples, "recorded_findings": recorded}

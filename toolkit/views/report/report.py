@@ -5,23 +5,37 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
 
-from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.errors import UsageError
-from toolkit.schema import Row
+from toolkit.schema import RECORDED, Row
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.live import Finding, Partition
-from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+from toolkit.schema.live import Exposure, Finding, Partition
+from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
-from toolkit.views.report.report_parts import Figure, Grid, ReportSection, ReportTables, html, markdown, partition_name
+from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
+from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
+from toolkit.views.report.notebook_file import notebook
+from toolkit.views.report.prevention import items_section, prevention_section
+from toolkit.views.report.report_parts import (
+    Figure,
+    Grid,
+    ReportSection,
+    ReportTables,
+    charts_of,
+    drawn,
+    html,
+    markdown,
+    partition_name,
+)
+from toolkit.views.report.report_summary import summary_sentences
 from toolkit.views.report.report_tables import (
     action_grid,
     event_grid,
@@ -31,7 +45,31 @@ from toolkit.views.report.report_tables import (
 )
 from toolkit.views.row_formats import printable, replaced_file
 
-SUFFIXES = (".html", ".md")
+if TYPE_CHECKING:
+    import pandas as pd
+
+THEME_SCRIPT = """<script>
+try {
+  const body = parent.document.body;
+  const follow = () => {
+    const light = body.dataset.jpThemeLight;
+    if (light) document.documentElement.dataset.theme = light === "true" ? "light" : "dark";
+  };
+  follow();
+  new parent.MutationObserver(follow).observe(body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+} catch (error) {}  // a page of another origin: the colours of the system
+</script>"""
+SUFFIXES = (".html", ".md", ".ipynb")
+
+WITHOUT: Mapping[str, str] = {
+    "log_transactions": "the log: its markers, and the records of each transaction",
+    "lso_timeline": "how the LSO moved",
+    "transaction_history": "what the coordinators' log says of the transactional ids",
+    "partitions": "the LSO at several times",
+    "exposure": "the settings of the brokers",
+    "actions": "the audit trail: what was done, and by whom",
+}
+"""Tables that may be left out, and what is not known without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +100,21 @@ class Report:
 
     @cached_property
     def markdown(self) -> str:
-        """The same content, without the figure."""
+        """The same content without pictures, which `save` writes beside it."""
         return markdown(self.title, self.summary, self.sections)
 
+    @cached_property
+    def pictures(self) -> list[str]:
+        """The LSO of each partition as an SVG file."""
+        return [drawn(chart, standalone=True) for chart in charts_of(self.sections)]
+
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a ``.html`` or ``.md`` file, completely or not at all, and return its path.
+        """Write it to a file, completely or not at all, and return its path.
+
+        Parameters
+        ----------
+        path
+            ``.html``; ``.md``, with its pictures beside it as ``NAME-1.svg``; or ``.ipynb``, a notebook to edit.
 
         Raises
         ------
@@ -76,16 +124,32 @@ class Report:
         path = Path(path)
         if path.suffix not in SUFFIXES:
             raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
-        text = self.html if path.suffix == ".html" else self.markdown
-        with replaced_file(path) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
+        text = self.html
+        if path.suffix == ".md":
+            names = [f"{path.stem}-{number}.svg" for number, _ in enumerate(self.pictures, start=1)]
+            for name, picture in zip(names, self.pictures, strict=True):
+                _write(path.with_name(name), picture)
+            text = markdown(self.title, self.summary, self.sections, pictures=[quote(name) for name in names])
+        elif path.suffix == ".ipynb":
+            from toolkit.views.report.chart_png import chart_png
+
+            pictures = list(map(chart_png, charts_of(self.sections)))
+            text = notebook(self.title, self.summary, self.sections, pictures=pictures)
+        _write(path, text)
         return path
 
     def _repr_html_(self) -> str:
-        """Show it in a frame, so that its styles do not affect the notebook."""
+        """Show it in a frame, so that its styles do not affect the notebook, in the theme of JupyterLab."""
         from html import escape
 
-        return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
+        page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
+        content = f'title="{escape(self.title)}" srcdoc="{escape(page)}"'
+        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>'
+
+
+def _write(path: Path, text: str) -> None:
+    with replaced_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def report(
@@ -95,8 +159,12 @@ def report(
     lso_timeline: Data = None,
     transaction_history: Data = None,
     partitions: Data = None,
+    recorded_findings: Data = None,
+    offsets_log: Data = None,
+    exposure: Data = None,
     cluster_events: Data = None,
     actions: Data = None,
+    problems: Sequence[str] = (),
     figure: Figure | None = None,
     title: str | None = None,
     generated_at: dt.datetime | None = None,
@@ -114,10 +182,18 @@ def report(
         ``schema.LOG_TRANSACTIONS``, ``LSO_TIMELINE`` and ``TRANSACTION_HISTORY`` of the same partitions and ids.
     partitions
         ``schema.PARTITIONS`` at several times, as a recording has them: the LSO where no log is at hand.
+    recorded_findings
+        ``schema.RECORDED["findings"]``: the findings of each sample, which show how long each group waited.
+    offsets_log
+        ``schema.OFFSETS_LOG`` of these groups: when they moved on.
+    exposure
+        ``schema.EXPOSURE``: the settings and clients that let transactions hang.
     cluster_events
         ``schema.CLUSTER_EVENTS``: of leaders and brokers; those near the incident are in its timeline.
     actions
         ``schema.ACTIONS``, the audit trail, of which only these partitions and ids are included.
+    problems
+        What could not be read, as sentences.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
         (4 MB) comes along. Without it, and on paper, the page draws the LSO itself.
@@ -133,6 +209,7 @@ def report(
         "lso_timeline": lso_timeline,
         "transaction_history": transaction_history,
         "partitions": partitions,
+        "exposure": exposure,
         "actions": actions,
     }
     samples, sampled_at = _samples(partitions)
@@ -142,14 +219,26 @@ def report(
         transaction_history=records_of(transaction_history, PastTransaction),
         partitions=samples,
         sampled_at=sampled_at,
+        recorded_findings=[(row["sampled_at"], Finding.of_columns(row)) for row in _rows(recorded_findings)],
+        offsets_log=records_of(offsets_log, OffsetsLogRecord),
+        exposure=records_of(exposure, Exposure),
         cluster_events=records_of(cluster_events, ClusterEvent),
         actions=_about(records_of(actions, ActionStep), records),
         absent=[name for name, table in given.items() if table is None],
+        problems=problems,
     )
+    incidents = incident_facts(main_findings, tables)
     return Report(
         title=printable(title) if title else _title(main_findings or records),
-        summary=tuple(_summary(records, generated_at or dt.datetime.now(dt.UTC))),
-        sections=tuple(_sections(records, main_findings, tables, has_figure=figure is not None)),
+        summary=tuple(
+            summary_sentences(
+                records,
+                incidents,
+                left=sum(map(is_answer, records)) - len(main_findings),
+                generated_at=generated_at or dt.datetime.now(dt.UTC),
+            )
+        ),
+        sections=tuple(_sections(records, incidents, tables, has_figure=figure is not None)),
         figure=figure,
     )
 
@@ -159,13 +248,19 @@ def complete(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in by_weight(findings) if is_answer(finding)][:MAX_FINDINGS]
 
 
-def _samples(partitions: Data) -> tuple[list[Partition], frozenset[dt.datetime]]:
-    """The partition at several times, and when the samples of a recording were due, whose rows say it."""
+def _rows(recorded: Data) -> list[Row]:
+    """Rows of a recorded table, with the times of their samples."""
+    if hasattr(recorded, "columns"):
+        return RECORDED["findings"].rows(cast("pd.DataFrame", recorded))
+    return list(cast("Iterable[Row]", recorded or ()))
+
+
+def _samples(partitions: Data) -> tuple[list[Partition], list[dt.datetime | None]]:
+    """The partition at several times, and when the sample of each was due, if it is of a recording."""
     if partitions is None or hasattr(partitions, "columns"):
-        return records_of(partitions, Partition), frozenset()
+        return records_of(partitions, Partition), []
     rows = list(cast("Iterable[Row]", partitions))
-    due = frozenset(row["sampled_at"] for row in rows if isinstance(row, Mapping) and row.get("sampled_at"))
-    return records_of(rows, Partition), due
+    return records_of(rows, Partition), [row.get("sampled_at") if isinstance(row, Mapping) else None for row in rows]
 
 
 def _about(actions: Iterable[ActionStep], findings: Sequence[Finding]) -> list[ActionStep]:
@@ -187,53 +282,64 @@ def _title(findings: Iterable[Finding]) -> str:
     return f"Postmortem: {', '.join(names[:3])}{more}" if names else "Postmortem: nothing is open"
 
 
-def _summary(findings: Sequence[Finding], generated_at: dt.datetime) -> Iterator[str]:
-    yield f"In short: {summary(findings)}."
-    times = [finding.observed_at for finding in findings if finding.observed_at]
-    as_of = f"; as of {at(max(times))}" if times else ""
-    yield f"Made at {at(generated_at)}{as_of}. All times are in UTC."
-
-
 def _sections(
-    findings: Sequence[Finding], shown: Sequence[Finding], tables: ReportTables, *, has_figure: bool
+    findings: Sequence[Finding], incidents: Sequence[IncidentFacts], tables: ReportTables, *, has_figure: bool
 ) -> Iterator[ReportSection]:
-    yield from (answer(finding, log_transactions=tables.log_transactions) for finding in shown)
+    shown = [each.finding for each in incidents]
+    if len(incidents) > 1:
+        yield overview_section(incidents)
+    for each in incidents:
+        section = answer(each.finding, log_transactions=tables.log_transactions)
+        yield replace(section, title=each.name if len(incidents) > 1 else section.title)
     rest = [finding for finding in findings if not any(finding is one for one in shown)]
-    if rest:
-        yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
-    elif not shown:
+    if not findings:
         yield ReportSection(title="Nothing is open", lead="No transaction is open, and no last stable offset is held.")
-    yield _done(tables)
+    if any(each.finding.producer_id is not None for each in incidents):
+        yield impact_section(incidents)
+        yield times_section([each for each in incidents if each.holds])
     yield _timeline(shown, tables, has_figure=has_figure)
+    if shown:
+        yield cause_section(incidents)
+    yield _done(tables)
+    yield prevention_section(incidents, tables)
+    yield items_section(incidents, tables)
+    yield from (replace(section, appendix=True) for section in _appendix(shown, rest, tables))
+
+
+def _appendix(shown: Sequence[Finding], rest: Sequence[Finding], tables: ReportTables) -> Iterator[ReportSection]:
+    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, tables))))
+    if shown:
+        lead = "Observed values, with source and time."
+        yield ReportSection(title="Evidence", lead=lead, grids=tuple(map(evidence_grid, shown)))
     around = _around(shown, tables)
     if around:
         yield ReportSection(title="Transactions and coordinators", grids=around)
-    if shown:
-        yield ReportSection(
-            title="Evidence", lead="Observed values, with source and time.", grids=tuple(map(evidence_grid, shown))
-        )
-    yield ReportSection(title="Missing and unknown", lead=printable(" ".join(_missing(shown, tables))))
+    if rest:
+        yield ReportSection(title="What else was found" if shown else "What was found", grids=(others(rest),))
 
 
 def _done(tables: ReportTables) -> ReportSection:
     title = "What was done"
     if "actions" in tables.absent:
-        return ReportSection(title=title, lead="There is no audit trail.")
+        return ReportSection(title=title, lead="No audit trail was included.")
     if not tables.actions:
         return ReportSection(title=title, lead="The audit trail has nothing about these partitions.")
     return ReportSection(title=title, grids=(action_grid(tables.actions),))
 
 
 def _timeline(shown: Sequence[Finding], tables: ReportTables, *, has_figure: bool) -> ReportSection:
-    first_of_partition = {(finding.topic, finding.partition): finding for finding in reversed(shown)}
+    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
+    for finding in shown:
+        by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
     charts = [
         gap_chart(
-            finding,
+            first,
             steps=tables.lso_timeline,
             log_transactions=tables.log_transactions,
             samples=tables.partitions,
+            others=more,
         )
-        for finding in reversed(first_of_partition.values())
+        for first, *more in by_partition.values()
     ]
     grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
     lead = ""
@@ -256,7 +362,7 @@ def _around(shown: Iterable[Finding], tables: ReportTables) -> tuple[Grid, ...]:
 def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
     absent = [name for name in tables.absent if name != "partitions" or "lso_timeline" in tables.absent]
     if absent:
-        yield f"Not included: {', '.join(absent)}."
+        yield f"Not included: {', '.join(f'{name} ({WITHOUT[name]})' for name in absent)}."
     missing = [f"{partition_name(finding)}: {text}" for finding in shown for text in finding.missing]
     missing += [
         f"{partition_name(finding)}: {finding.error}"
@@ -268,6 +374,12 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         "transaction_history": [past.error for past in tables.transaction_history],
         "partitions": [sample.error for sample in tables.partitions],
         "cluster_events": [event.error for event in tables.cluster_events],
+        "offsets_log": [record.error for record in tables.offsets_log],
+        "exposure": [each.error for each in tables.exposure],
     }
+    missing += tables.problems
     missing += [f"{name}: {error}" for name, texts in errors.items() for error in dict.fromkeys(texts) if error]
-    yield f"Not read: {'; '.join(missing)}." if missing else "No evidence is missing."
+    if missing:
+        yield f"Not read: {'; '.join(missing)}."
+    elif not absent:
+        yield "Every table was included and read."

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema.actions import ActionStep
-    from toolkit.schema.live import Finding, Partition
-    from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction
+    from toolkit.schema.live import Exposure, Finding, Partition
+    from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
     from toolkit.schema.metadata import ClusterEvent
 
 UNKNOWN = "not known"
@@ -33,13 +35,14 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A table of texts, with a sentence about omitted rows; columns in `numbers` are numbers."""
+    """A table of texts, with a sentence about omitted rows, or one without rows; columns in `numbers` are numbers."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: frozenset[str] = frozenset()
     note: str = ""
+    empty: str = "None."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ class ReportSection:
     grids: tuple[Grid, ...] = ()
     charts: tuple[Mapping[str, Any], ...] = ()
     figure: bool = False
+    appendix: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +67,21 @@ class ReportTables:
     lso_timeline: Sequence[LsoStep] = ()
     transaction_history: Sequence[PastTransaction] = ()
     partitions: Sequence[Partition] = ()
-    sampled_at: Collection[dt.datetime] = ()
+    sampled_at: Sequence[dt.datetime | None] = ()  # of each of these partitions, when its sample was due
+    recorded_findings: Sequence[tuple[dt.datetime, Finding]] = ()  # each with the time of its sample
+    offsets_log: Sequence[OffsetsLogRecord] = ()
+    exposure: Sequence[Exposure] = ()
     cluster_events: Sequence[ClusterEvent] = ()
     actions: Sequence[ActionStep] = ()
     absent: Collection[str] = ()  # names of tables that were not given
+    problems: Sequence[str] = ()  # what could not be read
+
+    def partition_samples(self, finding: Finding) -> Iterator[tuple[dt.datetime, Partition]]:
+        """The samples of a finding's partition that could be read, with the time of each."""
+        for sampled_at, sample in zip(self.sampled_at, self.partitions, strict=False):
+            is_own = (sample.topic, sample.partition) == (finding.topic, finding.partition)
+            if is_own and sampled_at is not None and sample.error is None:
+                yield sampled_at, sample
 
 
 def text(value: dt.datetime | int | str | None) -> str:
@@ -91,7 +106,7 @@ def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:
 Figure = Any
 """A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
 
-TEMPLATE = "page.html"
+TEMPLATE, CHART = "page.html", "chart.svg"
 
 
 def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, figure: Figure | None = None) -> str:
@@ -104,8 +119,43 @@ def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], 
     figure
         Figure under the findings.
     """
-    values = {"title": title, "summary": summary, "sections": sections, "figures": _figures(figure)}
+    drawings = [drawn(chart) for chart in charts_of(sections)]
+    values = {
+        "title": title,
+        "summary": summary,
+        "sections": numbered(sections),
+        "figures": _figures(figure),
+        "drawings": drawings,
+        "docs_url": DOCS_URL,
+    }
     return page(__name__.rpartition(".")[0], TEMPLATE, **values) + "\n"
+
+
+def charts_of(sections: Iterable[ReportSection]) -> list[Mapping[str, Any]]:
+    """The charts of a report, in its order."""
+    return [chart for section in sections for chart in section.charts]
+
+
+def drawn(chart: Mapping[str, Any], *, standalone: bool = False) -> str:
+    """A chart as SVG: for a page, in the page's colours; or as a file of its own.
+
+    Parameters
+    ----------
+    chart
+        A chart of `gap_chart`.
+    standalone
+        Whether it is a file of its own.
+    """
+    return page(__name__.rpartition(".")[0], CHART, chart=chart, standalone=standalone)
+
+
+def numbered(sections: Iterable[ReportSection]) -> list[ReportSection]:
+    """The sections; each chart with its number in the report."""
+    number = itertools.count()
+    return [
+        replace(section, charts=tuple({**chart, "number": next(number)} for chart in section.charts))
+        for section in sections
+    ]
 
 
 def _figures(figure: Figure | None) -> dict[str, str]:
@@ -120,10 +170,13 @@ def _figures(figure: Figure | None) -> dict[str, str]:
     }
 
 
+_PAGE = re.compile(rf"{re.escape(DOCS_URL)}[\w/#-]*")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
 
 
-def markdown(title: str, summary: Sequence[str], sections: Sequence[ReportSection]) -> str:
+def markdown(
+    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
+) -> str:
     """The text of a report.
 
     Parameters
@@ -134,27 +187,45 @@ def markdown(title: str, summary: Sequence[str], sections: Sequence[ReportSectio
         Sentences under the heading.
     sections
         Content.
+    pictures
+        A link for each chart, in their order; none without charts.
     """
-    lines = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
-    for section in sections:
-        lines += _section(section)
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(markdown_parts(title, summary, sections, pictures=pictures))
+
+
+def markdown_parts(
+    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
+) -> list[str]:
+    """The text as parts: the heading with the summary, and each section.
+
+    Parameters
+    ----------
+    title, summary, sections, pictures
+        As for `markdown`.
+    """
+    links = iter(pictures)
+    head = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
+    parts = [head, *(list(_section(section, links)) for section in sections)]
+    return ["\n".join(lines).rstrip() + "\n" for lines in parts]
 
 
 def escaped(text: str) -> str:
-    """Text escaped for Markdown, and for the HTML within it."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """Text escaped for Markdown, and for the HTML within it; an address of the docs is a link."""
+    return " ".join(f"<{word}>" if _PAGE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in text.split())
 
 
-def _section(section: ReportSection) -> Iterator[str]:
+def _section(section: ReportSection, links: Iterator[str]) -> Iterator[str]:
     verdict = f": {escaped(section.verdict)}" if section.verdict else ""
-    yield from (f"## {escaped(section.title)}{verdict}", "")
+    appendix = "Appendix: " if section.appendix else ""
+    yield from (f"## {appendix}{escaped(section.title)}{verdict}", "")
     if section.lead:
         yield from (f"**{escaped(section.lead)}**" if section.verdict else escaped(section.lead), "")
     if section.facts:
         for fact in section.facts:
             yield f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
         yield ""
+    for chart, link in zip(section.charts, links, strict=False):
+        yield from (f"![{escaped(chart['title'])}]({link})", "", escaped(chart["caption"]), "")
     for grid in section.grids:
         yield from _grid(grid)
 
@@ -170,7 +241,7 @@ def _grid(grid: Grid) -> Iterator[str]:
     if grid.note:
         yield from (escaped(grid.note), "")
     if not grid.rows:
-        yield from ("None.", "")
+        yield from (escaped(grid.empty), "")
         return
     yield _row(map(escaped, grid.columns))
     yield _row("---:" if name in grid.numbers else "---" for name in grid.columns)

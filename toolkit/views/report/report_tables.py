@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
-from toolkit.views.report.finding_sections import RECORDING, held_from_source, hold_end
+from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
+from toolkit.views.report.incident_facts import (
+    AUDIT,
+    LEADER,
+    OFFSETS,
+    RECORDER,
+    group_stalls,
+    is_about,
+    opened_source,
+    recorded_verdicts,
+)
 from toolkit.views.report.report_parts import Grid, ReportTables, partition_name, text
 
 if TYPE_CHECKING:
@@ -147,6 +157,7 @@ def event_grid(finding: Finding, tables: ReportTables) -> Grid:
     entries = [
         *_of_finding(finding, tables),
         *_of_steps(finding, tables.lso_timeline),
+        *_of_recording(finding, tables),
         *_of_transaction_history(finding, tables.transaction_history),
         *_of_cluster(finding, tables),
         *_of_actions(finding, tables.actions),
@@ -162,26 +173,38 @@ def event_grid(finding: Finding, tables: ReportTables) -> Grid:
 
 def _of_finding(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
     if finding.opened_at:
-        clock = f"the log ({finding.opened_at_clock})" if finding.opened_at_clock else "the log"
-        clock = "the coordinator" if finding.opened_at_clock == "coordinator" else clock
+        clock = opened_source(finding)
         offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
         what = f"producer {text(finding.producer_id)} opened the transaction{offset}"
         yield _TimelineEntry(finding.opened_at, what, clock)
     if finding.held_from and finding.held_from != finding.opened_at:
         source = held_from_source(finding, tables.sampled_at)
         what = "is first seen to hold" if source == RECORDING else "began to hold"
+        source = RECORDER if source == RECORDING else source
         yield _TimelineEntry(finding.held_from, f"it {what} the LSO of {partition_name(finding)}", source)
     if finding.expires_at:
         yield _TimelineEntry(finding.expires_at, "its own timeout is over", "the coordinator")
     end = hold_end(finding, tables.log_transactions)
     if end is not None and end.marker:
-        yield _TimelineEntry(end.time, end.marker, "the log")
+        yield _TimelineEntry(end.time, end.marker, LEADER)
     elif end is not None:
         since = f"; it was last seen open at {text(end.last_seen)}" if end.last_seen else ""
-        yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDING)
+        yield _TimelineEntry(end.time, f"the first sample without it{since}", RECORDER)
     else:
         what = f"observed and diagnosed as {finding.verdict}"
         yield _TimelineEntry(finding.observed_at, what, "this report's source")
+
+
+def _of_recording(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEntry]:
+    """The recorder's verdicts, and the groups that waited."""
+    for time, verdict in recorded_verdicts(finding):
+        yield _TimelineEntry(time, f"diagnosed as {verdict}", RECORDER)
+    for stall in group_stalls(finding, tables):
+        name = f'group "{text(stall.group)}"'
+        yield _TimelineEntry(stall.seen_from, f"{name} is first seen waiting", stall.source)
+        if stall.moved_at is not None:
+            what = f"{name} committed an offset behind the transaction's first one"
+            yield _TimelineEntry(stall.moved_at, what, OFFSETS)
 
 
 def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineEntry]:
@@ -193,10 +216,12 @@ def _of_steps(finding: Finding, steps: Iterable[LsoStep]) -> Iterator[_TimelineE
         holder = step.holder_producer_id, step.holder_first_offset
         is_held = holder == (finding.producer_id, finding.start_offset)
         if is_held and not was_held and step.at:
-            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", "the log")
+            yield _TimelineEntry(step.at, f"the LSO stops at {step.last_stable_offset}", LOG)
         elif was_held and not is_held and step.at:
             after = AFTER_MARKER.get(step.event or "", "")
-            yield _TimelineEntry(step.at, f"the LSO moves on to {step.last_stable_offset}{after}", "the log")
+            yield _TimelineEntry(
+                step.at, f"the LSO moves on to {step.last_stable_offset}{after}", LEADER if after else LOG
+            )
         was_held = is_held
 
 
@@ -240,14 +265,7 @@ def _of_cluster(finding: Finding, tables: ReportTables) -> Iterator[_TimelineEnt
 
 def _of_actions(finding: Finding, actions: Iterable[ActionStep]) -> Iterator[_TimelineEntry]:
     for action in actions:
-        if _is_about(action, finding):
+        if is_about(action, finding):
             failed = f": {text(action.error)}" if action.error else ""
             what = f"{text(action.target)}: {_step(action)}, by {text(action.who)}{failed}"
-            yield _TimelineEntry(action.at, what, "the audit trail")
-
-
-def _is_about(action: ActionStep, finding: Finding) -> bool:
-    if action.topic is not None:
-        same = (action.topic, action.partition) == (finding.topic, finding.partition)
-        return same and action.start_offset in (None, finding.start_offset)
-    return action.transactional_id is not None and action.transactional_id == finding.transactional_id
+            yield _TimelineEntry(action.at, what, AUDIT)

@@ -1,0 +1,100 @@
+"""A redacted report: no name, host, path or line of a broker is left, and the same name has the same replacement."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.views.test_report import AT, action, finding, plain
+from toolkit.lab import samples
+from toolkit.schema import CLUSTER_EVENTS, EXPOSURE
+from toolkit.schema.docs_links import cause_page
+from toolkit.views.report import Redaction, collect_incident, report
+
+SECRETS = {
+    "topic": "orders.eu.v1",
+    "id": "payments-7f3a",
+    "group": "billing-prod",
+    "person": "ann@ops-laptop",
+    "host": "kafka-1.prod.example.com",
+    "file": "/home/ann/audit.records/orders.eu.v1-0@100.parquet",
+}
+
+
+def tables_of(**columns: object) -> dict[str, Any]:
+    names = {"topic": SECRETS["topic"], "transactional_id": SECRETS["id"]}
+    reason = f'coordinator 2: id "{SECRETS["id"]}" is CompleteAbort, by {SECRETS["host"]}:9092 and 10.1.2.3.'
+    row = finding(
+        **names, reason=reason, groups_held=[SECRETS["group"]], owner=f"Flink job of {SECRETS['group']}",
+        remedy=f"kafka-txn abort --topic {SECRETS['topic']} --partition 0 --start-offset 100",
+        missing=["User:CN=ann,O=ops may not read it", f"{SECRETS['file']} could not be read"], **columns,
+    )  # fmt: skip
+    step = action(
+        **names, who=SECRETS["person"], target=f"{SECRETS['topic']}-0@100", records_file=SECRETS["file"],
+        bootstrap_servers=f"{SECRETS['host']}:9092,[2001:db8:0:0:0:0:0:1]:9092", outcome="undecided",
+        error=f"BrokerError: {SECRETS['host']} closed the connection to 2001:db8:0:0:0:0:0:1",
+    )  # fmt: skip
+    event = {
+        **dict.fromkeys(CLUSTER_EVENTS.names), "timestamp": AT, "event": "marker_refused", "topic": SECRETS["topic"],
+        "partition": 0, "text": "[Principal ann] /10.9.9.9 token=s3cr3t", "source": "broker log", "broker_id": 1,
+    }  # fmt: skip
+    client = {
+        **dict.fromkeys(EXPOSURE.names), "subject": "prefix", "name": "payments-", "exposed": True, "observed_at": AT,
+        "means": "Set transactional.id.expiration.ms of transaction.version 2.", "value": "9",
+    }  # fmt: skip
+    return {"findings": [row], "actions": [step], "cluster_events": [event], "exposure": [client]}
+
+
+def test_no_name_host_path_or_line_of_a_broker_is_left(tmp_path: Path) -> None:
+    tables = tables_of()
+    redaction = Redaction(tables)
+    made = report(**redaction.applied(tables), title=redaction.applied(f"{SECRETS['topic']} stood still"))
+    written = [made.save(tmp_path / f"report{suffix}").read_text() for suffix in (".html", ".md", ".ipynb")]
+    for text in (*written, *made.pictures):
+        for secret in (*SECRETS.values(), "ops-laptop", "prod.example", "10.1.2.3", "2001:db8", "CN=ann", "s3cr3t"):
+            assert secret not in plain(text), secret
+    text = plain(made.markdown)
+    assert made.title == "topic-1 stood still"
+    assert 'producer 171100 of "prefix-1-id-1" has held the last stable offset (LSO) of topic-1-0 at offset 100' in text
+    assert "kafka-txn abort --topic topic-1 --partition 0 --start-offset 100" in text
+    assert "person-1" in text
+    assert "topic-1-0@100: abort, outcome" in text
+    assert "marker refused" in text
+    assert cause_page("late-after-abort") in text
+    assert "transactional.id.expiration.ms of transaction.version 2" in text, "settings are no hosts"
+
+
+def test_the_same_name_has_the_same_replacement_in_every_table() -> None:
+    tables = tables_of()
+    redacted = Redaction(tables).applied(tables)
+    (row,), (step,) = redacted["findings"], redacted["actions"]
+    assert row["topic"] == step["topic"] == "topic-1"
+    assert row["transactional_id"] == step["transactional_id"] == "prefix-1-id-1", "it has this prefix"
+    assert step["target"] == "topic-1-0@100"
+    assert row["verdict"] == "hanging"
+    assert row["start_offset"] == 100
+
+
+def test_a_name_of_digits_does_not_replace_offsets_and_a_word_within_another_stays() -> None:
+    tables = tables_of()
+    tables["findings"][0] |= {"transactional_id": "100", "reason": 'id "100" is at offset 100 of sub100.'}
+    (row,) = Redaction(tables).applied(tables["findings"])
+    assert (row["transactional_id"], row["reason"]) == ("id-1", 'id "id-1" is at offset 100 of sub100.')
+
+
+@pytest.mark.parametrize("name", ["flight-recording", "offsets-never-added"])
+def test_a_redacted_sample_keeps_its_figures(name: str) -> None:
+    sample = samples.load(name)
+    sources = [source for source in (sample.log_dir(), sample.recording()) if source]
+    audit = sample.audit()
+    tables: dict[str, Any] = {**collect_incident(*sources, min_held_ms=1000)}
+    tables["actions"] = audit.rows() if audit else []
+    plain_page, redacted = (report(**each, generated_at=AT) for each in (tables, Redaction(tables).applied(tables)))
+    for secret in (sample.expected["transactional_id"], "billing", "root@vm", "127.0.0.1", "/tmp/"):
+        assert secret not in plain(redacted.markdown), secret
+
+    def figures(text: str) -> list[str]:
+        return re.findall(r"\b\d+(?: s| records| bytes)\b|\d\d:\d\d:\d\d", text)
+
+    assert figures(redacted.markdown) == figures(plain_page.markdown)

@@ -1,0 +1,350 @@
+"""The facts of an incident: who held an LSO, who saw it and acted when, what was discarded, how long groups waited."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, HEALTHY, UNKNOWN
+from toolkit.analysis.history.closing import VERDICT_BEFORE, verdict_before
+from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end
+from toolkit.views.report.report_parts import ReportTables, partition_name, text
+
+if TYPE_CHECKING:
+    from toolkit.schema.actions import ActionStep
+    from toolkit.schema.live import Finding
+    from toolkit.schema.log import LogTransaction
+
+AUDIT = "the audit trail (the clock of the machine that acted)"
+DIAGNOSIS = "this diagnosis"
+OFFSETS = "__consumer_offsets"
+LEADER = f"{LOG} (the leader's clock)"
+RECORDER = f"{RECORDING} (the recorder's clock)"
+MARKERS = ("COMMIT", "ABORT")
+WRITES_MARKER = {"abort", "complete"}
+BEFORE = dt.timedelta(minutes=10)  # an action on an id so long before is about an earlier transaction
+_WORD = re.compile(r"[a-z_]+")
+_DECIDED = re.compile(r": (?:Prepare|Complete)(Commit|Abort)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentTime:
+    """When something happened, and by which source."""
+
+    time: dt.datetime
+    what: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStall:
+    """How long a consumer group waited.
+
+    Parameters
+    ----------
+    group
+        The group.
+    seen_from, seen_to
+        First and last observation of the group at the held LSO.
+    not_before, not_after
+        Bounds: the hold began, or a sample was without the group; the group committed a later offset, or a sample was
+        without it. Null if not known, or if it still waits.
+    moved_at
+        When the group committed an offset behind the transaction's first one; null if not known.
+    source
+        Where it was seen.
+    """
+
+    group: str
+    seen_from: dt.datetime
+    seen_to: dt.datetime
+    not_before: dt.datetime | None
+    not_after: dt.datetime | None
+    moved_at: dt.datetime | None
+    source: str
+
+    @property
+    def at_least(self) -> dt.timedelta:
+        """Between the first and the last observation."""
+        return self.seen_to - self.seen_from
+
+    @property
+    def at_most(self) -> dt.timedelta | None:
+        """Between the bounds; null without both."""
+        return None if self.not_before is None or self.not_after is None else self.not_after - self.not_before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentFacts:
+    """What is known of one transaction that holds or held an LSO, or of a partition that could not be read."""
+
+    number: int | None
+    finding: Finding
+    end: HoldEnd | None
+    transaction: LogTransaction | None
+    actions: tuple[ActionStep, ...]
+    has_trail: bool
+    stalls: tuple[GroupStall, ...]
+    begun: IncidentTime | None
+    seen: IncidentTime | None
+    detected: IncidentTime | None
+    acted: IncidentTime | None
+    ended: IncidentTime | None
+
+    @property
+    def name(self) -> str:
+        """``orders-0 at offset 15``, with its number if there are several incidents."""
+        number = "" if self.number is None else f"{self.number}: "
+        offset = "" if self.finding.start_offset is None else f" at offset {self.finding.start_offset}"
+        return f"{number}{partition_name(self.finding)}{offset}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is known."""
+        return self.finding.verdict == "ended"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict; of an ended one that while it was open, by a recorder or by the check before its marker."""
+        checked = self.marker_step.verdict if self.is_over and self.marker_step else None
+        return verdict_before(self.finding) or checked or self.finding.verdict
+
+    @property
+    def holds(self) -> bool:
+        """Whether a transaction holds or held the LSO, which a partition that could not be read does not show."""
+        return self.finding.producer_id is not None and (self.is_over or self.finding.queue_position == 1)
+
+    @property
+    def length(self) -> dt.timedelta | None:
+        """How long it held the LSO, so far or by the first sample without it."""
+        if self.begun is None or not self.holds:
+            return None
+        until = self.ended.time if self.ended else self.finding.observed_at
+        return max(until - self.begun.time, dt.timedelta())
+
+    @property
+    def own_records(self) -> int | None:
+        """Records of the transaction itself on the partition; null if the log was not read, or not from its start."""
+        txn = self.transaction
+        return None if txn is None or txn.truncated else txn.records
+
+    @property
+    def other_records(self) -> int | None:
+        """Held records of other producers."""
+        held, own = self.finding.records_held, self.own_records
+        return None if held is None or own is None or own > held else held - own
+
+    @property
+    def marker(self) -> str | None:
+        """COMMIT or ABORT; null if it is open, or no log was read that has the marker."""
+        if self.transaction is not None and self.transaction.marker in MARKERS:
+            return self.transaction.marker
+        values = [entry.value or "" for entry in self.finding.evidence if entry.name == "marker"]
+        return next((kind for value in values for kind in MARKERS if kind in value), None)
+
+    @property
+    def marker_step(self) -> ActionStep | None:
+        """The step of the audit trail that wrote the marker; null if none did."""
+        done = (step for step in self.actions if step.step == "outcome" and step.error is None)
+        return next((step for step in done if step.action in WRITES_MARKER), None)
+
+    @property
+    def unfinished(self) -> list[ActionStep]:
+        """Actions without an outcome: they may have happened."""
+        ended = {step.action_id for step in self.actions if step.step == "outcome"}
+        return [step for step in self.actions if step.step == "intent" and step.action_id not in ended]
+
+    @property
+    def outcome(self) -> str:
+        """What was decided about the records before a marker ended it: one of `OUTCOMES`."""
+        step = self.marker_step
+        if step is not None and step.outcome:
+            return step.outcome
+        if self.finding.outcome:
+            return self.finding.outcome
+        values = {entry.name: entry.value or "" for entry in self.finding.evidence}
+        if decided := _DECIDED.search(values.get("records", "")):  # of its coordinator, for a transaction that fits
+            return decided[1].lower()
+        match = _WORD.match(values.get("outcome", ""))  # as it was when it was last seen open
+        return match[0] if match else UNKNOWN
+
+    @property
+    def saved_to(self) -> str | None:
+        """File of the records that the marker discarded; null if none was written."""
+        return None if self.marker_step is None else self.marker_step.records_file
+
+    @property
+    def is_lost(self) -> bool | None:
+        """Whether committed records were discarded on the partition; null if not known."""
+        if not self.is_over or self.marker == "COMMIT":
+            return False
+        if self.marker is None or self.outcome == UNKNOWN:
+            return None
+        return self.outcome == COMMIT
+
+    @property
+    def discarded(self) -> bool:
+        """Whether an ABORT marker ended it."""
+        return self.is_over and self.marker == ABORT.upper()
+
+
+def incident_facts(findings: Sequence[Finding], tables: ReportTables) -> list[IncidentFacts]:
+    """The facts of findings; several are numbered in their order.
+
+    Parameters
+    ----------
+    findings
+        The findings with a section.
+    tables
+        The tables beside them.
+    """
+    numbers: list[int | None] = [None] if len(findings) == 1 else [*range(1, len(findings) + 1)]
+    return [_facts(finding, tables, number) for finding, number in zip(findings, numbers, strict=True)]
+
+
+def is_about(action: ActionStep, finding: Finding) -> bool:
+    """Whether a step of the audit trail is about a finding's transaction or its transactional id."""
+    if action.topic is not None:
+        same = (action.topic, action.partition) == (finding.topic, finding.partition)
+        return same and action.start_offset in (None, finding.start_offset)
+    since = finding.held_from or finding.opened_at
+    is_recent = since is None or action.at >= since - BEFORE
+    return is_recent and action.transactional_id is not None and action.transactional_id == finding.transactional_id
+
+
+def opened_source(finding: Finding) -> str:
+    """By what it is known when a transaction opened, and whose clock that is."""
+    if finding.opened_at_clock == "coordinator":
+        return "the coordinator (its clock)"
+    clock = {"producer": "the producer's clock", "broker": "the leader's clock"}.get(finding.opened_at_clock or "")
+    return f"{LOG} ({clock})" if clock else LOG
+
+
+def recorded_verdicts(finding: Finding) -> list[tuple[dt.datetime, str]]:
+    """Each verdict that a recorder reached, with the first sample that has it."""
+    return sorted(
+        (entry.observed_at, match[0])
+        for entry in finding.evidence
+        if entry.source == "recording" and entry.name == "verdict" and entry.observed_at is not None
+        if (match := _WORD.match(entry.value or ""))
+    )
+
+
+def group_stalls(finding: Finding, tables: ReportTables) -> list[GroupStall]:
+    """How long each group waited, as far as samples, this diagnosis and the groups' commits show it."""
+    key = transaction_key(finding)
+    own = [(sampled_at, each) for sampled_at, each in tables.recorded_findings if transaction_key(each) == key]
+    groups = {*(finding.groups_held or ()), *(group for _, each in own for group in each.groups_held or ())}
+    stalls = []
+    for group in sorted(groups):
+        samples = sorted((due, each.observed_at) for due, each in own if group in (each.groups_held or ()))
+        if samples or finding.verdict != "ended":
+            stalls.append(_stall(finding, group, samples, tables))
+    return stalls
+
+
+def _begin_source(finding: Finding, tables: ReportTables) -> str:
+    if held_from_source(finding, tables.sampled_at) == RECORDING:
+        return f"{RECORDER}: the first sample that shows it"
+    return opened_source(finding) if finding.held_from in (None, finding.opened_at) else LEADER
+
+
+def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
+    actions = tuple(sorted((step for step in tables.actions if is_about(step, finding)), key=lambda step: step.at))
+    end = hold_end(finding, tables.log_transactions)
+    holds = finding.verdict == "ended" or finding.queue_position == 1
+    since = finding.held_from or (finding.opened_at if holds else None)
+    begun = None if since is None else IncidentTime(
+        time=since, what="the hold began", source=_begin_source(finding, tables)
+    )  # fmt: skip
+    acted = actions[0] if actions else None
+    seen = [*_seen(finding)]
+    act = None if acted is None else IncidentTime(
+        time=acted.at, what=f"{acted.action}, {acted.step}, by {text(acted.who)}", source=AUDIT
+    )  # fmt: skip
+    return IncidentFacts(
+        number=number,
+        finding=finding,
+        end=end,
+        transaction=_own_transaction(finding, tables.log_transactions),
+        actions=actions,
+        has_trail="actions" not in tables.absent,
+        stalls=tuple(group_stalls(finding, tables)),
+        begun=begun,
+        seen=seen[0] if seen else None,
+        detected=_detected(seen, act, finding),
+        acted=act,
+        ended=_ended(end),
+    )
+
+
+def _own_transaction(finding: Finding, log_transactions: Iterable[LogTransaction]) -> LogTransaction | None:
+    key = tuple(transaction_key(finding))
+    own = (txn for txn in log_transactions if (txn.topic, txn.partition, txn.producer_id, txn.first_offset) == key)
+    return next(own, None)
+
+
+def _ended(end: HoldEnd | None) -> IncidentTime | None:
+    if end is None:
+        return None
+    if end.marker:
+        return IncidentTime(time=end.time, what=end.marker, source=LEADER)
+    return IncidentTime(time=end.time, what="a sample no longer has it", source=RECORDER)
+
+
+def _seen(finding: Finding) -> Iterator[IncidentTime]:
+    """The verdicts that a recorder reached, each with its first time; else that of this diagnosis."""
+    recorded = recorded_verdicts(finding)
+    for time, verdict in recorded:
+        yield IncidentTime(time=time, what=verdict, source=RECORDER)
+    if not recorded and verdict_before(finding) is not None:
+        seen = next((each.observed_at for each in finding.evidence if each.name == VERDICT_BEFORE), None)
+        if seen is not None:
+            yield IncidentTime(time=seen, what=str(verdict_before(finding)), source=f"{RECORDER}: last seen open")
+    elif not recorded and finding.verdict != "ended":
+        yield IncidentTime(time=finding.observed_at, what=finding.verdict, source=DIAGNOSIS)
+
+
+def _detected(seen: Sequence[IncidentTime], acted: IncidentTime | None, finding: Finding) -> IncidentTime | None:
+    """The first time at which its verdict, or a person's action, says that it does not end by itself."""
+    verdict = verdict_before(finding) or finding.verdict
+    known = [each for each in seen if each.what == verdict and verdict not in HEALTHY]
+    return min([*known[:1], *([acted] if acted else [])], key=lambda each: each.time, default=None)
+
+
+def _stall(
+    finding: Finding, group: str, samples: Sequence[tuple[dt.datetime, dt.datetime]], tables: ReportTables
+) -> GroupStall:
+    seen = [at for _, at in samples] or [finding.observed_at]
+    before = after = None
+    if samples:
+        first, last = samples[0][0], samples[-1][0]
+        others = [(due, each.observed_at) for due, each in tables.partition_samples(finding)]
+        before = max((at for due, at in others if due < first), default=None)
+        after = min((at for due, at in others if due > last), default=None)
+    moved = min(
+        (
+            each.timestamp
+            for each in tables.offsets_log
+            if (each.group_id, each.topic, each.partition) == (group, finding.topic, finding.partition)
+            and each.timestamp is not None
+            and each.timestamp >= seen[-1]
+            and (each.committed_offset or 0) > (finding.start_offset or 0)
+        ),
+        default=None,
+    )
+    begun = [time for time in (finding.held_from, before) if time is not None and time <= seen[0]]
+    ends = [time for time in (moved, after) if time is not None]
+    return GroupStall(
+        group=group,
+        seen_from=seen[0],
+        seen_to=seen[-1],
+        not_before=max(begun, default=None),
+        not_after=min(ends, default=None),
+        moved_at=moved,
+        source=RECORDER if samples else DIAGNOSIS,
+    )
