@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
-CHECK = "# NBVAL_CHECK_OUTPUT"
+CHECK = "nbval-check-output"  # the tag of cells whose output nbval compares
+CHECK_COMMENT = "# NBVAL_CHECK_OUTPUT"  # the same as a comment, which readers see
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -46,7 +47,9 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 def is_checked(cell: NotebookNode) -> bool:
     """Whether nbval compares the output of the cell with the stored one."""
-    return bool(cell.cell_type == "code" and cell.source.split("\n", 1)[0] == CHECK)
+    if cell.cell_type != "code":
+        return False
+    return CHECK in cell.metadata.get("tags", ()) or cell.source.split("\n", 1)[0] == CHECK_COMMENT
 
 
 def cleaned(book: NotebookNode) -> NotebookNode:
