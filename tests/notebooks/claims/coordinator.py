@@ -10,7 +10,7 @@ def crossed(opened: Any, crossed: Any, topic: str) -> None:
         assert (row.combination == "its own") == (known["verdict"] != "hanging")
 
 
-def all(opened: Any, found: Any) -> None:  # noqa: A001 - the cell's id
+def all(opened: Any, found: Any) -> None:
     combined = {row["topic"]: row["combination"] for row in found[:-1]}
     wanted = {"orders": "superseded epoch", "refunds": "late", "carts": "never added"}
     wanted |= {"invoices": "not this partition", "clicks": "its own"}

@@ -43,8 +43,8 @@ def figure_svg(figure: go.Figure) -> str:
 def figure_text(figure: go.Figure) -> str:
     """Title and subtitle of a figure as plain text: the alternative text of its picture."""
     title = figure.layout.title
-    lines = [line for text in (title.text, title.subtitle.text) for line in _lines(text or "")]
-    return ". ".join(text.rstrip(".") for text in ("".join(part for part, _ in line).strip() for line in lines) if text)
+    texts = (_plain(text).strip().rstrip(",.") for text in (title.text, title.subtitle.text) if text)
+    return ". ".join(texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,9 @@ class _Drawing:
 
     def _areas(self) -> dict[tuple[str, str], _Area]:
         """The area of each pair of axes that has traces."""
-        pairs = {(trace.get("xaxis", "x"), trace.get("yaxis", "y")): None for trace in self.traces} or {("x", "y"): None}
+        pairs = {(trace.get("xaxis", "x"), trace.get("yaxis", "y")): None for trace in self.traces} or {
+            ("x", "y"): None
+        }
         margin = self.layout["margin"]
         bottom = margin["b"] + (46 if any(self._axis("x", x).get("title") for x, _ in pairs) else 20)
         left = margin["l"] + max(self._label_width(self._axis("y", y), y) for _, y in pairs)
@@ -224,9 +226,11 @@ class _Drawing:
     def _stacked(self, trace: Mapping[str, Any]) -> list[float]:
         """The sum of the bars before it in each row."""
         before = [each for each in self.traces[: self._index(trace)] if each["type"] == "bar"]
-        return [sum(column) for column in zip(*(_list(each["x"]) for each in before), strict=True)] if before else [
-            0.0
-        ] * len(_list(trace["x"]))
+        return (
+            [sum(column) for column in zip(*(_list(each["x"]) for each in before), strict=True)]
+            if before
+            else [0.0] * len(_list(trace["x"]))
+        )
 
     def _index(self, trace: Mapping[str, Any]) -> int:
         return next(number for number, each in enumerate(self.traces) if each is trace)
@@ -345,7 +349,8 @@ class _Drawing:
     def _write_line(self, line: Sequence[tuple[str, bool]], x: float, y: float, *, size: float, anchor: str,
                     colour: str | None) -> None:  # fmt: skip
         spans = "".join(
-            f'<tspan font-weight="700">{_escaped(text)}</tspan>' if is_bold else _escaped(text) for text, is_bold in line
+            f'<tspan font-weight="700">{_escaped(text)}</tspan>' if is_bold else _escaped(text)
+            for text, is_bold in line
         )
         settings = "" if size == self.size else f' font-size="{size}"'
         settings += "" if anchor == "start" else f' text-anchor="{anchor}"'

@@ -15,10 +15,12 @@ from plotly.subplots import make_subplots
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
-from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.row_formats import count
+from toolkit.views.urgency import age, by_urgency, newest
 
 WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
@@ -44,7 +46,7 @@ def plot_overview(
     now
         Time up to which ages are counted; that of the newest finding if null.
     most
-        Maximum number of lines; the rest is counted below. Hanging partitions are all drawn.
+        Maximum number of lines, the most urgent ones; the rest is counted by verdict below the title.
     theme
         ``light`` or ``dark``.
 
@@ -60,16 +62,13 @@ def plot_overview(
     """
     colours = theme_named(theme)
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
-    until = now or max(
-        (finding.observed_at for finding in records if finding.observed_at), default=dt.datetime.now(dt.UTC)
-    )
-    lines = sorted(_lines(records, until), key=lambda line: (_severity(line.verdict), -(line.age_s or 0), line.label))
+    until = now or newest(records)
+    lines = _lines(records, until)
     if not lines:
         title = "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
-    hanging = sum(line.verdict == "hanging" for line in lines)
-    visible = lines[: max(most, hanging)]
-    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
+    visible = lines[:most]
+    figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
                            column_widths=[0.56, 0.44],
                            subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
     _add_panel(figure, visible, [line.age_s for line in visible], [line.age_text for line in visible], colours, col=1)
@@ -122,13 +121,12 @@ class _PartitionLine:
 
 def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine]:
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
-    for finding in findings:
+    for finding in by_urgency(findings, now):
         if finding.verdict not in {"clear", "ended"}:
             by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
     lines = []
     for (topic, partition), here in by_partition.items():
-        worst = min(here, key=lambda finding: (_severity(finding.verdict), finding.queue_position or 1))
-        since = worst.held_from or worst.opened_at
+        worst = here[0]
         records = [finding.records_held for finding in here if finding.records_held is not None]
         offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
@@ -137,16 +135,12 @@ def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine
                 verdict=worst.verdict,
                 finding=worst,
                 others=len(here) - 1,
-                age=None if since is None or since > now else now - since,
+                age=age(worst, now),
                 waiting=max(records or offsets, default=None),
                 unit="" if records else "offset",
             )
         )
     return lines
-
-
-def _severity(verdict: str) -> int:
-    return WORST.index(verdict) if verdict in WORST else 0
 
 
 def _add_panel(
@@ -220,7 +214,7 @@ def _named(counted: Counter[str]) -> str:
 def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]) -> str:
     text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     rest = Counter(line.verdict for line in lines[len(visible) :])
-    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
+    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
 
 
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:

@@ -11,7 +11,37 @@ from typing import Any
 from toolkit.views.plots.plot_text import plain
 
 MAX_TICKS = 6
-STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+STEPS_S = (
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    604800,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +117,7 @@ def ticks_of(axis: Axis, settings: Mapping[str, Any]) -> list[tuple[float, str]]
     if axis.kind == "category":
         texts = settings.get("ticktext") or [plain(each) for each in axis.categories]
         return [(axis.number(value), text) for value, text in zip(axis.categories, texts, strict=True)]
-    if axis.kind == "log" or settings.get("showticklabels") is False and not settings.get("showgrid", True):
+    if axis.kind == "log" or (settings.get("showticklabels") is False and not settings.get("showgrid", True)):
         return []
     return list(_times(axis) if axis.kind == "date" else _numbers(axis))
 
@@ -105,8 +135,15 @@ def _times(axis: Axis) -> Iterator[tuple[float, str]]:
     rough = (axis.high - axis.low) / 1000 / MAX_TICKS
     step = next((each for each in STEPS_S if each >= rough), math.ceil(rough / 604_800) * 604_800)
     for each in range(math.ceil(axis.low / 1000 / step), math.floor(axis.high / 1000 / step) + 1):
-        time = dt.datetime.fromtimestamp(each * step, dt.UTC)
-        yield each * step * 1000, f"{time:%b %d}" if step >= 86_400 else f"{time:%H:%M}" if step >= 60 else f"{time:%X}"
+        yield each * step * 1000, _time_text(dt.datetime.fromtimestamp(each * step, dt.UTC), step)
+
+
+def _time_text(time: dt.datetime, step: float) -> str:
+    if step >= 86_400:
+        return f"{time:%b %d}"
+    if step >= 1:
+        return f"{time:%b %d, %H:%M}" if step >= 3600 else f"{time:%H:%M}" if step >= 60 else f"{time:%H:%M:%S}"
+    return f"{time:%H:%M:%S.%f}"[:-3]
 
 
 def _values(trace: Mapping[str, Any], letter: str) -> list[Any]:

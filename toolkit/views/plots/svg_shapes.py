@@ -34,7 +34,9 @@ def marker_path(symbol: str, x: float, y: float, *, radius: float) -> str:
     """The outline of a symbol of plotly around a point."""
     name = symbol.removesuffix("-open")
     if name not in CORNERS:
-        return f"M{x - radius:.1f} {y:.1f}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0"
+        return (
+            f"M{x - radius:.1f} {y:.1f}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0"
+        )
     places = (f"{x + radius * across:.1f} {y + radius * along:.1f}" for across, along in CORNERS[name])
     return f"M{'L'.join(places)}Z"
 
