@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from typing import Any
 
 import pytest
 
@@ -196,7 +197,7 @@ def test_the_hatched_area_starts_at_the_records_that_were_there() -> None:
     """It was drawn up to the next offset: 36, where the high watermark was 16 when the transaction opened."""
     opened, later = NOW - HOUR, NOW - HOUR / 2
     held = finding(start_offset=15, last_stable_offset=15, high_watermark=37, opened_at=opened, held_from=opened)
-    place = {"topic": "orders", "partition": 0, "start_clock": "broker"}
+    place: dict[str, Any] = {"topic": "orders", "partition": 0, "start_clock": "broker"}
     late = LogTransaction(
         **place, producer_id=held["producer_id"], first_offset=15, first_batch_last_offset=15, start=opened
     )

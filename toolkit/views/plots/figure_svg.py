@@ -270,7 +270,7 @@ class _Drawing:
             return float(start + (end - start) * value)
         if ref.endswith(" domain"):
             return float(axis.start + (axis.end - axis.start) * value)
-        return axis.at(axis.number(value))
+        return float(axis.at(axis.number(value)))
 
     def _draw_title(self) -> None:
         title = self.layout["title"]
