@@ -53,8 +53,8 @@ def theme_style() -> str:
     light, dark = THEMES["light"], THEMES["dark"]
     names = [field.name for field in dataclasses.fields(light) if field.name != "held"]  # that of `alarm`, transparent
     rules = [
-        f'[data-jp-theme-light="false"] .js-plotly-plot [style*="{key}: {_rgb(light[name])}"]'
-        f"{{{key}:{dark[name]}!important}}"
+        f'[data-jp-theme-light="false"] .js-plotly-plot '
+        f':is([style*="{key}: {_rgb(light[name])}"],[{key}="{_rgb(light[name])}"]){{{key}:{dark[name]}!important}}'
         for name in names
         for key in ("fill", "stroke", "background")
     ]

@@ -63,7 +63,7 @@ def plot_overview(
     colours = theme_named(theme)
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
     until = now or newest(records)
-    lines = _lines(records, until)
+    lines = partition_lines(records, until)
     if not lines:
         title = "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
@@ -88,7 +88,7 @@ def plot_overview(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PartitionLine:
+class PartitionLine:
     """A partition, by the worst of its findings."""
 
     name: str
@@ -119,7 +119,8 @@ class _PartitionLine:
         )
 
 
-def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine]:
+def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
+    """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
     for finding in by_urgency(findings, now):
         if finding.verdict not in {"clear", "ended"}:
@@ -130,7 +131,7 @@ def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine
         records = [finding.records_held for finding in here if finding.records_held is not None]
         offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
-            _PartitionLine(
+            PartitionLine(
                 name="all topics" if topic is None else f"{topic}-{partition}",
                 verdict=worst.verdict,
                 finding=worst,
@@ -145,7 +146,7 @@ def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine
 
 def _add_panel(
     figure: go.Figure,
-    lines: Sequence[_PartitionLine],
+    lines: Sequence[PartitionLine],
     values: Sequence[float | None],
     texts: Sequence[str],
     theme: Theme,
@@ -187,7 +188,7 @@ def _add_panel(
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
 
-def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme) -> None:
+def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
     there = {line.verdict for line in lines}
     for verdict, style in VERDICT_APPEARANCE.items():
         if verdict in there:
@@ -196,7 +197,7 @@ def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
 
 
-def _title(lines: Sequence[_PartitionLine]) -> str:
+def _title(lines: Sequence[PartitionLine]) -> str:
     """``2 partitions hang, longest orders-0 for 3 h``."""
     counted = Counter(line.verdict for line in lines)
     hanging = counted.pop("hanging", 0)
@@ -211,7 +212,7 @@ def _named(counted: Counter[str]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in WORST if counted[verdict])
 
 
-def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]) -> str:
+def _subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:
     text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     rest = Counter(line.verdict for line in lines[len(visible) :])
     return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
