@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebooks.claims import claims_of
+from tests.notebooks.claims import claimed_cells
 
 STDERR = ("stream", "stderr")
 RICH = ("text/html", "image/svg+xml", "application/vnd.plotly.v1+json")  # pictures and tables have times
@@ -34,7 +34,7 @@ def pytest_runtest_call(item: Any) -> Generator[None, None, None]:
 def _check_claims(item: Any) -> None:
     """Run the claims of the cell in its kernel; the cell fails if one does."""
     notebook, cell_id, kernel = item.path.stem, item.cell.get("id"), item.parent.kernel
-    if cell_id not in claims_of(notebook):
+    if cell_id not in claimed_cells(notebook):
         return
     message = kernel.execute_cell_input(
         f"from tests.notebooks import claims as _claims\n_claims.check({notebook!r}, {cell_id!r}, globals())",

@@ -47,5 +47,5 @@ def test_only_wrong_outputs_false_claims_and_warnings_fail_cells(tmp_path: Path)
     assert without_count in outcome.cells
     assert "Cell outputs differ" in outcome.failed[with_wrong_output]
     assert "A claim does not hold" in outcome.failed[with_false_claim]
-    assert 'last.last_stable_offset == lso == known["start_offset"]' in outcome.failed[with_false_claim]
+    assert "AssertionError" in outcome.failed[with_false_claim]
     assert "UserWarning: an old name" in outcome.failed[with_warning]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.notebooks.books import BOOKS, DRAWN, cleaned, code_cells, is_checked, read, write
-from tests.notebooks.claims import claims_of
+from tests.notebooks.claims import claimed_cells
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -80,8 +80,8 @@ def test_a_reader_sees_no_assertion_and_every_claim_has_its_cell(path: Path) -> 
         pytest.skip("of the old form")
     cells = code_cells(read(path))
     assert [cell.id for cell in cells if re.search(r"(?m)^\s*assert |AssertionError|^# NBVAL", cell.source)] == []
-    claims = claims_of(path.stem)
-    assert claims.keys() <= {cell.id for cell in cells}
+    claims = claimed_cells(path.stem)
+    assert set(claims) <= {cell.id for cell in cells}
     assert claims or any(is_checked(cell) for cell in cells), "something is checked"
 
 

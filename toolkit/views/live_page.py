@@ -162,7 +162,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         self._timeline = timeline
         self._drawn.value = _in_themes([figure_svg(figure) for figure in figures])
         here = [each for each in self._findings if _key(each) == place]
-        self._details.value = show(here)._repr_html_() + _evidence_html(here)
+        self._details.value = show(here, now=newest(self._findings))._repr_html_() + _evidence_html(here)
 
     def _draw_status(self, started: dt.datetime) -> None:
         took = (dt.datetime.now(dt.UTC) - started).total_seconds()

@@ -6,27 +6,27 @@ right after the cell, which fails if an assertion does.
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 FOLDER = Path(__file__).parent
 
 
-def claims_of(notebook: str) -> Mapping[str, Callable[..., None]]:
-    """Claims by cell id; empty if the notebook has none.
+def claimed_cells(notebook: str) -> list[str]:
+    """Ids of cells with a claim; the module is not imported, as it imports what its notebook does.
 
     Parameters
     ----------
     notebook
         Name of its file, for example ``01_detection``.
     """
-    module = notebook.partition("_")[2]
-    if not (FOLDER / f"{module}.py").is_file():
-        return {}
-    return _functions(import_module(f"{__name__}.{module}"))
+    file = FOLDER / f"{_module(notebook)}.py"
+    body = ast.parse(file.read_text()).body if file.is_file() else []
+    names = [each.name for each in body if isinstance(each, ast.FunctionDef)]
+    return [name.replace("_", "-") for name in names if not name.startswith("_")]
 
 
 def check(notebook: str, cell_id: str, variables: Mapping[str, object]) -> None:
@@ -37,13 +37,9 @@ def check(notebook: str, cell_id: str, variables: Mapping[str, object]) -> None:
     AssertionError
         If one does not hold.
     """
-    claim = claims_of(notebook)[cell_id]
+    claim = getattr(import_module(f"{__name__}.{_module(notebook)}"), cell_id.replace("-", "_"))
     claim(**{name: variables[name] for name in inspect.signature(claim).parameters})
 
 
-def _functions(module: ModuleType) -> dict[str, Callable[..., None]]:
-    return {
-        name.replace("_", "-"): function
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and not name.startswith("_")
-    }
+def _module(notebook: str) -> str:
+    return notebook.partition("_")[2]
