@@ -7,7 +7,7 @@ import pytest
 from toolkit.errors import ConnectionFailed, UsageError
 from toolkit.lab.samples import load
 from toolkit.sources.recording import Recording
-from toolkit.views.live_page import LivePage
+from toolkit.views.live import LivePage
 
 
 @pytest.fixture

@@ -423,11 +423,13 @@ def unload(ipython: Any) -> None:
 
 def _html(frame: pd.DataFrame) -> str | None:
     names = {str(name) for name in frame.columns}
-    whole = (table for table in TABLES.values() if names <= set(table.names) and len(names) > MOST * len(table.names))
+    whole = (
+        table for table in TABLES.values() if names <= set(table.names) and len(names) > MIN_SHARE * len(table.names)
+    )
     table = min(whole, key=lambda table: len(table.names), default=None)
     if table is None:
         return frame._repr_html_()  # type: ignore[operator, no-any-return]
     return show(frame, table)._repr_html_()
 
 
-MOST = 2 / 3  # of a table's columns: a frame without a few of them is still that table
+MIN_SHARE = 2 / 3  # of a table's columns: a frame without a few of them is still that table

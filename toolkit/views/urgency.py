@@ -6,10 +6,17 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from toolkit.views.report.finding_sections import urgency
-
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
+
+
+VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
+"""Verdicts, the most urgent first."""
+
+
+def urgency(verdict: str) -> int:
+    """The place of a verdict in `VERDICT_ORDER`."""
+    return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
 def newest(findings: Iterable[Finding]) -> dt.datetime:

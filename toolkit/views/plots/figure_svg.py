@@ -213,9 +213,9 @@ class _Drawing:
 
     def _draw_bars(self, trace: Mapping[str, Any], area: _Area) -> None:
         marker, values = trace["marker"], _list(trace["x"])
-        bases = _list(trace["base"]) if trace.get("base") is not None else self._stacked(trace)
+        starts = _list(trace["base"]) if trace.get("base") is not None else self._stacked(trace)
         half = abs(area.y.at(trace["width"]) - area.y.at(0)) / 2
-        for base, value, row in zip(bases, values, _list(trace["y"]), strict=True):
+        for base, value, row in zip(starts, values, _list(trace["y"]), strict=True):
             start = area.x.number(base)
             left, right = area.x.at(start), area.x.at(start + value)
             y = area.y.at(area.y.number(row))
