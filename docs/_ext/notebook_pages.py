@@ -40,6 +40,8 @@ def notebook_pages() -> dict[str, str]:
 def _page(book: NotebookNode) -> NotebookNode:
     for cell in code_cells(book):
         cell.source = cell.source.removeprefix(f"{CHECK_COMMENT}\n")
+        for output in cell.outputs:  # of an earlier run; the picture beside it is shown
+            output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
     title, *rest = book.cells
     cells = [title, _cell("code", "figures", SETUP, tags=["remove-cell"])]
     for cell in rest:
