@@ -17,12 +17,13 @@ MAX_PARTITIONS = 5  # named for a verdict
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
 COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
 ABORT = ("04_abort.ipynb", "end it")
+FENCE = ("04_abort.ipynb", "*Abort, complete or fence?*; it has an owner, so never abort it")
 COMPLETE = ("04_abort.ipynb", "*When the records are committed*; never abort it")
 POSTMORTEM = ("07_postmortem.ipynb", "write the postmortem")
 NOTEBOOKS = {
     "hanging": (TIMELINE, COORDINATOR, ABORT),
     "stuck_ending": (COORDINATOR, COMPLETE),
-    "overdue": (COORDINATOR, ABORT),
+    "overdue": (COORDINATOR, FENCE),
     "unknown": (COORDINATOR, ("05_offline.ipynb", "read the missing evidence from files")),
     "ended": (TIMELINE, POSTMORTEM),
 }

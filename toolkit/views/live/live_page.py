@@ -80,7 +80,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
                 f"{source!r} does not change.", do="Use a cluster or a recording; plot_timeline draws files."
             )
         self.source, self.every_s, self.recheck_after = source, every_s, recheck_after
-        self.error: ToolkitError | None = None
+        self.error: Exception | None = None
         self._findings: list[Finding] = []
         self._timeline: LiveTimeline | None = None
         self._times = _sample_times(source)
@@ -107,7 +107,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
                 self._set_choices(lines)
                 self._draw_partition()
                 self.error = None
-            except ToolkitError as error:
+            except Exception as error:  # noqa: BLE001 - a page that stands still has to say so
                 self.error = error
             self._draw_status(started)
 
@@ -152,8 +152,10 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
     def _draw_partition(self) -> None:
         lines = partition_lines(self._findings, newest(self._findings))
         place = self._list.value or (_key(lines[0].finding) if lines else None)
+        here = [each for each in self._findings if _key(each) == place]
+        self._details.value = show(here, now=newest(self._findings))._repr_html_() + _evidence_html(here)
         if place is None or place[0] is None:
-            self._drawn.value = self._details.value = ""
+            self._drawn.value = ""
             return
         timeline = self._timeline
         if timeline is None or (timeline.topic, timeline.partition) != place:
@@ -161,8 +163,6 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         figures = timeline.figures(*THEMES, at=self._at)
         self._timeline = timeline
         self._drawn.value = _in_themes([figure_svg(figure) for figure in figures])
-        here = [each for each in self._findings if _key(each) == place]
-        self._details.value = show(here, now=newest(self._findings))._repr_html_() + _evidence_html(here)
 
     def _draw_status(self, started: dt.datetime) -> None:
         took = (dt.datetime.now(dt.UTC) - started).total_seconds()
