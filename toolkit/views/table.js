@@ -74,7 +74,6 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
     if (heading) after(() => sortBy(heading))();
   });
   search.addEventListener("input", after(() => { first = 0; }));
-  search.addEventListener("keydown", (event) => event.stopPropagation());  // JupyterLab takes letters as commands
   back.addEventListener("click", after(() => { first -= SIZE; }));
   on.addEventListener("click", after(() => { first += SIZE; }));
   csv.addEventListener("click", after(save));
