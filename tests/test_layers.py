@@ -14,7 +14,7 @@ HEAVY = {
     "plotly": {"views/plots"},
     "numba": {"formats"},
     "mcp": {"views/agent"},
-    "ipywidgets": {"views/panel"},
+    "ipywidgets": {"views/panel", "views/live"},
     "prometheus_client": {"sources/recording/metrics.py"},
 }
 MODULES = sorted(ROOT.rglob("*.py"))

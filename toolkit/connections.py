@@ -38,7 +38,8 @@ def connect(
     ----------
     source
         ``host:9092,...``: a cluster. A path: a log directory (also ``s3://``, ``gs://``, ``abfss://``), output
-        of kafka-dump-log.sh, or a recording. ``lab``: a real Kafka on this machine, with incidents staged.
+        of kafka-dump-log.sh, or a recording. ``lab``: a real Kafka on this machine, with incidents staged; it is
+        started once for the same incidents until it is closed.
         ``sample:late-message``: a recorded sample (`toolkit.lab.samples.names`).
     staged
         For the lab: maps a topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).

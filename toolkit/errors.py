@@ -59,6 +59,11 @@ class ToolkitError(Exception):
         self.do = do
         super().__init__(" ".join(part for part in (what, means, do) if part))
 
+    def _render_traceback_(self) -> list[str]:
+        """Two lines, which IPython prints instead of a traceback: the error says what to do, the stack does not."""
+        rest = " ".join(part for part in (self.means, self.do) if part)
+        return [f"{type(self).__name__}: {self.what}", *([rest] if rest else [])]
+
 
 class UsageError(ToolkitError):
     """A wrong argument, key or combination; nothing was attempted."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import nbformat
 from nbformat import NotebookNode
 
-from tests.notebooks.books import BOOKS, CHECK, code_cells, read
+from tests.notebooks.books import BOOKS, CHECK_COMMENT, code_cells, read
 
 __all__ = ["notebook_pages"]
 
-PICTURES = {"panel": "![The panel, right before the marker is written](../panel.png)"}  # widgets need a kernel
+PICTURES = {  # widgets need a kernel
+    "panel": "![The panel, right before the marker is written](../panel.png)",
+    "page": "![The live page: all partitions, and the timeline and evidence of the worst one](../live_page.png)",
+}
 
 SETUP = """\
 import plotly.graph_objects as go
@@ -36,7 +39,9 @@ def notebook_pages() -> dict[str, str]:
 
 def _page(book: NotebookNode) -> NotebookNode:
     for cell in code_cells(book):
-        cell.source = cell.source.removeprefix(f"{CHECK}\n")
+        cell.source = cell.source.removeprefix(f"{CHECK_COMMENT}\n")
+        for output in cell.outputs:  # of an earlier run; the picture beside it is shown
+            output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
     title, *rest = book.cells
     cells = [title, _cell("code", "figures", SETUP, tags=["remove-cell"])]
     for cell in rest:

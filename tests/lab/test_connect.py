@@ -35,6 +35,8 @@ def test_the_lab_gives_the_same_findings_live_from_files_and_recorded() -> None:
     with connect("lab", staged={"orders": "never_added", "clicks": "open_long"}) as connection:
         assert isinstance(connection.source, Cluster)
         assert connection.cluster is connection.source
+        again = connect("lab", staged={"clicks": "open_long", "orders": "never_added"})
+        assert again is connection, "a cell that runs twice starts no second Kafka"
         assert {row["verdict"] for row in connection.expected.values()} == {"hanging", "ongoing"}
         assert found_columns(connection) == found_columns(connection, connection.log_dir()) == connection.expected
         assert found_columns(connection) == connection.expected, "its broker continues after the copy"
@@ -158,3 +160,16 @@ def test_open_labs_are_closed_at_exit() -> None:
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
     assert process.stderr == ""
     assert not Path(process.stdout.strip()).exists()
+
+
+def test_a_wrong_address_is_two_lines_in_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was a traceback of 76 lines."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()  # type: ignore[no-untyped-call]
+    shell.run_cell("from toolkit import connect\nconnect('127.0.0.1:1')")  # type: ignore[no-untyped-call]
+    shown = capsys.readouterr().out.strip().splitlines()
+    assert shown == [
+        "ConnectionFailed: The broker at 127.0.0.1:1 cannot be used: connection refused.",
+        "Check bootstrap.servers, and that the broker is running and reachable from here.",
+    ]

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
-CHECK = "# NBVAL_CHECK_OUTPUT"
+CHECK = "nbval-check-output"  # the tag of cells whose output nbval compares
+CHECK_COMMENT = "# NBVAL_CHECK_OUTPUT"  # the same as a comment, which readers see
+DRAWN = {"application/vnd.plotly.v1+json", "image/svg+xml", "text/html", "text/markdown", "text/plain"}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -46,14 +48,16 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 def is_checked(cell: NotebookNode) -> bool:
     """Whether nbval compares the output of the cell with the stored one."""
-    return bool(cell.cell_type == "code" and cell.source.split("\n", 1)[0] == CHECK)
+    if cell.cell_type != "code":
+        return False
+    return CHECK in cell.metadata.get("tags", ()) or cell.source.split("\n", 1)[0] == CHECK_COMMENT
 
 
 def cleaned(book: NotebookNode) -> NotebookNode:
-    """The notebook as stored in git: plain text outputs of the checked cells, with a count, and no other output."""
+    """The notebook as stored in git: outputs that every page draws, with a count, but no warning and no widget."""
     book = _copy({**book, "metadata": METADATA})
     for number, cell in enumerate(code_cells(book), start=1):
-        outputs = [_plain_text(output) for output in cell.outputs] if is_checked(cell) else []
+        outputs = [_drawn(output) for output in cell.outputs]
         cell.outputs = [output for output in outputs if output is not None]
         cell.execution_count = number if cell.outputs else None  # nbval compares nothing without a count
         for output in cell.outputs:
@@ -76,12 +80,13 @@ def with_parameters(book: NotebookNode, **values: object) -> NotebookNode:
     return copy
 
 
-def _plain_text(output: NotebookNode) -> NotebookNode | None:
-    """The output with only its plain text; None for warnings and plots."""
+def _drawn(output: NotebookNode) -> NotebookNode | None:
+    """The output without its metadata; None for warnings and widgets, which need a kernel."""
     if output.output_type == "stream":
         return _copy(output) if output.name == "stdout" else None
-    data = {kind: text for kind, text in output.get("data", {}).items() if kind == "text/plain"}
-    return _copy({**output, "data": data, "metadata": {}}) if data else None
+    data = {kind: content for kind, content in output.get("data", {}).items() if kind in DRAWN}
+    is_widget = any(kind.startswith("application/vnd.jupyter.widget") for kind in output.get("data", {}))
+    return None if is_widget or not data else _copy({**output, "data": data, "metadata": {}})
 
 
 def _copy(content: Mapping[str, object]) -> NotebookNode:

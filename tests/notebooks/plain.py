@@ -1,26 +1,57 @@
-"""Plugin of the pytest that runs nbval: only plain text is compared, as only that is stored; a warning fails a cell.
+"""Plugin of the pytest that runs nbval: plain text is compared, claims are checked, and a warning fails a cell.
 
 ``python -m pytest -n0 -p tests.notebooks.plain -p nbval --nbval-lax --nbval-current-env notebooks/01_detection.ipynb``
 """
 
 from collections.abc import Generator
+from queue import Empty
 from typing import Any
 
 import pytest
 
+from tests.notebooks.claims import claimed_cells
+
 STDERR = ("stream", "stderr")
-RICH = ("text/html", "application/vnd.plotly.v1+json")
+RICH = ("text/html", "image/svg+xml", "application/vnd.plotly.v1+json")  # pictures and tables have times
+CLAIM_TIMEOUT_S = 300
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Make nbval ignore output formats that are not stored in git."""
+    """Make nbval compare plain text only."""
     for file in {item.parent for item in items}:
         file.skip_compare += RICH
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Generator[None, None, None]:
-    """A notebook must not print warnings of its dependencies."""
+    """A notebook must not print warnings of its dependencies, and what is claimed of its cells must hold."""
     yield
     stderr = "".join(each.text for each in item.test_outputs if (each.output_type, each.get("name")) == STDERR)
     assert "Warning:" not in stderr, stderr
+    _check_claims(item)
+
+
+def _check_claims(item: Any) -> None:
+    """Run the claims of the cell in its kernel; the cell fails if one does."""
+    notebook, cell_id, kernel = item.path.stem, item.cell.get("id"), item.parent.kernel
+    if cell_id not in claimed_cells(notebook):
+        return
+    message = kernel.execute_cell_input(
+        f"from tests.notebooks import claims as _claims\n_claims.check({notebook!r}, {cell_id!r}, globals())",
+        allow_stdin=False,
+    )
+    failure = ""
+    try:
+        kernel.await_reply(message, timeout=CLAIM_TIMEOUT_S)
+        while True:
+            answer = kernel.get_message("iopub", timeout=CLAIM_TIMEOUT_S)
+            if answer["parent_header"].get("msg_id") != message:
+                continue
+            if answer["msg_type"] == "error":
+                failure = "\n".join(answer["content"]["traceback"])
+            if answer["msg_type"] == "status" and answer["content"]["execution_state"] == "idle":
+                break
+    except Empty:
+        failure = f"It took more than {CLAIM_TIMEOUT_S} s."
+    if failure:
+        item.raise_cell_error("A claim does not hold", failure)

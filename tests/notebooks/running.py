@@ -49,7 +49,8 @@ def run(path: Path, folder: Path, *, seconds: float = 900) -> Outcome:
     plugins = ("tests.notebooks.plain", "nbval", "no:cacheprovider", "no:hypothesispytest")
     arguments = ["-m", "pytest", "-q", "-n0", *(f"-p{each}" for each in plugins), "--nbval-lax", "--nbval-current-env",
                  "--color=no", "--rootdir", str(ROOT), f"--junitxml={report}", str(path)]  # fmt: skip
-    environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": ""}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # kernels import the claims
+    environment = {**os.environ, **own_folders(folder), "PYTEST_ADDOPTS": "", "PYTHONPATH": paths}
     process = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
     )

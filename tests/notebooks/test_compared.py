@@ -28,7 +28,7 @@ def find_cell(book: NotebookNode, cell_id: str) -> tuple[str, NotebookNode]:
     return next((f"Cell {number}", cell) for number, cell in enumerate(code_cells(book)) if cell.id == cell_id)
 
 
-def test_only_wrong_outputs_failed_assertions_and_warnings_fail_cells(tmp_path: Path) -> None:
+def test_only_wrong_outputs_false_claims_and_warnings_fail_cells(tmp_path: Path) -> None:
     """A checked cell without count is not compared: therefore the hygiene tests require counts."""
     book = read_with_sample_as_source()
     with_wrong_output, cell = find_cell(book, "transactions-table")
@@ -36,16 +36,16 @@ def test_only_wrong_outputs_failed_assertions_and_warnings_fail_cells(tmp_path: 
     text = cell.outputs[0].data["text/plain"]
     cell.outputs[0].data["text/plain"] = text.replace("commit        20", "commit        21")
     assert cell.outputs[0].data["text/plain"] != text
-    with_false_assertion, cell = find_cell(book, "steps-claims")
-    cell.source, original = cell.source.replace('== known["start_offset"]', '!= known["start_offset"]'), cell.source
-    assert cell.source != original
+    with_false_claim, cell = find_cell(book, "steps")
+    cell.source = cell.source.replace("show(steps", "shown = show(steps") + "\nlso += 1\nshown"  # a claim compares it
     without_count, cell = find_cell(book, "lag-rows")
     cell.outputs, cell.execution_count = [], None
-    with_warning, cell = find_cell(book, "live-claims")
-    cell.source += '\nimport warnings\nwarnings.warn("an old name")'
-    outcome = run(write(book, tmp_path / "altered.ipynb"), tmp_path)
-    assert outcome.failed.keys() == {with_wrong_output, with_false_assertion, with_warning}, outcome.output
+    with_warning, cell = find_cell(book, "live")
+    cell.source = 'import warnings\nwarnings.warn("an old name")\n' + cell.source
+    outcome = run(write(book, tmp_path / BOOK.name), tmp_path)
+    assert outcome.failed.keys() == {with_wrong_output, with_false_claim, with_warning}, outcome.output
     assert without_count in outcome.cells
     assert "Cell outputs differ" in outcome.failed[with_wrong_output]
-    assert "AssertionError" in outcome.failed[with_false_assertion]
+    assert "A claim does not hold" in outcome.failed[with_false_claim]
+    assert "AssertionError" in outcome.failed[with_false_claim]
     assert "UserWarning: an old name" in outcome.failed[with_warning]

@@ -8,11 +8,13 @@ from tests.notebooks.books import BOOKS, code_cells, read, with_parameters, writ
 from tests.notebooks.running import run
 
 SAMPLES = {
+    "00": ["late-message"],
     "02": ["open-young"],
     "03": ["superseded-same-partition"],
     "05": ["late-message"],
     "06": ["flight-recording"],
     "07": ["flight-recording"],
+    "09": ["flight-recording"],
 }
 CASES = [
     pytest.param(path, name, id=f"{path.stem}-{name}", marks=() if path.stem[:2] == "05" else pytest.mark.full)

@@ -1,18 +1,23 @@
 """Tables as a notebook shows them."""
 
+import base64
 import datetime as dt
+import gzip
 import re
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from tests.views.plots.busy import finding
+from tests.views.plots.drawn import traces
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row
 from toolkit.schema.docs_links import DOCS_URL
 from toolkit.views import show
+from toolkit.views.plots import plot_overview
 
 NOW = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
 
@@ -91,7 +96,7 @@ def test_external_text_is_escaped() -> None:
     (row,) = load("orphan").finding_rows()
     table_page = show([{**row, "transactional_id": "<script>alert(1)</script>\x1b[31m", "groups_held": ["<b>"]}])
     text = table_page._repr_html_()
-    assert "<script" not in text
+    assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m" in text
     assert not re.search(r"https?://", text.replace(DOCS_URL, "")), "nothing asks the network"
 
@@ -106,15 +111,47 @@ def test_a_terminal_gets_text(rows: list[Row]) -> None:
     assert "hang" in repr(show(rows, now=NOW)).splitlines()[-1]
     selection = repr(show(rows, columns=["verdict", "start_offset"])).splitlines()
     assert selection[0].split() == ["start"]
-    assert selection[2].split() == ["hanging", "13"]
+    assert selection[2].split() == ["hanging", "15"]
     assert repr(show(LOG_TRANSACTIONS.frame(), LOG_TRANSACTIONS)) == "no log transactions"
 
 
-def test_few_rows_are_one_page_and_many_are_counted() -> None:
-    log_transactions = LOG_TRANSACTIONS.rows(load("late-message").log_dir().log_transactions())
-    table_page = show(log_transactions * 100)
-    assert "200 more rows are not shown" in table_page._repr_html_()
+def test_all_rows_are_in_the_page_and_the_text_is_bounded() -> None:
+    """Above 200 rows only the first ones were sorted, and the text of 10,000 was 3.5 MB."""
+    (row, *_) = LOG_TRANSACTIONS.rows(load("late-message").log_dir().log_transactions())
+    many = show([{**row, "first_offset": offset} for offset in range(10_000)], LOG_TRANSACTIONS)
+    text = many._repr_html_()
+    table_page = Page(text)
+    (packed,) = (attrs["data-rest"] for _, attrs in table_page.tags if "data-rest" in attrs)
+    rest = Page(gzip.decompress(base64.b64decode(packed or "")).decode())
+    assert len(table_page.bodies) + len(rest.bodies) == 10_000
+    assert "9999" in rest.bodies[-1]
+    assert "The first 50 of 10,000 rows." in text
+    assert len(text) < 600_000
+    assert repr(many).splitlines()[-1] == "... and 9,940 more rows"
+    assert len(repr(many)) < 30_000
     assert "No findings" in show([])._repr_html_()
+
+
+def test_a_frame_without_a_column_keeps_its_view(rows: list[Row]) -> None:
+    frame = FINDINGS.frame(rows)
+    assert show(frame.drop(columns=["evidence", "remedy"]))._is_answer
+    assert not show(frame.drop(columns=["reason"]))._is_answer
+
+
+def test_plot_and_table_have_the_same_order_and_ages() -> None:
+    """Observed half a minute apart: the table counted each age up to its own row's time."""
+    held = NOW - dt.timedelta(hours=1)
+    rows = [
+        finding(topic="a", held_from=held, observed_at=NOW - dt.timedelta(seconds=30)),
+        finding(topic="b", held_from=held - dt.timedelta(seconds=5), observed_at=NOW),
+        finding(topic="c", verdict="unknown", held_from=held, observed_at=NOW),
+        finding(topic="d", verdict="overdue", held_from=held, observed_at=NOW),
+    ]
+    drawn = traces(plot_overview(rows))["held for"]
+    bodies = page(rows).bodies
+    assert [body[1].split("held")[0] for body in bodies] == list(drawn["y"]) == ["b-0", "a-0", "c-0", "d-0"]
+    for body, text in zip(bodies, drawn["text"], strict=True):
+        assert body[2].split("since")[0] == text.split("· ")[1]
 
 
 def test_other_data_frames_are_rejected(rows: list[Row]) -> None:
@@ -138,6 +175,7 @@ def test_the_ipython_extension_shows_data_frames_this_way(rows: list[Row]) -> No
     toolkit.load_ipython_extension(shell)
     assert 'class="kafka-txn answers"' in html(findings)
     assert "dataframe" in html(other)
+    assert 'class="kafka-txn answers"' in html(findings.drop(columns="evidence"))
     assert "dataframe" in html(findings[["topic", "verdict"]]), "what somebody chose is shown as chosen"
     toolkit.unload_ipython_extension(shell)
     assert "dataframe" in html(findings)

@@ -109,8 +109,13 @@ class SampleSource(ConnectedSource):
         return [self.sample.log_dir(), *([recording] if recording else [])]
 
 
+_open: dict[tuple[object, ...], LabSource] = {}  # of this process, by version and incidents
+
+
 def open_lab(names: Mapping[str, str], version: str) -> LabSource:
-    """Start a Kafka and stage incidents.
+    """Start a Kafka and stage incidents; the one that is open already if these are its incidents.
+
+    A cell of a notebook that runs twice does not start two.
 
     Parameters
     ----------
@@ -126,6 +131,9 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
     LabError
         If the lab does not start.
     """
+    key = (version, *sorted(names.items()))
+    if key in _open:
+        return _open[key]
     special = {setup.name: setup for name in names.values() if (setup := INCIDENTS[name].setup) is not EVERYDAY}
     if len(special) > 1:
         raise UsageError(
@@ -144,6 +152,8 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
         }
         cluster = resources.enter_context(Cluster(kafka.bootstrap_servers))
         source = LabSource(cluster, kafka=kafka, staged=staged, folder=folder)
+        _open[key] = source
+        resources.callback(_open.pop, key)
         source.own(resources)
         return source
 

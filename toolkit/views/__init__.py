@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from toolkit.views.finding_steps import next_steps
     from toolkit.views.show_table import show
 
-__all__ = ["show"]
+__all__ = ["next_steps", "show"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
+        "next_steps": "toolkit.views.finding_steps",
         "show": "toolkit.views.show_table",
     },
 )

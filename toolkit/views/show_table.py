@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -18,8 +22,8 @@ from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME
 from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
-from toolkit.views.report.finding_sections import urgency
 from toolkit.views.row_formats import cell_text, printable, row_lines
+from toolkit.views.urgency import age, by_urgency, newest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,12 +47,15 @@ class ColumnHeading:
         Whether its cells are numbers, aligned to the right.
     sorts_by_number
         Whether its sort keys are numbers, as for times.
+    is_time
+        Whether its cells are times; their keys are milliseconds.
     """
 
     name: str
     doc: str
     is_number: bool = False
     sorts_by_number: bool = False
+    is_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,7 @@ def column_cells(
             doc=f"{column.doc} ({column.unit})" if column.unit else column.doc,
             is_number=column.type in NUMBERS,
             sorts_by_number=column.type in NUMBERS or column.type == TIME,
+            is_time=column.type == TIME,
         )
         for column in columns
     ]
@@ -114,7 +122,8 @@ def answer_cells(
         )
         for name, doc in ANSWERS
     ]
-    return headings, [[make(finding, now or finding.observed_at) for make in MADE.values()] for finding in findings]
+    until = now or newest(findings)
+    return headings, [[make(finding, until) for make in MADE.values()] for finding in findings]
 
 
 ANSWERS = (
@@ -140,12 +149,8 @@ def _partition(finding: Finding, now: dt.datetime) -> TableCell:
 
 
 def _held(finding: Finding, now: dt.datetime) -> TableCell:
-    since = finding.held_from or finding.opened_at
-    if finding.held_ms is not None:
-        length = dt.timedelta(milliseconds=finding.held_ms)
-    elif since is not None:
-        length = now - since
-    else:
+    since, length = finding.held_from or finding.opened_at, age(finding, now)
+    if length is None:
         return TableCell(lines=[])
     lines = [("", duration(length)), *([("since", at(since).removesuffix(" UTC"))] if since else [])]
     return TableCell(lines=lines, key=max(0, round(length.total_seconds() * 1000)))
@@ -196,8 +201,53 @@ MADE: Mapping[str, Callable[[Finding, dt.datetime], TableCell]] = {
 
 
 TEXT_WIDTH = 120
-MAX_ROWS = 200  # in a page that scrolls; the frame has all of them
-TEMPLATE = "table.html"
+TEXT_ROWS = 60
+PAGE_ROWS = 50  # drawn at a time; table.js has the same number
+MAX_ROWS = 100_000  # in a page; some 30 bytes each, packed
+TEMPLATE, SCRIPT = "table.html", "table.js"
+
+
+def body_html(
+    cells: Sequence[TableCell], below: Sequence[tuple[str, str]], error: str | None, headings: Sequence[ColumnHeading]
+) -> str:
+    """A row of a table as HTML, with the lines below it; all values are escaped."""
+    row = "".join(map(_cell_html, cells, headings))
+    lines = "".join(f"<div>{_label(label)}{_below_text(label, text)}</div>" for label, text in below)
+    rest = f'<tr><td class="below" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
+    style = ' class="error"' if error else ""
+    return f"<tbody{style}><tr>{row}</tr>{rest}</tbody>"
+
+
+def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
+    styles = {"number": heading.is_number, "fixed": heading.sorts_by_number, "long": cell.is_long}
+    names = [name for name, holds in styles.items() if holds]
+    style = f' class="{" ".join(names)}"' if names else ""
+    lines = [(_label(label), escape(text)) for label, text in cell.lines]
+    if cell.verdict:
+        content = f'<b class="{escape(cell.verdict)}">{lines[0][1]}</b>'
+    else:
+        is_text = len(lines) == 1 and not lines[0][0]
+        content = lines[0][1] if is_text else "".join(f"<div>{label}{text}</div>" for label, text in lines)
+    if cell.key is None:
+        key = " data-none"
+    else:
+        key = "" if escape(str(cell.key)) == content else f' data-key="{escape(str(cell.key))}"'
+    return f"<td{style}{key}>{content}</td>"
+
+
+def _label(text: str) -> str:
+    return f"<i>{escape(text)}</i>" if text else ""
+
+
+def _below_text(label: str, text: str) -> str:
+    address = escape(text)
+    return (
+        f'<a href="{address}" target="_blank" rel="noopener noreferrer">{address}</a>' if label == "docs" else address
+    )
+
+
+def _packed(text: str) -> str:
+    return b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode("ascii") if text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +261,7 @@ class TableView:
     columns
         Columns to show; null for those with values; for findings, for a summary of each row.
     now
-        Time up to which ages are counted; null for the time at which each row was observed.
+        Time up to which ages are counted; null for the time at which the newest row was observed.
     """
 
     table: Table
@@ -220,32 +270,41 @@ class TableView:
     now: dt.datetime | None
 
     def __repr__(self) -> str:
+        first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS
         if self._is_answer:
-            now = self.now or max((row["observed_at"] for row in self.rows), default=dt.datetime.now(dt.UTC))
             findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
-            return "\n".join([*finding_lines(findings, now=now, width=TEXT_WIDTH), "", summary(findings)])
-        return "\n".join(row_lines(self.table, self.rows, columns=self._names()))
+            lines = list(finding_lines(findings[:TEXT_ROWS], now=self.now or newest(findings), width=TEXT_WIDTH))
+            end = ["", summary(findings)]
+        else:
+            lines, end = row_lines(self.table, first, columns=self._names()), []
+        return "\n".join([*lines, *([f"... and {more:,} more rows"] if more > 0 else []), *end])
 
     def _repr_html_(self) -> str:
-        """A table that can be sorted by its headings, without network access."""
+        """A table that can be sorted, searched and saved as CSV over all rows, without network access."""
         rows = self.rows[:MAX_ROWS]
         reasons: list[list[tuple[str, str]]] = [[] for _ in rows]
         if self._is_answer:
             findings = records_of(rows, Finding)
-            headings, cells = answer_cells(findings, now=self.now)
+            headings, cells = answer_cells(findings, now=self.now or newest(findings))
             reasons = [list(reason_lines(finding)) for finding in findings]
         else:
             headings, cells = column_cells(self.table, rows, self._names())
+        errors = [row.get("error") for row in rows]
+        bodies = [body_html(*each, headings) for each in zip(cells, reasons, errors, strict=True)]
         verdicts_here = {row.get("verdict") for row in rows}
+        package = __name__.rpartition(".")[0]
         return page(
-            __name__.rpartition(".")[0],
+            package,
             TEMPLATE,
             table=self.table,
             is_answer=self._is_answer,
             headings=headings,
-            lines=list(zip(cells, reasons, [row.get("error") for row in rows], strict=True)),
+            bodies=bodies[:PAGE_ROWS],
+            rest=_packed("".join(bodies[PAGE_ROWS:])),
+            count=len(rows),
             left_out=len(self.rows) - len(rows),
             verdicts={name: text for name, text in VERDICTS.items() if name in verdicts_here},
+            script=(resources.files(package) / SCRIPT).read_text(encoding="utf-8"),
         )
 
     @property
@@ -278,7 +337,7 @@ def show(
     columns
         Columns to show, in this order; for findings, null shows a summary in each row.
     now
-        Time up to which ages are counted; by default each row's ``observed_at``.
+        Time up to which ages are counted; by default the newest ``observed_at``, as in the plots.
 
     Returns
     -------
@@ -306,15 +365,33 @@ def show(
     unknown = [name for name in columns or () if name not in known.names]
     if unknown:
         raise UsageError(f"{known.name} has no column {', '.join(unknown)}.", do=f"It has {', '.join(known.names)}.")
-    rows = rows_of(data, known)
-    is_whole = set(known.names) <= set(names)
+    rows = _finding_rows(data) if known is FINDINGS else rows_of(data, known)
+    is_whole = set(known.names if known is not FINDINGS else SUMMARY) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
-    return TableView(
-        table=known,
-        rows=sorted(rows, key=lambda row: urgency(row["verdict"])) if known is FINDINGS else rows,
-        columns=selected,
-        now=now,
-    )
+    return TableView(table=known, rows=_by_urgency(rows, now) if known is FINDINGS else rows, columns=selected, now=now)
+
+
+def _finding_rows(data: Data) -> list[Row]:
+    """Rows of findings; of those without a text or a list that every finding has, it is empty."""
+    if isinstance(data, list):
+        empty: Row = {"reason": "", "remedy": "", "missing": [], "evidence": []}
+        return rows_of([{**empty, **row} for row in data], FINDINGS)
+    frame: Any = data
+    for name, value in (("reason", ""), ("remedy", ""), ("missing", []), ("evidence", []), ("verdict", "unknown")):
+        if name not in frame.columns:
+            frame = frame.assign(**{name: [value] * len(frame)})
+    if "observed_at" not in frame.columns:
+        frame = frame.assign(observed_at=dt.datetime.now(dt.UTC))
+    return rows_of(frame, FINDINGS)
+
+
+SUMMARY = {"topic", "partition", "verdict", "reason"}  # without one of these, columns are shown as selected
+
+
+def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
+    findings = records_of(rows, Finding)
+    row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
+    return [row_of[id(finding)] for finding in by_urgency(findings, now or newest(findings))]
 
 
 def table_of(names: Sequence[str]) -> Table | None:
@@ -345,8 +422,14 @@ def unload(ipython: Any) -> None:
 
 
 def _html(frame: pd.DataFrame) -> str | None:
-    names = list(frame.columns)
-    table = next((table for table in TABLES.values() if table.names == names), None)
+    names = {str(name) for name in frame.columns}
+    whole = (
+        table for table in TABLES.values() if names <= set(table.names) and len(names) > MIN_SHARE * len(table.names)
+    )
+    table = min(whole, key=lambda table: len(table.names), default=None)
     if table is None:
         return frame._repr_html_()  # type: ignore[operator, no-any-return]
     return show(frame, table)._repr_html_()
+
+
+MIN_SHARE = 2 / 3  # of a table's columns: a frame without a few of them is still that table

@@ -17,6 +17,7 @@ def hovers(figure: go.Figure) -> list[str]:
     found: list[str] = []
     for trace in figure.to_dict()["data"]:
         texts = trace.get("text") if trace.get("hoverinfo") == "text" and "hovertext" not in trace else None
+        texts = [texts] if isinstance(texts, str) else texts
         found += [text for text in texts or trace.get("hovertext") or () if text]
     return found
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_every_hanging_one_of_50_000_transactions_is_drawn(as_frames: bool) -> N
     drawn = {offset for _, _, offset in bars(traces(figure)["HANGING ◆"])}
     assert drawn == {row["start_offset"] for row in findings}
     assert all(end.startswith("2026-11-21 12:58:30") for _, end, _ in bars(traces(figure)["HANGING ◆"]))
-    assert len(figure.to_json()) < 1_100_000
+    assert len(figure.to_json()) < 1_250_000
     assert sum(len(trace.get("x", ())) for trace in figure.to_dict()["data"]) < 4_000
     text = "\n".join(hovers(figure))
     assert all(f"producer <b>{row['producer_id']}<" in text for row in findings)
@@ -190,3 +191,31 @@ def test_of_many_similar_transactions_some_of_every_hour_are_drawn() -> None:
         for start, _, _ in bars(traces(plot_timeline(log_transactions))[name])
     ]
     assert {start[11:13] for start in drawn} == {"06", "07", "08", "09", "10", "11", "12"}
+
+
+def test_the_hatched_area_starts_at_the_records_that_were_there() -> None:
+    """It was drawn up to the next offset: 36, where the high watermark was 16 when the transaction opened."""
+    opened, later = NOW - HOUR, NOW - HOUR / 2
+    held = finding(start_offset=15, last_stable_offset=15, high_watermark=37, opened_at=opened, held_from=opened)
+    place: dict[str, Any] = {"topic": "orders", "partition": 0, "start_clock": "broker"}
+    late = LogTransaction(
+        **place, producer_id=held["producer_id"], first_offset=15, first_batch_last_offset=15, start=opened
+    )
+    other = LogTransaction(**place, producer_id=9, first_offset=16, marker_offset=36, start=later, end=later,
+                           first_batch_last_offset=35, outcome="commit")  # fmt: skip
+    area = traces(plot_timeline([late, other], findings=[held]))["held back"]
+    corners = list(zip(area["x"], area["y"], strict=True))
+    assert corners[0] == (when(opened), 16)
+    assert (when(later), 36) in corners
+    assert "held back from offset <b>15<" in area["text"], "a pointer finds the area"
+    assert area["hoveron"] == "fills"
+
+
+def test_a_pointer_finds_a_bar_between_its_ends() -> None:
+    figure = plot_timeline([], findings=[finding()])
+    points = traces(figure)["bars"]
+    (start, end, offset), *_ = bars(traces(figure)["HANGING ◆"])
+    assert len(points["x"]) > 5
+    assert set(points["y"]) == {offset}
+    assert all(start < x < end for x in points["x"])
+    assert all("producer <b>4711<" in text for text in points["hovertext"])

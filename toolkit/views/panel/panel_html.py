@@ -22,10 +22,11 @@ from toolkit.errors import (
 )
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.views.report.finding_sections import answer, urgency
+from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
+from toolkit.views.urgency import urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan

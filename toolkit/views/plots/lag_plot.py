@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.offsets import GroupLag
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import hover, number, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
-from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.row_formats import count
 
 NAME_WIDTH = 30
@@ -73,7 +74,7 @@ def plot_lag(rows: Data, *, group: str | None = None, most: int = 25, theme: The
     title = f"{plain(name, longest=40)}: {_answer(mine)}"
     if not visible:
         return empty_figure(colours, title=title, missing=f"{count(len(mine), 'partition')} read: no lag.")
-    figure = go.Figure()
+    figure = NotebookFigure()
     names = [f"{lag.topic}-{lag.partition}" for lag in visible]
     labels = [plain(name) for name in names]
     for part in PARTS:

@@ -95,10 +95,29 @@ class LiveTimeline:
             If the partition or its findings cannot be read; without its coordinator's records it is drawn, and
             `problems` says so.
         """
-        tables, self.problems = self._read()
-        return plot_timeline(topic=self.topic, partition=self.partition, theme=self.theme, **tables)
+        return self.figures(self.theme)[0]
 
-    def _read(self) -> tuple[Tables, list[str]]:
+    def figures(self, *themes: ThemeName, at: dt.datetime | None = None) -> list[go.Figure]:
+        """Sample the partition, and draw it in each theme.
+
+        Parameters
+        ----------
+        *themes
+            ``light`` or ``dark``.
+        at
+            Of a recording, the end of the figure; null for the newest sample.
+
+        Raises
+        ------
+        ToolkitError
+            As `figure`.
+        """
+        tables, self.problems = self._read(at)
+        return [
+            plot_timeline(topic=self.topic, partition=self.partition, theme=theme, now=at, **tables) for theme in themes
+        ]
+
+    def _read(self, at: dt.datetime | None) -> tuple[Tables, list[str]]:
         from toolkit.sources.live.cluster import Cluster
         from toolkit.sources.logdir import LogDir
         from toolkit.sources.recording import Recording
@@ -109,7 +128,7 @@ class LiveTimeline:
             case LogDir():
                 return _of_files(self.source, self.topic, self.partition)
             case Recording():
-                return _of_recording(self.source, self.topic, self.partition), []
+                return _of_recording(self.source, self.topic, self.partition, at), []
         raise UsageError(f"{type(self.source).__name__} is no source of a timeline.")
 
     def _of_cluster(self, cluster: Cluster) -> tuple[Tables, list[str]]:
@@ -186,14 +205,14 @@ def _of_files(files: LogDir, topic: str, partition: int) -> tuple[Tables, list[s
     return tables | {"transaction_log": events}, problems
 
 
-def _of_recording(recording: Recording, topic: str, partition: int) -> Tables:
-    findings = records_of(recording.findings(topics=[topic], partitions=[partition]), Finding)
-    partitions = _of_place(recording.history("partitions"), Partition, topic, partition)
-    producers = _of_place(recording.history("producers"), Producer, topic, partition)
+def _of_recording(recording: Recording, topic: str, partition: int, at: dt.datetime | None) -> Tables:
+    findings = records_of(recording.findings(topics=[topic], partitions=[partition], at=at), Finding)
+    partitions = _of_place(recording.history("partitions", stop=at), Partition, topic, partition)
+    producers = _of_place(recording.history("producers", stop=at), Producer, topic, partition)
     if not partitions and not findings:
         raise NotFound(f"The recording has no sample of {topic}-{partition}.")
     owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
-    known = records_of(recording.history("transactions"), Transaction)
+    known = records_of(recording.history("transactions", stop=at), Transaction)
     transactions = [each for each in known if each.producer_id is not None and each.producer_id in owners]
     return {
         "log_transactions": sampled_log_transactions(producers, [sample.observed_at for sample in partitions]),

@@ -15,10 +15,12 @@ from plotly.subplots import make_subplots
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
-from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.row_formats import count
+from toolkit.views.urgency import age, by_urgency, newest
 
 WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
@@ -44,7 +46,7 @@ def plot_overview(
     now
         Time up to which ages are counted; that of the newest finding if null.
     most
-        Maximum number of lines; the rest is counted below. Hanging partitions are all drawn.
+        Maximum number of lines, the most urgent ones; the rest is counted by verdict below the title.
     theme
         ``light`` or ``dark``.
 
@@ -60,16 +62,13 @@ def plot_overview(
     """
     colours = theme_named(theme)
     records, read = records_of(findings, Finding), records_of(partitions, Partition)
-    until = now or max(
-        (finding.observed_at for finding in records if finding.observed_at), default=dt.datetime.now(dt.UTC)
-    )
-    lines = sorted(_lines(records, until), key=lambda line: (_severity(line.verdict), -(line.age_s or 0), line.label))
+    until = now or newest(records)
+    lines = partition_lines(records, until)
     if not lines:
         title = "Nothing is held" if records or read else "Nothing to draw"
         return empty_figure(colours, title=title, missing=_checked_text(records, read))
-    hanging = sum(line.verdict == "hanging" for line in lines)
-    visible = lines[: max(most, hanging)]
-    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
+    visible = lines[:most]
+    figure = make_subplots(figure=NotebookFigure(), rows=1, cols=2, shared_yaxes=True, horizontal_spacing=0.03,
                            column_widths=[0.56, 0.44],
                            subplot_titles=("held for (logarithmic)", "records waiting (logarithmic)"))  # fmt: skip
     _add_panel(figure, visible, [line.age_s for line in visible], [line.age_text for line in visible], colours, col=1)
@@ -89,7 +88,7 @@ def plot_overview(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PartitionLine:
+class PartitionLine:
     """A partition, by the worst of its findings."""
 
     name: str
@@ -120,24 +119,24 @@ class _PartitionLine:
         )
 
 
-def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine]:
+def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[PartitionLine]:
+    """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
-    for finding in findings:
+    for finding in by_urgency(findings, now):
         if finding.verdict not in {"clear", "ended"}:
             by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
     lines = []
     for (topic, partition), here in by_partition.items():
-        worst = min(here, key=lambda finding: (_severity(finding.verdict), finding.queue_position or 1))
-        since = worst.held_from or worst.opened_at
+        worst = here[0]
         records = [finding.records_held for finding in here if finding.records_held is not None]
         offsets = [finding.offsets_held for finding in here if finding.offsets_held is not None]
         lines.append(
-            _PartitionLine(
+            PartitionLine(
                 name="all topics" if topic is None else f"{topic}-{partition}",
                 verdict=worst.verdict,
                 finding=worst,
                 others=len(here) - 1,
-                age=None if since is None or since > now else now - since,
+                age=age(worst, now),
                 waiting=max(records or offsets, default=None),
                 unit="" if records else "offset",
             )
@@ -145,13 +144,9 @@ def _lines(findings: Iterable[Finding], now: dt.datetime) -> list[_PartitionLine
     return lines
 
 
-def _severity(verdict: str) -> int:
-    return WORST.index(verdict) if verdict in WORST else 0
-
-
 def _add_panel(
     figure: go.Figure,
-    lines: Sequence[_PartitionLine],
+    lines: Sequence[PartitionLine],
     values: Sequence[float | None],
     texts: Sequence[str],
     theme: Theme,
@@ -193,7 +188,7 @@ def _add_panel(
     figure.update_xaxes(type="log", range=[low, high], showticklabels=False, ticks="", showgrid=False, row=1, col=col)
 
 
-def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme) -> None:
+def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
     there = {line.verdict for line in lines}
     for verdict, style in VERDICT_APPEARANCE.items():
         if verdict in there:
@@ -202,7 +197,7 @@ def _add_legend(figure: go.Figure, lines: Sequence[_PartitionLine], theme: Theme
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
 
 
-def _title(lines: Sequence[_PartitionLine]) -> str:
+def _title(lines: Sequence[PartitionLine]) -> str:
     """``2 partitions hang, longest orders-0 for 3 h``."""
     counted = Counter(line.verdict for line in lines)
     hanging = counted.pop("hanging", 0)
@@ -217,10 +212,10 @@ def _named(counted: Counter[str]) -> str:
     return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in WORST if counted[verdict])
 
 
-def _subtitle(lines: Sequence[_PartitionLine], visible: Sequence[_PartitionLine]) -> str:
+def _subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:
     text = wrapped(f"partitions by verdict: {_named(Counter(line.verdict for line in lines))}")
     rest = Counter(line.verdict for line in lines[len(visible) :])
-    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}')}" if rest else text
+    return f"{text}<br>{wrapped(f'not drawn: {_named(rest)}; show(findings) lists them')}" if rest else text
 
 
 def _checked_text(findings: Sequence[Finding], read: Sequence[Partition]) -> str:

@@ -195,18 +195,6 @@ def apply_theme(figure: go.Figure, theme: Theme, *, title: str, subtitle: str = 
     return figure
 
 
-def empty_figure(theme: Theme, *, title: str, missing: str) -> go.Figure:
-    """A figure with a text about missing data."""
-    figure = go.Figure()
-    apply_theme(figure, theme, title=title, height=260)
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False)
-    figure.add_annotation(
-        text=missing, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14, "color": theme.text}
-    )
-    return figure
-
-
 @cache
 def packed_script() -> str:
     """plotly.js as gzip in base64: 2.0 MB instead of 4.8 (plotly 7.1), which any browser since 2023 unpacks itself."""

@@ -14,8 +14,9 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
-from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.plots.state_lanes import add_lanes
 from toolkit.views.plots.timeline_data import AggregatedBar, TimelineData, TimelineTables, aggregate_bars, timeline_data
 from toolkit.views.plots.timeline_traces import (
@@ -24,6 +25,7 @@ from toolkit.views.plots.timeline_traces import (
     add_bars,
     add_cluster_events,
     add_held,
+    add_hover_points,
     add_labels,
     add_lines,
     add_past_holds,
@@ -132,6 +134,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
     lanes = max(1, len(timeline.ids) if timeline.states else 1)
     heights = [420, 60 + 34 * lanes]
     figure = make_subplots(
+        figure=NotebookFigure(),
         rows=2,
         cols=1,
         shared_xaxes=True,
@@ -145,6 +148,7 @@ def _draw(timeline: TimelineData, theme: Theme, *, most: int) -> go.Figure:
         add_held(figure, timeline.open[0], curve, theme, now=timeline.now)
     add_aggregated_bars(figure, aggregated_bars, theme)
     add_bars(figure, drawn, theme)
+    add_hover_points(figure, drawn, timeline)
     add_lines(figure, curve, timeline.now, theme)
     add_cluster_events(figure, timeline, theme)
     add_labels(figure, timeline, theme)

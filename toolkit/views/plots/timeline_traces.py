@@ -67,6 +67,7 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
     _hatch(
         figure,
         _outline(curve, offset=holder.first_offset, since=since, until=now),
+        text=_held_hover(holder.first_offset, since, now, holder.finding),
         name="held back",
         fill=theme.held if hangs else theme.grid,
         colour=theme[KINDS[holder.kind].role],
@@ -83,22 +84,33 @@ def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCur
     findings
         Those of the partition.
     """
-    xs: list[str | None] = []
-    ys: list[int | None] = []
-    for hold in past_holds(findings)[:MAX_AREAS]:
-        x, y = _outline(curve, offset=hold.start_offset, since=hold.held_from, until=hold.held_to)
-        xs += [*x, None] if x else []
-        ys += [*y, None] if y else []
-    _hatch(figure, (xs, ys), name="was held back", fill=theme.grid, colour=theme.warn)
+    for rank, hold in enumerate(past_holds(findings)[:MAX_AREAS]):
+        _hatch(
+            figure,
+            _outline(curve, offset=hold.start_offset, since=hold.held_from, until=hold.held_to),
+            text=_held_hover(hold.start_offset, hold.held_from, hold.held_to, hold.finding),
+            name="was held back",
+            fill=theme.grid,
+            colour=theme.warn,
+            is_first=rank == 0,
+        )
+
+
+def _held_hover(offset: int, since: dt.datetime, until: dt.datetime, finding: Finding | None) -> str:
+    facts: list[tuple[str, object]] = [
+        ("held back from offset", offset), ("since", since), ("for", until - since),
+        ("records", finding.records_held if finding else None), ("groups", finding.groups_held if finding else None),
+    ]  # fmt: skip
+    return hover(facts)
 
 
 def _outline(curve: LsoCurve, *, offset: int, since: dt.datetime, until: dt.datetime) -> Outline:
     """The outline of the area between an offset and the log end; empty if there is none."""
     inside = [point for point in curve.points if since < point.time <= until]
-    top = [CurvePoint(since, inside[0].offset, by_broker=True), *inside] if inside else []
+    before = [point.offset for point in curve.points if point.time <= since]
+    end = max(before[-1] if before else 0, offset + 1)  # the log end then; the transaction's first record is there
+    top = [CurvePoint(since, end, by_broker=True), *inside]
     top = [point for point in top if point.offset > offset]
-    if not top:
-        return [], []
     xs, ys = _stairs([*top, CurvePoint(until, top[-1].offset, by_broker=True)])
     return [*xs, when(until), when(since)], [*ys, offset, offset]
 
@@ -111,10 +123,10 @@ def _stairs(points: Sequence[CurvePoint]) -> tuple[list[str | None], list[int]]:
     return [when(time) for time, _ in corners], [offset for _, offset in corners]
 
 
-def _hatch(figure: go.Figure, outline: Outline, *, name: str, fill: str, colour: str) -> None:
+def _hatch(
+    figure: go.Figure, outline: Outline, *, text: str, name: str, fill: str, colour: str, is_first: bool = True
+) -> None:
     xs, ys = outline
-    if not xs:
-        return
     figure.add_trace(
         go.Scatter(
             x=xs,
@@ -124,7 +136,11 @@ def _hatch(figure: go.Figure, outline: Outline, *, name: str, fill: str, colour:
             fillcolor=fill,
             fillpattern={"shape": "/", "size": 12, "solidity": 0.12, "fgcolor": colour},
             name=name,
-            hoverinfo="skip",
+            hoveron="fills",
+            hoverinfo="text",
+            text=text,
+            legendgroup=name,
+            showlegend=is_first,
             legendrank=20,
         ),
         row=1,
@@ -252,7 +268,46 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) ->
         )
 
 
-def _bar_hover(bar: TransactionBar) -> str:
+HOVER_STEPS = 16  # of the drawn width or height, from one point of a bar that a pointer finds to the next
+MAX_HOVER_POINTS = 200
+
+
+def add_hover_points(figure: go.Figure, bars: Sequence[TransactionBar], timeline: TimelineData) -> None:
+    """Let a pointer find bars between their ends: invisible points along them, as plotly finds points only.
+
+    Parameters
+    ----------
+    figure
+        The figure, whose first row has the offsets over time.
+    bars
+        The bars, from `add_bars`.
+    timeline
+        The data, for the visible range.
+    """
+    low, high = timeline.offset_range
+    width, height = max(timeline.now - timeline.start, dt.timedelta(seconds=1)), max(high - low, 4)
+    points: list[tuple[str | None, float, str]] = []
+    for bar in sorted(bars, key=lambda bar: (not bar.is_kept, -bar.length)):
+        across = max(int((bar.end - max(bar.start, timeline.start)) / width * HOVER_STEPS), 0)
+        along = int(((bar.end_offset or bar.first_offset) - bar.first_offset) / height * HOVER_STEPS)
+        if len(points) + across + along > MAX_HOVER_POINTS:
+            break
+        text = _bar_hover(bar, is_brief=len(bars) > FEW)
+        start = max(bar.start, timeline.start)
+        steps = (start + (bar.end - start) * step / (across + 1) for step in range(1, across + 1))
+        points += [(when(time), bar.first_offset, text) for time in steps]
+        rise = ((bar.end_offset or bar.first_offset) - bar.first_offset) / (along + 1)
+        points += [(when(bar.end), bar.first_offset + rise * step, text) for step in range(1, along + 1)]
+    if points:
+        xs, ys, texts = zip(*points, strict=True)
+        figure.add_trace(
+            go.Scatter(x=xs, y=ys, mode="markers", marker={"size": 12, "opacity": 0}, hovertext=texts,
+                       hoverinfo="text", name="bars", showlegend=False),
+            row=1, col=1,
+        )  # fmt: skip
+
+
+def _bar_hover(bar: TransactionBar, *, is_brief: bool = False) -> str:
     txn = bar.log_transaction
     marker = None
     if txn.marker_offset is not None:
@@ -274,7 +329,7 @@ def _bar_hover(bar: TransactionBar) -> str:
         ("its beginning was read", "no" if txn.truncated else None),
         ("error", txn.error),
     ]
-    if bar.finding is not None:
+    if bar.finding is not None and not is_brief:
         known = {"producer", "epoch", "transactional id", "opened"}
         facts = [*facts, *(fact for fact in finding_facts(bar.finding) if fact[0] not in known)]
     return hover(facts)

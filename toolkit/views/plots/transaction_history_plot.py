@@ -13,8 +13,9 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, plain, when
-from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, empty_figure, theme_named
+from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.plots.state_lanes import (
     MANY,
     MILLISECOND,
@@ -81,7 +82,7 @@ def plot_history(
         return _nothing(colours, name, ids)
     shortest = (until - states[0].start) / NARROWEST
     visible = merged(states, shortest)
-    figure = go.Figure()
+    figure = NotebookFigure()
     _add_steps(figure, visible, colours)
     _add_states(figure, visible, shortest, colours)
     _add_words(figure, visible, colours, begin=states[0].start, now=until)

@@ -13,6 +13,7 @@ from toolkit.schema.durations import duration
 from toolkit.views.findings_text import finding_page, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
+from toolkit.views.urgency import urgency
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -96,8 +97,6 @@ _CLOCKS = {
     "producer": "the producer's clock",
     "broker": "the broker's clock",
 }
-VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
-"""Verdicts, the most urgent first."""
 
 
 def is_answer(finding: Finding) -> bool:
@@ -108,11 +107,6 @@ def is_answer(finding: Finding) -> bool:
 def by_weight(findings: Iterable[Finding]) -> list[Finding]:
     """Sort key: the most urgent verdict first, then partition and queue position."""
     return sorted(findings, key=lambda finding: urgency(finding.verdict))
-
-
-def urgency(verdict: str) -> int:
-    """The place of a verdict in `VERDICT_ORDER`."""
-    return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
 def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ()) -> ReportSection:

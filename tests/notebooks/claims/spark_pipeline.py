@@ -1,0 +1,43 @@
+"""Claims of notebook 6: Spark's rows are those of the library."""
+
+from typing import Any
+
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS
+from toolkit.spark import differences
+from toolkit.views.report import collect_incident
+
+
+def log(batches: Any, logs: Any, topic: str) -> None:
+    assert differences(batches, logs.batches(topics=[topic]), BATCHES).empty
+
+
+def transactions_table(transactions: Any, logs: Any, topic: str) -> None:
+    assert differences(transactions, logs.log_transactions(topics=[topic]), LOG_TRANSACTIONS).empty
+
+
+def findings(opened: Any, logs: Any, found: Any, min_held_ms: int) -> None:
+    assert differences(found, logs.findings(min_held_ms=min_held_ms), FINDINGS).empty
+    verdicts = {(row.topic, row.start_offset): row.verdict for row in found.toPandas().itertuples()}
+    for name, known in opened.expected.items():
+        assert verdicts[name, known["start_offset"]] in {known["verdict"], "ended"}  # files also have its end
+
+
+def live(opened: Any, logs: Any, fetched: Any, topic: str) -> None:
+    if opened.kafka:
+        assert sorted(fetched.base_offset) == sorted(logs.batches(topics=[topic]).base_offset)
+
+
+def look(opened: Any, held: Any) -> None:
+    if opened.kafka:
+        assert set(held.topic) == set(opened.expected)
+
+
+def recording(over_time: Any) -> None:
+    for recording, each in over_time.items():
+        assert differences(each, recording.findings_over_time(), FINDINGS).empty
+
+
+def kept(sources: Any, kept: Any, summary: Any, min_held_ms: int) -> None:
+    together = collect_incident(*sources, min_held_ms=min_held_ms)["findings"]
+    assert differences(kept, FINDINGS.frame(together), FINDINGS).empty
+    assert summary.errors == 0

@@ -1,0 +1,74 @@
+"""A figure is drawn by every page: by plotly, as HTML, as SVG, or as text."""
+
+import base64
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from tests.views.plots.busy import busy, finding, history
+from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots.figure_svg import WIDTH, figure_svg
+from toolkit.views.plots.notebook_figure import theme_style
+from toolkit.views.plots.plot_theme import THEMES
+
+SVG = "{http://www.w3.org/2000/svg}"
+LAG = {"group_id": "billing", "topic": "orders", "partition": 0, "lag": 25, "behind": 1, "held": 21, "markers": 3}
+
+
+def _timeline() -> go.Figure:
+    log_transactions, findings = busy(500, hanging=2)
+    return plot_timeline(log_transactions, findings=findings, transaction_history=[history()])
+
+
+FIGURES: dict[str, Callable[[], go.Figure]] = {
+    "overview": lambda: plot_overview([finding(), finding(topic="a & <b>", verdict="unknown")]),
+    "timeline": _timeline,
+    "lag": lambda: plot_lag([LAG]),
+    "history": lambda: plot_history([history()]),
+    "empty": lambda: plot_timeline([]),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_a_picture_with_all_that_plotly_draws(name: str) -> None:
+    figure = FIGURES[name]()
+    picture = ET.fromstring(figure_svg(figure))
+    written = "".join("".join(text.itertext()) for text in picture.iter(f"{SVG}text"))
+    notes = [note.text for note in figure.layout.annotations if note.text]
+    for text in [figure.layout.title.text.replace("<br>", ""), *notes]:
+        plain = re.sub(r"</?b>", "", text).replace("<br>", "").replace("&lt;", "<").replace("&gt;", ">")
+        assert plain.replace("&amp;", "&") in written
+    named = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    assert len(named) < 2 or all(each in written for each in named)
+    bars = sum(len(trace.x) for trace in figure.data if trace.type == "bar")
+    assert len(list(picture.iter(f"{SVG}path"))) >= bars
+    numbers = [
+        float(number) for path in picture.iter(f"{SVG}rect") for number in (path.get("x", "0"), path.get("y", "0"))
+    ]
+    assert all(-100 < number < max(WIDTH, figure.layout.height) + 100 for number in numbers)
+    assert not list(picture.iter(f"{SVG}script"))
+
+
+def test_the_output_of_a_notebook_is_drawn_without_plotly_too() -> None:
+    """Only plotly's own type was stored: nbconvert, nbviewer and forges drew nothing."""
+    data: dict[str, Any] = plot_overview([finding()])._repr_mimebundle_()
+    assert data["text/plain"] == "1 partition hangs, longest orders-0 for 3 h. partitions by verdict: 1 hanging"
+    assert f'alt="{data["text/plain"]}"' in data["text/html"]
+    (packed,) = re.findall(r"base64,([^\"]+)", data["text/html"])
+    assert base64.b64decode(packed).decode() == data["image/svg+xml"]
+    assert data["application/vnd.plotly.v1+json"]["data"]
+
+
+def test_every_light_colour_has_a_rule_for_dark_pages() -> None:
+    """Figures stayed white in JupyterLab's dark theme."""
+    style = theme_style()
+    for field in dataclasses.fields(THEMES["light"]):
+        if field.name != "held":
+            red, green, blue = bytes.fromhex(THEMES["light"][field.name][1:])
+            assert f'[style*="fill: rgb({red}, {green}, {blue})"]' in style
+            assert f"{{fill:{THEMES['dark'][field.name]}!important}}" in style

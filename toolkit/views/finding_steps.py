@@ -1,0 +1,95 @@
+"""What to do for each finding, with the notebook that goes on from there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.schema.coerce import Data, records_of
+from toolkit.schema.live import Finding
+from toolkit.views.plots.plot_text import plain
+from toolkit.views.row_formats import count, printable
+from toolkit.views.urgency import by_urgency, newest
+
+MAX_PARTITIONS = 5  # named for a verdict
+TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
+COORDINATOR = ("03_coordinator.ipynb", "why its coordinator does not end it")
+ABORT = ("04_abort.ipynb", "end it")
+FENCE = ("04_abort.ipynb", "*Abort, complete or fence?*; it has an owner, so never abort it")
+COMPLETE = ("04_abort.ipynb", "*When the records are committed*; never abort it")
+POSTMORTEM = ("07_postmortem.ipynb", "write the postmortem")
+NOTEBOOKS = {
+    "hanging": (TIMELINE, COORDINATOR, ABORT),
+    "stuck_ending": (COORDINATOR, COMPLETE),
+    "overdue": (COORDINATOR, FENCE),
+    "unknown": (COORDINATOR, ("05_offline.ipynb", "read the missing evidence from files")),
+    "ended": (TIMELINE, POSTMORTEM),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextSteps:
+    """The findings by verdict, the most urgent first, each with what to do; Markdown in a notebook.
+
+    Parameters
+    ----------
+    findings
+        The findings in the order of their urgency.
+    """
+
+    findings: Sequence[Finding]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_markdown_(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        by_verdict: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            if finding.verdict != "clear":
+                by_verdict.setdefault(finding.verdict, []).append(finding)
+        if not by_verdict:
+            return [
+                "No transaction blocks a consumer: check the consumers themselves. [02_lso_timeline.ipynb]"
+                "(02_lso_timeline.ipynb) shows the lag of a group in parts."
+            ]
+        return [line for verdict, found in by_verdict.items() for line in _of_verdict(verdict, found)]
+
+
+def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
+    """What to do for findings: by verdict, with the notebook that goes on, and its parameters.
+
+    Parameters
+    ----------
+    findings
+        ``schema.FINDINGS``.
+    now
+        Time up to which ages are counted, for the order; that of the newest finding if null.
+
+    Returns
+    -------
+    NextSteps
+        Markdown in a notebook, text elsewhere.
+    """
+    records = records_of(findings, Finding)
+    return NextSteps(findings=by_urgency(records, now or newest(records)))
+
+
+def _of_verdict(verdict: str, found: Sequence[Finding]) -> list[str]:
+    first = found[0]
+    names = [_name(each) for each in found[:MAX_PARTITIONS]]
+    more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
+    lines = [f"- **{verdict}**: {', '.join(names)}{more}. {VERDICTS[verdict]}"]
+    lines += [f"    - remedy for {names[0]}: {plain(printable(first.remedy))}"] if first.remedy else []
+    lines += [f"    - [{file}]({file}): {what}" for file, what in NOTEBOOKS.get(verdict, (TIMELINE,))]
+    if first.topic is not None:
+        lines.append(f"    - parameters: `topic, partition = {first.topic!r}, {first.partition}`")
+    return lines
+
+
+def _name(finding: Finding) -> str:
+    return "all topics" if finding.topic is None else f"`{printable(finding.topic)}-{finding.partition}`"
