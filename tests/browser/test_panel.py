@@ -61,7 +61,7 @@ def test_several_transactions_are_open_on_one_partition(lab: Kafka, count: int, 
             expect(choice).to_contain_text("held" if not place else f"behind {place} other")
             choice.click()
             expect(panel.get_by_role("heading", name=f"{each.topic}-0 at offset {each.start_offset}")).to_be_visible()
-            expect(panel.get_by_text("No marker here: ongoing")).to_be_visible()
+            expect(panel.get_by_text("No action here: ongoing")).to_be_visible()
             expect(panel.get_by_role("button", name="Dry run")).to_be_hidden()
         expect(panel.get_by_role("alert")).to_be_hidden()
         expect(panel.get_by_text("Traceback")).to_be_hidden()
