@@ -61,6 +61,8 @@ WORK: Mapping[str, str] = {
     "postmortem": "Reading the logs around what was found",
 }
 """Text while a step is running."""
+FOCUSED = ("answer", "problem", "done", "explained", "postmortem")
+"""Areas that can have the focus."""
 
 
 def _either(*classes: type) -> Any:
@@ -106,11 +108,13 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self.pasted = widgets.Textarea(continuous_update=False, description="Error text", rows=3)
         names = ("head", "live", "answer", "evidence", "why_not", "planned", "status", "problem", "done", "beside")
         self._areas = {name: widgets.HTML() for name in (*names, "audit", "explained", "postmortem")}
-        for name in ("answer", "problem", "done", "explained", "postmortem"):
-            self._areas[name].tabbable = False  # takes the focus from a control that goes
+        # They take the focus from a control that goes; an HTML widget itself cannot, and a box once assist.html is read.
+        self._boxes = {name: widgets.VBox([self._areas[name]]) for name in FOCUSED}
+        for box in self._boxes.values():
+            box.add_class("area")
         self.list = FindingList(choose, self.announce)
         self._figure = FigureFrame()
-        areas, buttons = self._areas, self.buttons
+        areas, buttons = {**self._areas, **self._boxes}, self.buttons
         areas["live"].add_class("live")
         top = widgets.HBox([areas["head"], buttons["refresh"]])
         self._steps = widgets.HBox([buttons["dry_run"], self.confirmation, buttons["execute"], buttons["cancel"]])
@@ -122,7 +126,8 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
                 *(widgets.HTML(style_html()), top, areas["live"], self.list, areas["answer"], areas["evidence"]),
                 *(areas["why_not"], areas["planned"], self._steps, areas["status"], areas["problem"], areas["done"]),
                 *(buttons["next"], areas["beside"], self._figure, areas["audit"]),
-                *(explain, areas["explained"], buttons["postmortem"], areas["postmortem"]),
+                *(_heading("Explain an error"), explain, areas["explained"]),
+                *(_heading("Postmortem"), buttons["postmortem"], areas["postmortem"]),
             ]
         )
         self.add_class("kafka-txn-panel")
@@ -135,7 +140,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def focus_on(self, area: str) -> None:
         """Move the focus to an area, and the area into view."""
-        self._areas[area].focus()
+        self._boxes[area].focus()
 
     def draw(self) -> None:
         """Show the current state."""
@@ -188,7 +193,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     def _set_html(self, name: str, text: str) -> None:
         widget = self._areas[name]
         widget.value = text
-        _show(widget, bool(text))
+        _show(self._boxes.get(name, widget), bool(text))
 
     def _headline(self) -> str:
         text = summary(self.findings) if self.checked_at else "not checked yet"
@@ -203,6 +208,10 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             return ""
         last = "" if next_actionable(self.findings) else paragraph("Nothing else needs an action.")
         return done_html(self.ended, self.result, str(self.audit.path)) + last
+
+
+def _heading(text: str) -> Any:
+    return widgets.HTML(f"<h2>{text}</h2>")
 
 
 def _show(widget: Any, visible: bool) -> None:
