@@ -63,6 +63,7 @@ def panel_on(
     import nbformat  # it takes a second, and every worker imports this module
 
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source.strip())])  # type: ignore[no-untyped-call]
+    book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}  # JupyterLab asks for one otherwise
     folder.mkdir()
     notebook = write(book, folder / "panel.ipynb")
     served = open_panel(server, chromium, folder / "served", notebook=notebook, dark=dark, height=height)

@@ -65,7 +65,9 @@ def test_a_commit_whose_marker_was_skipped_is_completed(lab: Kafka, tmp_path: Pa
         expect(panel.get_by_role("alert")).to_contain_text(f"does not name '{target}'")
         panel.get_by_label("To do it, type").fill(target)
         execute.click()
-        expect(panel.locator("p.moved", has_text=f"The LSO moved: {staged.start_offset} → {staged.start_offset + 2}")).to_be_visible()
+        expect(
+            panel.locator("p.moved", has_text=f"The LSO moved: {staged.start_offset} → {staged.start_offset + 2}")
+        ).to_be_visible()
         expect(panel.get_by_text("A read_committed consumer received 1 record of 1.")).to_be_visible()
         expect(panel.get_by_role("alert")).to_be_hidden()
     assert read_committed(lab, staged.topic, staged.partition) == received + 1

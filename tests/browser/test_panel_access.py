@@ -33,7 +33,11 @@ def violations(panel: Locator) -> list[str]:
     for frame in panel.page.frames:
         frame.evaluate(f"window.axe === undefined && (() => {{ {script} }})()")
     found = panel.page.evaluate("axe.run('.kafka-txn-panel')")
-    return [f"{each['id']}: {node['target']} {node['failureSummary']}" for each in found["violations"] for node in each["nodes"]]
+    return [
+        f"{each['id']}: {node['target']} {node['failureSummary']}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]
 
 
 @pytest.mark.parametrize("lab", [on_cluster("4.3.1", EVERYDAY, id="4.3.1")], indirect=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
-from toolkit.actions.marker_plan import RECHECK_AFTER, finding_of
+from toolkit.actions.marker_plan import RECHECK_AFTER, MarkerPlan, finding_of
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.errors import ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import records_of
@@ -220,6 +220,10 @@ class AbortPanel(PanelLayout):
             self.announce(f"{summary(self.findings)}.")
         elif name in {"choose", "next"} and self.selected is not None:
             self.announce(f"Chosen: {choice(self.selected)}.")
+        elif name == "explain" and self.explained is not None:
+            self.announce(f"Recognized: {', '.join(self.explained.symptoms) or 'nothing'}.")
+        elif name == "postmortem":
+            self.announce("The postmortem is ready.")
         if area := {"execute": "done", "next": "answer", "explain": "explained", "postmortem": "postmortem"}.get(name):
             self.focus_on(area)
 
@@ -267,6 +271,9 @@ class AbortPanel(PanelLayout):
                 self._recheck([self.selected.tp])
             raise
         self.plan, self.step = plan, "checked"
+        if isinstance(plan, MarkerPlan):
+            self.selected = plan.basis
+            self.findings = [plan.basis if is_same(each, plan.basis) else each for each in self.findings]
 
     def _execute(self) -> None:
         plan, typed, finding = self.plan, self.typed, self.selected

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
 from toolkit.actions.commit import CommitPlan, CommitResult, plan_commit
 from toolkit.actions.complete import CompletePlan, CompleteResult, plan_complete
 from toolkit.actions.fence import FencePlan, FenceResult, plan_fence
+from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
-    from toolkit.schema.live import Finding
     from toolkit.sources.live.cluster import Cluster
 
 ActionPlan: TypeAlias = AbortPlan | CompletePlan | CommitPlan | FencePlan
@@ -42,8 +43,8 @@ def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) ->
         fence.preflight()
         return fence
     plan = plan_complete(cluster, finding) if finding.action == "complete" else plan_abort(cluster, finding)
-    plan.preflight(recheck_after=recheck_after)
-    return plan
+    fresh = plan.preflight(recheck_after=recheck_after)
+    return replace(plan, basis=Finding.of(fresh))  # a finding of a moment ago may have been unknown
 
 
 def execute(

@@ -16,6 +16,7 @@ from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.commit import CommitPlan, CommitResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan, FenceResult
+from toolkit.errors import ConnectionFailed
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
@@ -108,7 +109,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         self.pasted = widgets.Textarea(continuous_update=False, description="Error text", rows=3)
         names = ("head", "live", "answer", "evidence", "why_not", "planned", "status", "problem", "done", "beside")
         self._areas = {name: widgets.HTML() for name in (*names, "audit", "explained", "postmortem")}
-        # They take the focus from a control that goes; an HTML widget itself cannot, and a box once assist.html is read.
+        # They take the focus from a control that goes; an HTML widget itself cannot, a box by assist.html.
         self._boxes = {name: widgets.VBox([self._areas[name]]) for name in FOCUSED}
         for box in self._boxes.values():
             box.add_class("area")
@@ -173,8 +174,13 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def draw_problem(self) -> None:
         """Show the error, or clear it."""
-        shown = "" if self.error is None else problem_html(self.error) + folded("Traceback", traceback_html(self.error))
-        self._set_html("problem", shown)
+        parts = (
+            [] if self.error is None else [problem_html(self.error), folded("Traceback", traceback_html(self.error))]
+        )
+        if isinstance(self.error, ConnectionFailed):  # that of an action says itself what was written
+            as_of = f"What is shown is as of {self.checked_at:%H:%M:%S} UTC. " if self.checked_at else ""
+            parts.insert(1, paragraph(f"Nothing was written. {as_of}Repeat the step once the brokers respond."))
+        self._set_html("problem", "".join(parts))
 
     def draw_busy(self, _: object = None) -> None:
         """Show whether a step is running. Its buttons stay enabled, as one that is disabled loses the focus."""

@@ -85,7 +85,9 @@ class Report:
         """Show it in a frame, so that its styles do not affect the notebook."""
         from html import escape
 
-        return f'<iframe title="postmortem" srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
+        return (
+            f'<iframe title="postmortem" srcdoc="{escape(self.html)}" style="width:100%;height:80vh;border:0"></iframe>'
+        )
 
 
 def report(
