@@ -1,6 +1,7 @@
 """A list of hanging transactions on a real broker: one confirmation, a proof of each, a stop at a surprise."""
 
 import csv
+import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,11 +11,11 @@ import pytest
 from tests.brokers import on_cluster
 from tests.process import on
 from toolkit import Cluster
-from toolkit.actions.abort import AbortPlan
+from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.abort_list import plan_abort_list
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
-from toolkit.errors import ActionRefused, UsageError
+from toolkit.errors import ActionFailed, ActionRefused, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
 from toolkit.lab.producer import TxnProducer
@@ -91,6 +92,34 @@ def test_the_first_transaction_that_resumed_stops_the_list(kafka: Kafka, cluster
         assert "is ongoing now, not proven to be hanging" in done.error.what
         owner.end(commit=True)
     assert [line["step"] for line in trail.rows()] == ["intent", "outcome"] * 2 + ["refused"]
+
+
+def test_an_lso_that_does_not_move_stops_the_list(
+    kafka: Kafka, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = INCIDENTS["never_added"](kafka, partition=1)
+    staged = [INCIDENTS["never_added"](kafka, topic=last.topic), last]
+    plan = plan_abort_list(cluster, rows(cluster, staged), recheck_after=0.2)
+    stands = AbortResult(
+        last_stable_offset_before=2,
+        last_stable_offset_after=2,
+        high_watermark=9,
+        next_start_offset=2,
+        observed_at=dt.datetime.now(dt.UTC),
+    )
+    monkeypatch.setattr(AbortPlan, "execute", lambda self, **options: stands)
+    done = plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
+    assert ([each.target for each in done.aborted], done.stopped_at) == ([target(staged[0])], target(staged[0]))
+    assert isinstance(done.error, ActionFailed)
+    assert (done.error.effect, done.not_tried) == ("written", [target(last)])
+
+    def interrupted(self: AbortPlan, **options: object) -> AbortResult:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AbortPlan, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
+    assert stopped.value.__notes__ == [f"0 of 2 transactions were aborted; it was the turn of {target(staged[0])}."]
 
 
 def test_what_is_not_open_any_more_is_left_out(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:

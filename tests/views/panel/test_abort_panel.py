@@ -19,7 +19,7 @@ from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed, UsageError
 from toolkit.lab import Kafka
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, StagedIncident
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED, StagedIncident
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import Row
@@ -252,6 +252,27 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert (panel.step, panel.error) == ("done", None)
             assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
+def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: Audit) -> None:
+    """It may be the coordinator of the transaction: without its answer, nothing is proven to hang."""
+    staged = INCIDENTS["never_added"](lab)
+    with Cluster(lab.bootstrap_servers, timeout=5) as cluster:
+        panel = panel_on(cluster, trail, staged)
+        checked(panel, staged)
+        (row,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
+        other = next(each for each in (1, 2) if each != row["leader"])
+        lab.stop_broker(other)
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert isinstance(panel.error, ActionFailed | ActionRefused)
+        assert "Nothing was written." in panel_text(panel)
+        assert (panel.step, panel.result, selected(panel).start_offset) == ("chosen", None, staged.start_offset)
+        lab.start_broker(other)
+        until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert (panel.step, panel.error) == ("done", None)
 
 
 def test_without_an_audit_trail_nothing_is_aborted(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
