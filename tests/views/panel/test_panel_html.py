@@ -232,8 +232,8 @@ def test_every_one_of_five_hundred_findings_can_be_found_and_chosen() -> None:
     assert [each.partition for each in chosen] == [17]
     listed.search.value = ""
     for _ in range(30):
-        listed.following.click()
-    assert (listed.page, listed.following.disabled, listed.previous.disabled) == (19, True, False)
+        listed.next_page.click()
+    assert (listed.page, listed.next_page.disabled, listed.previous_page.disabled) == (19, True, False)
     assert buttons is listed.choices.children, "the same buttons, so that the focus stays"
     buttons[PAGE - 1].click()
     assert chosen[-1] is healthy, "the least urgent is on the last page"

@@ -15,7 +15,7 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.marker_plan import RECHECK_AFTER, MarkerPlan, finding_of
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.errors import ActionRefused, ToolkitError, UsageError
+from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -110,6 +110,7 @@ class AbortPanel(PanelLayout):
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
         self._acted: dict[TransactionKey, Finding] = {}
+        self._uncertain: Finding | None = None
         for name in ("refresh", "dry_run", "next", "explain", "postmortem"):
             self.buttons[name].on_click(partial(self._clicked, name))
         self.buttons["execute"].on_click(self._clicked_execute)
@@ -209,9 +210,10 @@ class AbortPanel(PanelLayout):
     def _report_step(self, name: str) -> None:
         """Announce how a step ended, and move the focus where its control went, or where its result is."""
         if self.error is not None:
+            self.announce("")  # its alert is announced
             if name in {"execute", "next"}:
                 self.focus_on("problem")
-            return  # its alert is announced
+            return
         if self.step == "done" and self.ended is not None and self.result is not None and name == "execute":
             self.announce(done_text(self.ended, self.result))
         elif name == "dry_run" and self.plan is not None:
@@ -234,7 +236,7 @@ class AbortPanel(PanelLayout):
         except ToolkitError as error:
             self.error = error
         except Exception as error:
-            log.exception("The abort panel failed.")
+            log.exception("The panel failed.")
             self.error = error
         except BaseException as error:  # an interrupt from the menu is also shown, and raised again
             self.error = error
@@ -249,10 +251,21 @@ class AbortPanel(PanelLayout):
         self.findings = records_of(rows, Finding)
         self.checked_at = dt.datetime.now(dt.UTC)
         self.ended = self.result = self.picture = None
+        self._settle()
         same = next((each for each in self.findings if is_same(each, self.selected)), None)
         self._reset(same)
         if same is not None:
             self._select(same)
+
+    def _settle(self) -> None:
+        """Say what became of a transaction whose action failed, so that it was uncertain whether it was done."""
+        if (finding := self._uncertain) is None:
+            return
+        is_open = any(is_same(each, finding) for each in self.findings)
+        now = "is still open" if is_open else "is not open any more"
+        name = f"{finding.topic}-{finding.partition} at offset {finding.start_offset}"
+        self.problems = [*self.problems, f"{name}, whose action was uncertain, {now}."]
+        self._uncertain = None
 
     def _select(self, finding: Finding) -> None:
         self._reset(finding)
@@ -286,7 +299,8 @@ class AbortPanel(PanelLayout):
             result = action_steps.execute(
                 plan, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
             )
-        except Exception:
+        except Exception as error:
+            self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
             if typed == plan.target:  # the result of the dry run is obsolete
                 self.plan, self.step = None, "chosen"
                 self._recheck(action_steps.partitions_of(plan))
@@ -308,8 +322,9 @@ class AbortPanel(PanelLayout):
         if not shown:
             raise UsageError("No finding is chosen.", do="Choose the one that the postmortem is about.")
         problems: list[str] = []
-        self.report = postmortem(self.cluster, list(shown.values()), actions=self.audit.rows(), remark=problems.append)
-        self.problems = problems
+        self._read_trail()
+        self.report = postmortem(self.cluster, list(shown.values()), actions=self.actions, remark=problems.append)
+        self.problems = [*self.problems, *problems]
 
     def _next(self) -> None:
         finding = next_actionable(self.findings)

@@ -40,13 +40,13 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         self.page = 0
         self.search = widgets.Text(description="Search", placeholder="topic, id, group, verdict ...")
         self.search.observe(self._searched, "value")
-        self.previous = widgets.Button(description="Previous page")
-        self.following = widgets.Button(description="Next page")
-        self.previous.on_click(lambda _: self._turn(-1))
-        self.following.on_click(lambda _: self._turn(1))
+        self.previous_page = widgets.Button(description="Previous page")
+        self.next_page = widgets.Button(description="Next page")
+        self.previous_page.on_click(lambda _: self._turn(-1))
+        self.next_page.on_click(lambda _: self._turn(1))
         self._count = widgets.HTML()
         self.choices = widgets.VBox()
-        self._bar = widgets.HBox([self.search, self._count, self.previous, self.following])
+        self._bar = widgets.HBox([self.search, self._count, self.previous_page, self.next_page])
         self._bar.add_class("row")
         self.choices.add_class("choices")
         super().__init__([self._bar, self.choices])
@@ -77,7 +77,7 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         self.page = min(max(self.page + by, 0), last)
         self._draw()
         self._announce(self._range())
-        if self.previous.disabled or self.following.disabled:  # a button that is disabled loses the focus
+        if self.previous_page.disabled or self.next_page.disabled:  # a button that is disabled loses the focus
             self.choices.children[0].focus()
 
     def _draw(self) -> None:
@@ -94,10 +94,10 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         self._count.value = f'<span class="soft">{line(self._range())}</span>'
         self._bar.layout.display = None if many or self.search.value else "none"
         self.choices.layout.display = None if listed else "none"
-        for button in (self.previous, self.following):
+        for button in (self.previous_page, self.next_page):
             button.layout.display = None if len(self.matches) > PAGE else "none"
-        self.previous.disabled = self.page == 0
-        self.following.disabled = (self.page + 1) * PAGE >= len(self.matches)
+        self.previous_page.disabled = self.page == 0
+        self.next_page.disabled = (self.page + 1) * PAGE >= len(self.matches)
 
     def _range(self) -> str:
         """``1 to 25 of 500, the most urgent first``."""
