@@ -44,6 +44,17 @@ def is_checked(panel: AbortPanel) -> bool:
     return panel.step == "checked"
 
 
+def is_refreshed(panel: AbortPanel) -> bool:
+    """Diagnose again; false if that failed."""
+    panel.refresh()
+    return panel.error is None
+
+
+def is_done(panel: AbortPanel) -> bool:
+    """Whether the action is done, without an error."""
+    return panel.step == "done" and panel.error is None
+
+
 def panel_text(panel: AbortPanel) -> str:
     """Every text that is not hidden, without markup and pictures."""
     texts = (re.sub(r"<(style|script|svg).*?</\1>", "", each, flags=re.DOTALL) for each in _texts(panel))

@@ -6,7 +6,17 @@ import pytest
 
 from tests.actions.test_commit import Staged
 from tests.brokers import on_cluster
-from tests.views.panel.panel_state import checked, finding_of, is_checked, is_visible, panel_on, panel_text, selected
+from tests.views.panel.panel_state import (
+    checked,
+    finding_of,
+    is_checked,
+    is_done,
+    is_refreshed,
+    is_visible,
+    panel_on,
+    panel_text,
+    selected,
+)
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker import Marker
@@ -37,7 +47,7 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
                 assert (panel.findings, panel.step, panel.busy) == (known, "chosen", "")
                 assert is_visible(panel, panel.buttons["dry_run"])
             own.start_broker(1)
-            until(lambda: panel.refresh() or panel.error is None or None, awaited="the broker", timeout=120)
+            until(lambda: is_refreshed(panel) or None, awaited="the broker", timeout=120)
             assert selected(panel).start_offset == staged.start_offset, "still chosen"
             until(lambda: is_checked(panel) or None, awaited="the coordinators", timeout=120)
             own.kill(1)
@@ -50,7 +60,7 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
             own.start_broker(1)
             until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-            assert (panel.step, panel.error) == ("done", None)
+            assert is_done(panel)
             assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
 
 
@@ -98,7 +108,7 @@ def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: A
         lab.start_broker(other)
         until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
-        assert (panel.step, panel.error) == ("done", None)
+        assert is_done(panel)
 
 
 def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path: Path) -> None:
@@ -112,7 +122,7 @@ def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path
         panel.execute("orders-0@1")
         assert isinstance(panel.error, ActionRefused)
         panel.execute(staged.first)
-        assert (panel.step, panel.error) == ("done", None)
+        assert is_done(panel)
         assert "The transaction is CompleteCommit" in panel_text(panel)
         assert "A read_committed consumer received 3 records of 3." in panel_text(panel)
         assert {each.transactional_id for each in panel.findings} == {staged.next}, "both partitions were read again"
@@ -138,7 +148,7 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
         assert "A fence of its id would do this" in panel_text(panel)
         assert "aborted on all of its partitions" in panel_text(panel)
         panel.execute(staged.transactional_id)
-        assert (panel.step, panel.error) == ("done", None)
+        assert is_done(panel)
         assert f"Epoch {staged.producer_epoch} of producer {staged.producer_id} is fenced" in panel_text(panel)
         assert staged.start_offset not in [each.start_offset for each in panel.findings]
 
