@@ -15,7 +15,7 @@ from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.abort_list import plan_abort_list
 from toolkit.actions.audit import Audit
 from toolkit.config import ClientConfig
-from toolkit.errors import ActionFailed, ActionRefused, UsageError
+from toolkit.errors import ActionFailed, ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
 from toolkit.lab.producer import TxnProducer
@@ -133,8 +133,9 @@ def test_what_is_not_open_any_more_is_left_out(kafka: Kafka, cluster: Cluster, t
     assert [(each.target, each.verdict) for each in plan.left_out] == [(target(staged), None)]
     with pytest.raises(ActionRefused, match="No transaction of the list"):
         plan.execute(confirm=plan.target, audit=audit)
-    with pytest.raises(UsageError, match="names no open transaction"):
-        plan_abort_list(cluster, [{"topic": staged.topic, "partition": 0}])
+    errors: list[Row] = [{"topic": staged.topic, "partition": 0}, {"topic": None}]
+    unread = plan_abort_list(cluster, errors)
+    assert [each.target for each in unread.left_out] == [f"{staged.topic}-0", "the whole cluster"]
 
 
 @pytest.mark.full
@@ -184,6 +185,7 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
         again = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
         assert again.returncode == 5
         assert f"- left out: {target(first)}  Producer" in again.stdout
+        assert [row["step"] for row in Audit(tmp_path / "audit.jsonl").rows()][-2:] == ["outcome", "refused"]
     mixed = on(kafka, "abort", "--list", str(listed), "--topic", last.topic)
     assert (mixed.returncode, "--list names the transactions" in mixed.stderr) == (2, True)
     listed.write_text("topic,partition\n")

@@ -16,7 +16,7 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.marker_plan import RECHECK_AFTER, audited_refusal
 from toolkit.actions.refusals import NOTHING_WRITTEN, check_confirmation
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError, UsageError
+from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -135,9 +135,9 @@ class AbortListPlan:
         trail = Audit(None if audit is None else audit.path, confirmation=self.target)
         about = {"action": "abort", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
         with audited_refusal(trail, about):
-            check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
             if not self.plans:
                 raise ActionRefused("No transaction of the list is proven to be hanging.", means=NOTHING_WRITTEN)
+            check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
         aborted: list[AbortedTransaction] = []
         for number, plan in enumerate(self.plans):
             try:
@@ -170,46 +170,35 @@ def plan_abort_list(cluster: Cluster, transactions: Data, *, recheck_after: floa
         Where the markers would go.
     transactions
         Findings, as rows or a frame of ``schema.FINDINGS``. Topic, partition, producer id and start offset name each
-        transaction; all else is observed again.
+        transaction; all else is observed again. An entry that lacks one of them is left out.
     recheck_after
         Delay in seconds before the confirming second check.
 
     Raises
     ------
-    UsageError
-        If an entry names no open transaction.
     NotFound
         If the cluster has no such partition.
     """
-    keys = sorted({*map(_listed_key, records_of(transactions, Finding))})
-    partitions = sorted({TopicPartition(topic, partition) for topic, partition, *_ in keys})
+    listed = {transaction_key(each): each for each in records_of(transactions, Finding)}
+    keys = sorted(key for key in listed if None not in key)
+    partitions = sorted({TopicPartition(key.topic or "", key.partition or 0) for key in keys})
     rows = cluster.finding_rows(partitions=partitions, recheck_after=recheck_after) if partitions else []
     fresh = {transaction_key(each): each for each in map(Finding.of, rows)}
-    found = [_plan_or_left_out(cluster, key, fresh.get(TransactionKey(*key))) for key in keys]
+    found = [_plan_or_left_out(cluster, key, fresh.get(key)) for key in keys]
     return AbortListPlan(
         cluster=cluster,
         plans=[each for each in found if isinstance(each, AbortPlan)],
-        left_out=[each for each in found if isinstance(each, LeftOut)],
+        left_out=[
+            *(each for each in found if isinstance(each, LeftOut)),
+            *(_nameless(each) for key, each in listed.items() if None in key),
+        ],
     )
 
 
-def _listed_key(finding: Finding) -> tuple[str, int, int, int]:
-    """The key of an entry; as a tuple without nulls, it can be sorted."""
-    topic, partition, producer_id, start_offset = transaction_key(finding)
-    if topic is None or partition is None or producer_id is None or start_offset is None:
-        raise UsageError(
-            f"An entry of the list names no open transaction: {topic}-{partition}, producer {producer_id}, offset "
-            f"{start_offset}.",
-            do="Remove it from the list.",
-        )
-    return topic, partition, producer_id, start_offset
-
-
-def _plan_or_left_out(cluster: Cluster, key: tuple[str, int, int, int], fresh: Finding | None) -> AbortPlan | LeftOut:
-    topic, partition, producer_id, start_offset = key
-    target = f"{topic}-{partition}@{start_offset}"
+def _plan_or_left_out(cluster: Cluster, key: TransactionKey, fresh: Finding | None) -> AbortPlan | LeftOut:
+    target = f"{key.topic}-{key.partition}@{key.start_offset}"
     if fresh is None:
-        gone = f"Producer {producer_id} has no transaction open there any more."
+        gone = f"Producer {key.producer_id} has no transaction open there any more."
         return LeftOut(target=target, verdict=None, outcome=None, reason=gone)
     try:
         plan = plan_abort(cluster, fresh)
@@ -219,6 +208,12 @@ def _plan_or_left_out(cluster: Cluster, key: tuple[str, int, int, int], fresh: F
     if refusal is None:
         return plan
     return LeftOut(target=target, verdict=fresh.verdict, outcome=fresh.outcome, reason=refusal, remedy=fresh.remedy)
+
+
+def _nameless(listed: Finding) -> LeftOut:
+    """What a finding without a transaction is: a partition or a broker that could not be read."""
+    where = "the whole cluster" if listed.topic is None else f"{listed.topic}-{listed.partition}"
+    return LeftOut(target=where, verdict=None, outcome=None, reason="The list names no open transaction there.")
 
 
 def _check_moved(plan: AbortPlan, result: AbortResult) -> None:

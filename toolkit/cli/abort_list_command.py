@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
 
-COLUMNS = {"topic": str, "partition": int, "producer_id": int, "start_offset": int}
+COLUMNS: Mapping[str, Callable[[str], str | int]] = {
+    "topic": str,
+    "partition": int,
+    "producer_id": int,
+    "start_offset": int,
+}
 
 
 def read_list(path: Path) -> list[Row]:
@@ -37,7 +42,7 @@ def read_list(path: Path) -> list[Row]:
                     f"{path} has no column {', '.join(sorted(missing))}.",
                     do="Make it by kafka-txn find-hanging --format csv.",
                 )
-            return [{name: read(row[name]) for name, read in COLUMNS.items()} for row in rows]
+            return [{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()} for row in rows]
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, csv.Error) as error:
@@ -79,6 +84,7 @@ def abort_list(
     plan = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
     if not plan.plans:
         answer.say(preview(plan, saves=save))
+    if not plan.plans and confirm is None:
         raise ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
     confirmed = answer.confirmation(plan, confirm, preview(plan, saves=save))
     if confirmed is None:
