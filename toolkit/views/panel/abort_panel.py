@@ -284,7 +284,7 @@ class AbortPanel(PanelLayout):
                 self._recheck([self.selected.tp])
             raise
         self.plan, self.step = plan, "checked"
-        if isinstance(plan, MarkerPlan):
+        if isinstance(plan, MarkerPlan) and plan.basis.verdict != self.selected.verdict:
             self.selected = plan.basis
             self.findings = [plan.basis if is_same(each, plan.basis) else each for each in self.findings]
 
