@@ -327,5 +327,5 @@ def test_an_unwritable_path_is_an_error(name: str, why: str, tmp_path: Path) -> 
 
 def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
-    assert output.startswith("<iframe srcdoc=")
+    assert output.startswith('<iframe title="postmortem" srcdoc=')
     assert "<h1>" not in output

@@ -65,7 +65,7 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_after_an_uncertain_action_a_refresh_says_what_became_of_it(
+def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
     kafka: Kafka, cluster: Cluster, trail: Audit, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     staged = INCIDENTS["never_added"](kafka)
