@@ -1,41 +1,100 @@
-"""Take the screenshot of the panel for the README: ``python -m tests.browser.screenshot`` writes ``docs/panel.png``.
+"""Take pictures of the panel with 2, 5 and 500 findings, light and dark, and the one of the README.
 
-For another file, another width or the dark theme: ``python -m tests.browser.screenshot FILE 800 dark``.
+``python -m tests.browser.screenshot`` writes ``docs/panel.png``; ``python -m tests.browser.screenshot FOLDER`` also
+writes all six, as ``panel-500-dark.png``, to a folder. `docs/panel.png` has the fingerprint of the panel's sources, and
+a test fails once it is that of another panel.
 """
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import struct
 import sys
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.browser.opened import browser, open_panel
+from tests.browser.opened import browser
+from tests.browser.panel_page import panel_on
+from toolkit.config import ClientConfig
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.producer import TxnProducer
+from toolkit.sources.live.client import messages
+from toolkit.sources.live.client.broker_client import BrokerClient
 
-TARGET = Path(__file__).resolve().parents[2] / "docs/panel.png"
-STEP_TIMEOUT_MS = 60_000
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = ROOT / "docs/panel.png"
+COUNTS = (2, 5, 500)
+SHOWN = 5  # findings in the picture of the README
+KEYWORD = b"panel-sources"
+STEP_TIMEOUT_MS = 120_000
 
 
-def take_screenshot(target: Path, *, width: int, dark: bool) -> None:
-    """Select the hanging transaction, do the dry run, type the confirmation, and take the screenshot."""
-    with (
-        TemporaryDirectory() as folder,
-        browser() as chromium,
-        open_panel("Voila", chromium, Path(folder), width=width, height=2200, dark=dark) as panel,
-    ):
-        panel.get_by_role("button", name="HANGING").first.click()
-        panel.locator("iframe[data-drawn]").wait_for(timeout=STEP_TIMEOUT_MS)
-        panel.get_by_role("button", name="Dry run").click()
-        panel.get_by_text("The dry run passed").wait_for(timeout=STEP_TIMEOUT_MS)
-        panel.get_by_role("textbox").fill(panel.locator("b.number").inner_text())
-        target.parent.mkdir(exist_ok=True)
-        panel.screenshot(path=target, animations="disabled")
-    print(f"{target}: {target.stat().st_size:,} bytes")
+def stage_findings(kafka: Kafka, number: int) -> str:
+    """Open transactions on that many partitions of a topic: all hang but one, which is live."""
+    topic = f"orders-{number}" if number > COUNTS[0] else "orders"
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        new = messages.CreateTopics.CreatableTopic
+        created = new(name=topic, num_partitions=number, replication_factor=1, assignments=[], configs=[])
+        client.send_one(messages.CreateTopics(topics=[created], timeout_ms=60_000, validate_only=False))
+        lost = TxnProducer(client, "orders-writer-3").init()
+        for partition in range(number - 1):
+            lost.send(topic, partition, records=1 + partition % 40)
+        for partition in range(min(number - 1, 3)):  # records that no group receives
+            write = TxnProducer(client, f"payments-{partition}").init()
+            write.add(topic, partition)
+            write.send(topic, partition, records=20 - partition)
+            write.end(commit=True)
+    INCIDENTS["open_young"](kafka, topic=topic, partition=number - 1)
+    return topic
+
+
+def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
+    """Choose the most urgent finding, do the dry run, type the confirmation, and take the picture."""
+    for number in counts:
+        topic = stage_findings(kafka, number)
+        for dark in (False, True):
+            place = folder / f"served-{number}-{dark}"
+            with browser() as chromium, panel_on(chromium, kafka, [topic], place, dark=dark, height=2400) as panel:
+                panel.get_by_role("button", name="HANGING").first.click()
+                panel.locator("iframe[data-drawn]").wait_for(timeout=STEP_TIMEOUT_MS)
+                panel.get_by_role("button", name="Dry run").click()
+                panel.get_by_text("The dry run passed").first.wait_for(timeout=STEP_TIMEOUT_MS)
+                panel.get_by_role("textbox", name="To do it, type").fill(panel.locator("b.number").inner_text())
+                target = folder / f"panel-{number}-{'dark' if dark else 'light'}.png"
+                panel.screenshot(path=target, animations="disabled")
+                print(f"{target.name}: {target.stat().st_size:,} bytes")
+
+
+def fingerprint() -> str:
+    """Of all that decides how the panel looks."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "toolkit/views/panel").iterdir()):
+        if path.suffix in {".py", ".css", ".html"}:
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def sign(path: Path) -> None:
+    """Add the fingerprint to a PNG, as a text chunk before its end."""
+    data, text = path.read_bytes(), KEYWORD + b"\0" + fingerprint().encode()
+    chunk = struct.pack(">I", len(text)) + b"tEXt" + text + struct.pack(">I", zlib.crc32(b"tEXt" + text))
+    path.write_bytes(data[:-12] + chunk + data[-12:])
+
+
+def signature(path: Path) -> str:
+    """The fingerprint in a PNG; empty if it has none."""
+    _, found, rest = path.read_bytes().partition(KEYWORD + b"\0")
+    return rest[:16].decode() if found else ""
 
 
 if __name__ == "__main__":
-    _, *arguments = sys.argv
-    take_screenshot(
-        Path(arguments[0]) if arguments else TARGET,
-        width=int(arguments[1]) if len(arguments) > 1 else 1440,
-        dark="dark" in arguments[2:],
-    )
+    with TemporaryDirectory() as temporary, Kafka("4.3.1", properties=EVERYDAY.properties) as lab:
+        folder = Path(sys.argv[1]).resolve() if sys.argv[1:] else Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
+        shutil.copy(folder / f"panel-{SHOWN}-light.png", PICTURE)
+        sign(PICTURE)

@@ -64,7 +64,7 @@ def select_and_dry_run(panel: "Locator", staged: StagedIncident) -> None:
     expect(timeline.get_by_text(f"{staged.topic}-0: LSO held at {staged.start_offset}")).to_be_visible()
     expect(execute).to_be_disabled()
     panel.get_by_role("button", name="Dry run").click()
-    expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible()
+    expect(panel.get_by_role("heading", name="The dry run passed.")).to_be_visible()
     expect(execute).to_be_enabled()
 
 
@@ -75,7 +75,7 @@ def assert_a_wrong_confirmation_is_refused(panel: "Locator", staged: StagedIncid
     refusal = panel.get_by_role("alert")
     expect(refusal).to_contain_text(f"does not name '{staged.topic}-0@{staged.start_offset}'")
     expect(refusal).to_contain_text("Nothing was written.")
-    expect(panel.get_by_role("textbox")).to_have_value("")
+    expect(panel.get_by_label("To do it, type")).to_have_value("")
 
 
 def assert_a_resumed_transaction_is_refused(panel: "Locator", staged: StagedIncident, bootstrap_servers: str) -> None:
@@ -101,11 +101,11 @@ def abort_and_release_lso(panel: "Locator", staged: StagedIncident) -> None:
 
     confirm(panel, f"{staged.topic}-0@{staged.start_offset}")
     lso_moved = re.compile(rf"The LSO moved: {staged.start_offset} → \d+")
-    expect(panel.get_by_text(lso_moved)).to_be_visible()
+    expect(panel.locator("p.moved", has_text=lso_moved)).to_be_visible()
     expect(panel.get_by_role("alert")).to_be_hidden()
     expect(panel.get_by_role("button", name=f"HANGING · {staged.topic}-0")).to_be_hidden()
 
 
 def confirm(panel: "Locator", text: str) -> None:
-    panel.get_by_role("textbox").fill(text)
+    panel.get_by_label("To do it, type").fill(text)
     panel.get_by_role("button", name="Write the abort marker").click()

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.actions.test_abort import read_committed
 from tests.brokers import on_cluster
-from tests.browser.opened import browser, open_panel
+from tests.browser.opened import browser
+from tests.browser.panel_page import panel_on
 from tests.browser.test_notebook_4 import STEP_TIMEOUT_MS, needs_browser
-from tests.notebooks.books import write
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, REPLICATED
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator
-
 pytestmark = [pytest.mark.full, *needs_browser]
-
-OPEN_PANEL = """
-from toolkit import Cluster
-from toolkit.actions.audit import Audit
-from toolkit.views.panel import AbortPanel
-
-AbortPanel(Cluster({servers!r}), topics={topics!r}, audit=Audit({audit!r}), recheck_after=1.1)
-"""
-
-
-@contextmanager
-def panel_on(kafka: Kafka, topics: Sequence[str], folder: Path) -> Iterator[Locator]:
-    """The panel of some topics, in a notebook of one cell."""
-    source = OPEN_PANEL.format(servers=kafka.bootstrap_servers, topics=list(topics), audit=str(folder / "audit.jsonl"))
-    import nbformat  # it takes a second, and every worker imports this module
-
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source.strip())])  # type: ignore[no-untyped-call]
-    folder.mkdir()
-    notebook = write(book, folder / "panel.ipynb")
-    with browser() as chromium, open_panel("Voila", chromium, folder / "served", notebook=notebook) as panel:
-        yield panel
 
 
 @pytest.mark.parametrize("lab", [on_cluster("4.3.1", EVERYDAY, id="4.3.1")], indirect=True)
@@ -54,14 +27,14 @@ def test_several_transactions_are_open_on_one_partition(lab: Kafka, count: int, 
     expect.set_options(timeout=STEP_TIMEOUT_MS)
     first = INCIDENTS["open_young"](lab)
     staged = [first, *(INCIDENTS["open_young"](lab, topic=first.topic) for _ in range(count - 1))]
-    with panel_on(lab, [first.topic], tmp_path / "panel") as panel:
+    with browser() as chromium, panel_on(chromium, lab, [first.topic], tmp_path / "panel") as panel:
         for place, each in enumerate(staged):
             name = f"ongoing · {each.topic}-0 at offset {each.start_offset}"
             choice = panel.get_by_role("button", name=name)
             expect(choice).to_contain_text("held" if not place else f"behind {place} other")
             choice.click()
             expect(panel.get_by_role("heading", name=f"{each.topic}-0 at offset {each.start_offset}")).to_be_visible()
-            expect(panel.get_by_text("No marker here: ongoing")).to_be_visible()
+            expect(panel.get_by_text("No action here: ongoing")).to_be_visible()
             expect(panel.get_by_role("button", name="Dry run")).to_be_hidden()
         expect(panel.get_by_role("alert")).to_be_hidden()
         expect(panel.get_by_text("Traceback")).to_be_hidden()
@@ -77,7 +50,7 @@ def test_a_commit_whose_marker_was_skipped_is_completed(lab: Kafka, tmp_path: Pa
     staged = INCIDENTS["skipped_marker"](lab)
     target = f"{staged.topic}-0@{staged.start_offset}"
     received = read_committed(lab, staged.topic, staged.partition)
-    with panel_on(lab, [staged.topic], tmp_path / "panel") as panel:
+    with browser() as chromium, panel_on(chromium, lab, [staged.topic], tmp_path / "panel") as panel:
         execute = panel.get_by_role("button", name="Write the COMMIT marker")
         panel.get_by_role("button", name=f"stuck_ending · {staged.topic}-0 at offset {staged.start_offset}").click()
         expect(panel.get_by_role("heading", name=f"{staged.topic}-0 at offset {staged.start_offset}")).to_be_visible()
@@ -85,14 +58,16 @@ def test_a_commit_whose_marker_was_skipped_is_completed(lab: Kafka, tmp_path: Pa
         expect(panel.get_by_text("Never an abort marker: these records are committed.").first).to_be_visible()
         expect(execute).to_be_disabled()
         panel.get_by_role("button", name="Dry run").click()
-        expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible()
+        expect(panel.get_by_role("heading", name="The dry run passed.")).to_be_visible()
         expect(panel.get_by_text("1 record of it: then visible to read_committed consumers.")).to_be_visible()
-        panel.get_by_role("textbox").fill("orders-0@1")
+        panel.get_by_label("To do it, type").fill("orders-0@1")
         execute.click()
         expect(panel.get_by_role("alert")).to_contain_text(f"does not name '{target}'")
-        panel.get_by_role("textbox").fill(target)
+        panel.get_by_label("To do it, type").fill(target)
         execute.click()
-        expect(panel.get_by_text(f"The LSO moved: {staged.start_offset} → {staged.start_offset + 2}")).to_be_visible()
+        expect(
+            panel.locator("p.moved", has_text=f"The LSO moved: {staged.start_offset} → {staged.start_offset + 2}")
+        ).to_be_visible()
         expect(panel.get_by_text("A read_committed consumer received 1 record of 1.")).to_be_visible()
         expect(panel.get_by_role("alert")).to_be_hidden()
     assert read_committed(lab, staged.topic, staged.partition) == received + 1
@@ -105,14 +80,14 @@ def test_an_abort_that_waits_for_another_is_cancelled(lab: Kafka, tmp_path: Path
 
     expect.set_options(timeout=STEP_TIMEOUT_MS)
     staged = INCIDENTS["never_added"](lab)
-    with panel_on(lab, [staged.topic], tmp_path / "panel") as panel:
+    with browser() as chromium, panel_on(chromium, lab, [staged.topic], tmp_path / "panel") as panel:
         panel.get_by_role("button", name=f"HANGING · {staged.topic}-0 at offset {staged.start_offset}").click()
         panel.get_by_role("button", name="Dry run").click()
-        expect(panel.get_by_text("The dry run passed. Nothing was written.")).to_be_visible()
+        expect(panel.get_by_role("heading", name="The dry run passed.")).to_be_visible()
         cancel = panel.get_by_role("button", name="Cancel")
         expect(cancel).to_be_hidden()
         with Audit(tmp_path / "panel" / "audit.jsonl").exclusive():
-            panel.get_by_role("textbox").fill(f"{staged.topic}-0@{staged.start_offset}")
+            panel.get_by_label("To do it, type").fill(f"{staged.topic}-0@{staged.start_offset}")
             panel.get_by_role("button", name="Write the abort marker").click()
             cancel.click()
             expect(panel.get_by_role("alert")).to_contain_text("The action was cancelled.")

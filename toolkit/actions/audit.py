@@ -45,10 +45,13 @@ class Audit:
     path
         The file; created with its folder for the first line, readable by its owner only. By default
         ``KAFKA_TXN_AUDIT_FILE``, or ``audit.jsonl`` in the user's state directory.
+    confirmation
+        What a person typed for all actions of a list, ``12 transactions``; each of its lines has it.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, confirmation: str | None = None) -> None:
         self.path = Path(path or os.environ.get(AUDIT_FILE) or user_state_path("kafka-txn") / "audit.jsonl")
+        self.confirmation = confirmation
 
     def __repr__(self) -> str:
         return f"Audit({str(self.path)!r})"
@@ -175,7 +178,7 @@ class Audit:
             ) from error
 
     def _write(self, entry: Row) -> None:
-        line = {"at": dt.datetime.now(dt.UTC), "who": _who(), **entry}
+        line = {"at": dt.datetime.now(dt.UTC), "who": _who(), "confirmation": self.confirmation, **entry}
         text = json.dumps({name: line[name] for name in ACTIONS.names if line.get(name) is not None}, default=_plain)
         file = self._open()
         try:

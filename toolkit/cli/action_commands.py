@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.cli import action_texts as texts
+from toolkit.cli.abort_list_command import abort_list, read_list
 from toolkit.cli.action_answer import ActionAnswer, ActionFormat, ActionOutput, is_at_terminal
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
 from toolkit.cli.output import progress, size_text
@@ -26,6 +27,16 @@ MAX_SAVE_BYTES = 256_000_000  # as of actions.saved_records, which imports Arrow
 
 StartOffset = Annotated[
     int, typer.Option("--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction.")
+]
+OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Topic; needed without --list.")]
+OnePartition = Annotated[
+    int | None, typer.Option("--partition", metavar="N", min=0, help="Partition number; needed without --list.")
+]
+OneStartOffset = Annotated[
+    int | None,
+    typer.Option(
+        "--start-offset", metavar="OFFSET", min=0, help="First offset of the transaction; needed without --list."
+    ),
 ]
 ConfirmTransaction = Annotated[
     str | None,
@@ -65,9 +76,18 @@ Override = Annotated[
 @takes_source("flink_checkpoint")
 def abort(
     *,
-    topic: Topic,
-    partition: Partition,
-    start_offset: StartOffset,
+    topic: OneTopic = None,
+    partition: OnePartition = None,
+    start_offset: OneStartOffset = None,
+    list_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--list",
+            metavar="FILE",
+            help="Abort many, one after another up to the first that is not as planned: a CSV file of kafka-txn "
+            "find-hanging --format csv, a line each. --confirm '12 transactions' names their number.",
+        ),
+    ] = None,
     confirm: ConfirmTransaction = None,
     override: Override = None,
     save_records: Annotated[
@@ -100,9 +120,27 @@ def abort(
     from toolkit.actions.abort import plan_abort
     from toolkit.actions.audit import Audit
 
+    if list_file is not None and (topic, partition, start_offset, override) != (None, None, None, None):
+        raise UsageError("--list names the transactions, and nothing of it can be overridden.")
     audit, answer = Audit(audit_file), ActionAnswer(action="abort", output=output)
     if confirm is not None:
         audit.check()
+    if list_file is not None:
+        transactions = read_list(list_file)
+        with source_options.connect() as cluster:
+            abort_list(
+                cluster,
+                transactions,
+                answer,
+                audit=audit,
+                confirm=confirm,
+                recheck_after=recheck_after,
+                save=save_records,
+                max_save_bytes=max_save_bytes,
+            )
+        return
+    if topic is None or partition is None or start_offset is None:
+        raise UsageError("abort needs --topic, --partition and --start-offset, or --list.")
     with source_options.connect() as cluster:
         progress("Checking that it hangs ...")
         found = find_transaction(cluster, topic, partition, start_offset=start_offset, recheck_after=recheck_after)

@@ -30,6 +30,7 @@ class ActionStep(TableRow):
     who: Annotated[str, "User and host that took the action."]
     bootstrap_servers: Annotated[str, "Bootstrap servers of the cluster, as configured."]
     target: Annotated[str, "Target that the user confirmed: orders-0@913095344, or a transactional id."]
+    confirmation: Annotated[str | None, "What the user typed for a list of targets: 12 transactions; else null."] = None
     topic: Annotated[str | None, "Topic of the marker; null for a commit or fence."] = None
     partition: Annotated[Int32 | None, "Partition of the marker; null for a commit or fence."] = None
     start_offset: Annotated[

@@ -1,4 +1,4 @@
-"""What a panel shows, as text."""
+"""A panel of staged incidents, and what it shows as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,50 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from toolkit import Cluster
+from toolkit.actions.audit import Audit
+from toolkit.lab.incidents import StagedIncident
+from toolkit.schema.live import Finding
 from toolkit.views.panel import AbortPanel
+
+
+def panel_on(cluster: Cluster, trail: Audit, *staged: StagedIncident) -> AbortPanel:
+    return AbortPanel(cluster, topics=[each.topic for each in staged], audit=trail, recheck_after=1.1)
+
+
+def finding_of(panel: AbortPanel, staged: StagedIncident) -> Finding:
+    return next(
+        each for each in panel.findings if (each.topic, each.start_offset) == (staged.topic, staged.start_offset)
+    )
+
+
+def selected(panel: AbortPanel) -> Finding:
+    assert panel.selected is not None
+    return panel.selected
+
+
+def checked(panel: AbortPanel, staged: StagedIncident) -> None:
+    """Choose it, and do the dry run."""
+    panel.select(finding_of(panel, staged))
+    panel.dry_run()
+    assert panel.step == "checked", panel.error
+
+
+def is_checked(panel: AbortPanel) -> bool:
+    """Do the dry run again; the brokers may not have loaded everything yet."""
+    panel.dry_run()
+    return panel.step == "checked"
+
+
+def is_refreshed(panel: AbortPanel) -> bool:
+    """Diagnose again; false if that failed."""
+    panel.refresh()
+    return panel.error is None
+
+
+def is_done(panel: AbortPanel) -> bool:
+    """Whether the action is done, without an error."""
+    return panel.step == "done" and panel.error is None
 
 
 def panel_text(panel: AbortPanel) -> str:

@@ -6,19 +6,19 @@ import gzip
 import html
 import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from toolkit.actions.abort import AbortResult
+from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.impact import MarkerImpact
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding, Partition
+from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
     answer_html,
     choice,
-    done_html,
     evidence_html,
     next_actionable,
     problem_html,
@@ -27,6 +27,7 @@ from toolkit.views.panel.panel_html import (
     traceback_html,
     why_not_html,
 )
+from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.report.gap_chart import gap_chart
 
@@ -159,16 +160,96 @@ def test_without_scripts_a_static_chart_is_shown() -> None:
     assert frame.children[1].value == ""
 
 
-def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
-    plan: Any = SimpleNamespace(topic="orders", partition=0)
-    done = AbortResult(
+def impact(**changed: Any) -> MarkerImpact:
+    known = {"records": 1, "size": 80, "first_offset": 5, "last_offset": 5, "records_released": 3, "groups": ()}
+    lso = {"last_stable_offset": 5, "next_stable_offset": 9, "next_start_offset": None, "next_producer_id": None}
+    return MarkerImpact(**{**known, **lso, **changed})
+
+
+def result(after: int, *, next_start_offset: int | None = None) -> AbortResult:
+    return AbortResult(
         last_stable_offset_before=5,
-        last_stable_offset_after=5,
-        high_watermark=9,
-        next_start_offset=5,
+        last_stable_offset_after=after,
+        high_watermark=12,
+        next_start_offset=next_start_offset,
         observed_at=NOW,
     )
-    assert "The LSO is still at 5" in done_html(plan, done, "audit.jsonl")
+
+
+def plan(planned: MarkerImpact) -> AbortPlan:
+    of: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 0, "last_sequence": 0}
+    cluster: Any = None
+    return AbortPlan(
+        cluster=cluster,
+        topic="orders",
+        partition=0,
+        start_offset=5,
+        last_timestamp=None,
+        basis=finding(),
+        impact=planned,
+        **of,
+    )
+
+
+def test_an_unmoved_lso_is_reported_as_unmoved() -> None:
+    assert "The LSO is still at 5" in done_html(plan(impact()), result(5, next_start_offset=5), "audit.jsonl")
+
+
+def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -> None:
+    """The plan said 9 and the result 10, and nothing said that the marker takes an offset."""
+    assert lso_planned(impact()) == "The LSO goes from 5 to 10: the marker takes offset 9, the high watermark."
+    assert lso_difference(impact(), result(10)) == ""
+    assert lso_difference(impact(), result(12)) == "The plan had 10: 2 more offsets were written since."
+    assert "opened since holds it now" in lso_difference(impact(), result(9, next_start_offset=9))
+    behind = impact(next_stable_offset=7, next_start_offset=7, next_producer_id=8)
+    assert lso_planned(behind) == "The LSO goes from 5 to 7."
+    assert lso_difference(behind, result(7, next_start_offset=7)) == ""
+    assert "what is open behind it has changed since" in lso_difference(behind, result(13))
+    assert lso_planned(impact(next_stable_offset=5, next_start_offset=4)) == "The LSO stays at 5."
+
+
+def many(number: int) -> list[Finding]:
+    return [
+        finding(topic="orders", partition=each, records_held=each, transactional_id=f"writer-{each}")
+        for each in range(number)
+    ]
+
+
+def test_every_one_of_five_hundred_findings_can_be_found_and_chosen() -> None:
+    """440 of 500 hanging ones were left out as "less urgent"."""
+    chosen: list[Finding] = []
+    said: list[str] = []
+    listed = FindingList(chosen.append, said.append)
+    healthy = finding(topic="alive", verdict="ongoing", records_held=9_000, action=None)
+    listed.show([healthy, *many(499)], None)
+    buttons = listed.choices.children
+    assert len(buttons) == PAGE, "the page, and not one for each finding"
+    assert buttons[0].description.startswith("HANGING · orders-498"), "the one that holds the most records"
+    listed.search.value = "writer-17 HANGING"
+    assert "11 of 500 findings match." in said
+    assert [each.partition for each in listed.matches] == [*range(179, 169, -1), 17]
+    buttons[10].click()
+    assert [each.partition for each in chosen] == [17]
+    listed.search.value = ""
+    for _ in range(30):
+        listed.next_page.click()
+    assert (listed.page, listed.next_page.disabled, listed.previous_page.disabled) == (19, True, False)
+    assert buttons is listed.choices.children, "the same buttons, so that the focus stays"
+    buttons[PAGE - 1].click()
+    assert chosen[-1] is healthy, "the least urgent is on the last page"
+    assert "476 to 500 of 500, the most urgent first" in listed._count.value
+    listed.search.value = "no such topic"
+    assert "none of 500" in listed._count.value
+    listed.search.value = ""
+    listed.show(many(2), None)
+    assert [each.layout.display for each in buttons[:3]] == [None, None, "none"]
+
+
+def test_the_chosen_finding_is_marked() -> None:
+    first, second = many(2)
+    listed = FindingList(lambda chosen: None, lambda said: None)
+    listed.show([first, second], second)
+    assert [each._dom_classes for each in listed.choices.children] == [("alarm", "chosen"), ("alarm",)]
 
 
 def _srcdoc(value: str) -> str:

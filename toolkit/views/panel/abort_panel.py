@@ -1,4 +1,4 @@
-"""The abort panel: choose a hanging transaction, see why, dry run, confirm by typing, and watch the LSO move."""
+"""The panel: choose a finding, see why, dry run its action, confirm by typing, and watch the LSO move."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
-from toolkit.actions.marker_plan import RECHECK_AFTER, finding_of
-from toolkit.errors import ActionRefused, ToolkitError, UsageError
+from toolkit.actions.marker_plan import RECHECK_AFTER, MarkerPlan, finding_of
+from toolkit.analysis.diagnosis.diagnose import transaction_key
+from toolkit.errors import ActionFailed, ActionRefused, ToolkitError, UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, Partition
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.views.explained_error import explain
+from toolkit.views.findings_text import summary
+from toolkit.views.panel import action_steps
 from toolkit.views.panel.layout import WORK, PanelLayout
-from toolkit.views.panel.panel_html import FENCED, is_same, next_actionable
+from toolkit.views.panel.panel_html import FENCED, choice, is_same, next_actionable
+from toolkit.views.panel.plan_html import done_text
+from toolkit.views.panel.postmortem import postmortem
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
@@ -36,9 +40,10 @@ log = logging.getLogger(__name__)
 class AbortPanel(PanelLayout):
     """From a finding to a moved LSO, step by step; a widget, which a cell shows as its result.
 
-    Nothing is written before the name of the transaction is typed after a dry run that passed, and `AbortPlan.execute`
-    checks all of it once more. Its state is in traits, which a cell may read, and its steps are methods; what goes
-    wrong in a step is shown, and kept in `error`, not raised.
+    It takes the action that the finding has: abort, complete, commit or fence. Nothing is sent before the name of the
+    transaction or id is typed after a dry run that passed, and the plan's `execute` checks all of it once more. Its
+    state is in traits, which a cell may read, and its steps are methods. What goes wrong in a step is shown, and kept
+    in `error`, not raised; what was found stays, and the step can be repeated.
 
     Parameters
     ----------
@@ -58,17 +63,21 @@ class AbortPanel(PanelLayout):
     selected : Finding or None
         The selected finding.
     step : str
-        ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the marker is written.
-    plan : AbortPlan or CompletePlan or None
+        ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the action is done.
+    plan : AbortPlan or CompletePlan or CommitPlan or FencePlan or None
         What the dry run passed; null again once it is executed or does not hold any more.
     fence : FencePlan or None
-        How the owner of the one that is chosen would be fenced.
+        How the live owner of the one that is chosen would be fenced; the panel does not do it.
     typed : str
         The confirmation, as far as it is typed.
-    ended : AbortPlan or CompletePlan or None
+    ended : AbortPlan or CompletePlan or CommitPlan or FencePlan or None
         What was executed last.
-    result : AbortResult or CompleteResult or None
+    result : AbortResult or CompleteResult or CommitResult or FenceResult or None
         What that changed.
+    explained : ExplainedError or None
+        What `explain` found.
+    report : Report or None
+        The last postmortem; ``panel.report.save("postmortem.html")``.
     error : BaseException or None
         What the last step was refused for, or failed with.
     problems : list of str
@@ -100,7 +109,9 @@ class AbortPanel(PanelLayout):
         self._cancel = threading.Event()
         self._last: tuple[str, float] = ("", 0.0)
         self.observe(self._forget_last, "typed")
-        for name in ("refresh", "dry_run", "next"):
+        self._acted: dict[TransactionKey, Finding] = {}
+        self._uncertain: Finding | None = None
+        for name in ("refresh", "dry_run", "next", "explain", "postmortem"):
             self.buttons[name].on_click(partial(self._clicked, name))
         self.buttons["execute"].on_click(self._clicked_execute)
         self.buttons["cancel"].on_click(self.cancel)
@@ -118,29 +129,45 @@ class AbortPanel(PanelLayout):
         self._begin("choose", partial(self._select, finding_of(finding)))
 
     def dry_run(self) -> None:
-        """Plan the marker that the selected transaction needs, with all checks; nothing is written."""
+        """Plan the action of the selected finding, with all checks; nothing is written."""
         self._begin("dry_run")
 
     def execute(self, confirm: str | None = None) -> None:
-        """Write the marker, if the confirmation and a fresh check allow it, and read the LSO back.
+        """Take the action, if the confirmation and a fresh check allow it, and read the LSO back.
 
         Parameters
         ----------
         confirm
-            The name of the transaction, ``orders-0@913095344``; the text typed in the panel if null.
+            The plan's target, ``orders-0@913095344`` or a transactional id; the text typed in the panel if null.
         """
         if confirm is not None:
             self.typed = confirm
         self._begin("execute")
 
     def cancel(self, _: object = None) -> None:
-        """Cancel the marker while it waits; the error that follows says whether it was written."""
+        """Cancel the action while it waits; the error that follows says whether it was done."""
         self._cancel.set()
         self.buttons["cancel"].disabled = True
 
     def next(self) -> None:
-        """Choose the next hanging finding."""
+        """Choose the next finding with an action."""
         self._begin("next")
+
+    def explain(self, text: str | None = None) -> None:
+        """Explain a pasted error, and look up what it names.
+
+        Parameters
+        ----------
+        text
+            The error; the text pasted in the panel if null.
+        """
+        if text is not None:
+            self.pasted.value = text
+        self._begin("explain")
+
+    def postmortem(self) -> None:
+        """Make the postmortem of the selected finding and of those that were ended here."""
+        self._begin("postmortem")
 
     def _begin(self, name: str, work: Callable[[], None] | None = None) -> None:
         """Run a step for a cell."""
@@ -177,7 +204,30 @@ class AbortPanel(PanelLayout):
         finally:
             self.busy = ""
             self._at_work.release()
+        self._report_step(name)
         return True
+
+    def _report_step(self, name: str) -> None:
+        """Announce how a step ended, and move the focus where its control went, or where its result is."""
+        if self.error is not None:
+            self.announce("")  # its alert is announced
+            if name in {"execute", "next"}:
+                self.focus_on("problem")
+            return
+        if self.step == "done" and self.ended is not None and self.result is not None and name == "execute":
+            self.announce(done_text(self.ended, self.result))
+        elif name == "dry_run" and self.plan is not None:
+            self.announce(f"The dry run passed. Nothing was written. To do it, type {self.plan.target}.")
+        elif name == "refresh":
+            self.announce(f"{summary(self.findings)}.")
+        elif name in {"choose", "next"} and self.selected is not None:
+            self.announce(f"Chosen: {choice(self.selected)}.")
+        elif name == "explain" and self.explained is not None:
+            self.announce(f"Recognized: {', '.join(self.explained.symptoms) or 'nothing'}.")
+        elif name == "postmortem":
+            self.announce("The postmortem is ready.")
+        if area := {"execute": "done", "next": "answer", "explain": "explained", "postmortem": "postmortem"}.get(name):
+            self.focus_on(area)
 
     def _kept(self, work: Callable[[], None]) -> None:
         """Run it, and keep its exception, which a callback cannot raise."""
@@ -186,7 +236,7 @@ class AbortPanel(PanelLayout):
         except ToolkitError as error:
             self.error = error
         except Exception as error:
-            log.exception("The abort panel failed.")
+            log.exception("The panel failed.")
             self.error = error
         except BaseException as error:  # an interrupt from the menu is also shown, and raised again
             self.error = error
@@ -194,14 +244,28 @@ class AbortPanel(PanelLayout):
             raise
 
     def _refresh(self) -> None:
-        self._reset(None)
-        self.ended = self.result = self.picture = None
+        self._read_trail()
         rows = self.cluster.finding_rows(
             topics=self.topics, partitions=self.partitions, recheck_after=self.recheck_after
-        )
+        )  # if that fails, all that was known stays
         self.findings = records_of(rows, Finding)
         self.checked_at = dt.datetime.now(dt.UTC)
-        self._read_trail()
+        self.ended = self.result = self.picture = None
+        self._settle()
+        same = next((each for each in self.findings if is_same(each, self.selected)), None)
+        self._reset(same)
+        if same is not None:
+            self._select(same)
+
+    def _settle(self) -> None:
+        """Say what became of a transaction whose action failed, so that it was uncertain whether it was done."""
+        if (finding := self._uncertain) is None:
+            return
+        is_open = any(is_same(each, finding) for each in self.findings)
+        now = "is still open" if is_open else "is not open any more"
+        name = f"{finding.topic}-{finding.partition} at offset {finding.start_offset}"
+        self.problems = [*self.problems, f"{name}, whose action was uncertain, {now}."]
+        self._uncertain = None
 
     def _select(self, finding: Finding) -> None:
         self._reset(finding)
@@ -213,38 +277,59 @@ class AbortPanel(PanelLayout):
         if self.selected is None:
             raise UsageError("No finding is chosen.", do="Choose one.")
         self.plan, self.step = None, "chosen"
-        plan_marker = plan_complete if self.selected.action == "complete" else plan_abort
         try:
-            plan = plan_marker(self.cluster, self.selected)
-            plan.preflight(recheck_after=self.recheck_after)
+            plan = action_steps.checked_plan(self.cluster, self.selected, recheck_after=self.recheck_after)
         except ActionRefused:
-            self._recheck_selected()
+            if self.selected.tp is not None:
+                self._recheck([self.selected.tp])
             raise
         self.plan, self.step = plan, "checked"
+        if isinstance(plan, MarkerPlan) and plan.basis.verdict != self.selected.verdict:
+            self.selected = plan.basis
+            self.findings = [plan.basis if is_same(each, plan.basis) else each for each in self.findings]
 
     def _execute(self) -> None:
-        plan, typed = self.plan, self.typed
-        if plan is None:
+        plan, typed, finding = self.plan, self.typed, self.selected
+        if plan is None or finding is None:
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
         self.typed = ""
+        if typed == plan.target:
+            self._acted[transaction_key(finding)] = finding
         try:
-            result = plan.execute(
-                confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
+            result = action_steps.execute(
+                plan, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
             )
-        except Exception:
+        except Exception as error:
+            self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
             if typed == plan.target:  # the result of the dry run is obsolete
                 self.plan, self.step = None, "chosen"
-                self._recheck_selected()
+                self._recheck(action_steps.partitions_of(plan))
             raise
         finally:
             self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
-        self._recheck_selected()
+        self._recheck(action_steps.partitions_of(plan))
+
+    def _explain(self) -> None:
+        if not self.pasted.value.strip():
+            raise UsageError("No text was pasted.", do="Paste the error of the client.")
+        self.explained = explain(self.pasted.value, self.cluster, recheck_after=self.recheck_after)
+
+    def _postmortem(self) -> None:
+        shown = dict(self._acted)
+        if self.selected is not None:
+            shown.setdefault(transaction_key(self.selected), self.selected)
+        if not shown:
+            raise UsageError("No finding is chosen.", do="Choose the one that the postmortem is about.")
+        problems: list[str] = []
+        self._read_trail()
+        self.report = postmortem(self.cluster, list(shown.values()), actions=self.actions, remark=problems.append)
+        self.problems = [*self.problems, *problems]
 
     def _next(self) -> None:
         finding = next_actionable(self.findings)
         if finding is None:
-            raise UsageError("Nothing else hangs.", do="Diagnose again.")
+            raise UsageError("Nothing else needs an action.", do="Diagnose again.")
         self._select(finding)
 
     def _reset(self, finding: Finding | None) -> None:
@@ -255,24 +340,24 @@ class AbortPanel(PanelLayout):
     def _plan_fence(self, transactional_id: str) -> None:
         self.fence = plan_fence(self.cluster, transactional_id)
 
-    def _recheck_selected(self) -> None:
-        """Diagnose the selected finding's partition again, since it has changed."""
-        if self.selected is not None:
-            self._beside("The current state", partial(self._refresh_partition, self.selected))
+    def _recheck(self, changed: Sequence[TopicPartition]) -> None:
+        """Diagnose partitions again that have changed."""
+        self._beside("The current state", partial(self._refresh_partitions, changed))
         if self.selected is not None:
             self._draw_timeline(self.selected)
 
-    def _refresh_partition(self, old: Finding) -> None:
-        if (tp := old.tp) is None:
+    def _refresh_partitions(self, changed: Sequence[TopicPartition]) -> None:
+        if not changed:
             return
-        rows = self.cluster.finding_rows(topics=[tp.topic], partitions=[tp.partition], recheck_after=self.recheck_after)
+        rows = self.cluster.finding_rows(partitions=changed, recheck_after=self.recheck_after)
         current = records_of(rows, Finding)
-        self.findings = [*(finding for finding in self.findings if finding.tp != tp), *current]
+        self.findings = [*(finding for finding in self.findings if finding.tp not in changed), *current]
+        old = self.selected
         fresh = next((finding for finding in current if is_same(finding, old)), None)
         if fresh is not None:
             self.selected = fresh
-        elif self.step != "done":
-            self._reset(current[0])
+        elif self.step != "done" and old is not None:
+            self._reset(next((finding for finding in current if finding.tp == old.tp), None))
 
     def _draw_timeline(self, finding: Finding) -> None:
         """Read the timeline of the partition; the panel continues without it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
@@ -12,34 +13,36 @@ import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.commit import CommitPlan, CommitResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
-from toolkit.actions.fence import FencePlan
+from toolkit.actions.fence import FencePlan, FenceResult
+from toolkit.errors import ConnectionFailed
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.views.explained_error import ExplainedError
 from toolkit.views.findings_text import summary
+from toolkit.views.panel.action_steps import button_text
+from toolkit.views.panel.finding_list import FindingList
 from toolkit.views.panel.panel_html import (
-    MARKED,
-    MAX_CHOICES,
     answer_html,
     bullets,
     choice,
-    done_html,
     evidence_html,
     fence_html,
+    folded,
     grid,
-    is_same,
     line,
     next_actionable,
     paragraph,
-    plan_html,
     problem_html,
-    rank_findings,
-    tone,
     traceback_html,
     why_not_html,
 )
+from toolkit.views.panel.plan_html import done_html, plan_html
+from toolkit.views.panel.postmortem import postmortem_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
+from toolkit.views.report import Report
 from toolkit.views.report.report_tables import action_grid
 from toolkit.views.row_formats import count
 
@@ -53,11 +56,14 @@ WORK: Mapping[str, str] = {
     "refresh": "Reading the cluster; doubtful partitions are checked twice",
     "choose": "Reading the log around it",
     "dry_run": "Checking again what was decided; nothing is written",
-    "execute": "Checking once more, writing the marker, and watching the LSO",
+    "execute": "Checking once more, acting, and watching the LSO",
     "next": "Reading the log around it",
+    "explain": "Looking up what the text names",
+    "postmortem": "Reading the logs around what was found",
 }
 """Text while a step is running."""
-_MARKER = {"abort": "Write the abort marker", "commit": "Write the COMMIT marker"}
+FOCUSED = ("answer", "problem", "done", "explained", "postmortem")
+"""Areas that can have the focus."""
 
 
 def _either(*classes: type) -> Any:
@@ -71,11 +77,13 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     findings: traitlets.List[Finding] = traitlets.List(traitlets.Instance(Finding))
     selected = traitlets.Instance(Finding, allow_none=True)
     step = traitlets.Enum(STEPS, default_value="choose")
-    plan = _either(AbortPlan, CompletePlan)
+    plan = _either(AbortPlan, CompletePlan, CommitPlan, FencePlan)
     fence = traitlets.Instance(FencePlan, allow_none=True)
     typed = traitlets.Unicode()
-    ended = _either(AbortPlan, CompletePlan)
-    result = _either(AbortResult, CompleteResult)
+    ended = _either(AbortPlan, CompletePlan, CommitPlan, FencePlan)
+    result = _either(AbortResult, CompleteResult, CommitResult, FenceResult)
+    explained = traitlets.Instance(ExplainedError, allow_none=True)
+    report = traitlets.Instance(Report, allow_none=True)
     error = traitlets.Instance(BaseException, allow_none=True)
     problems = traitlets.List(traitlets.Unicode())
     picture = traitlets.Instance(TimelinePicture, allow_none=True)
@@ -87,64 +95,78 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     audit: Audit
 
     def __init__(self, choose: Callable[[Finding], None]) -> None:
-        self._choose = choose
-        self._listed: list[Finding] = []
         self.buttons = {
             "refresh": widgets.Button(description="Refresh"),
             "dry_run": widgets.Button(description="Dry run", button_style="primary"),
             "execute": widgets.Button(description="Write the abort marker", button_style="danger"),
             "cancel": widgets.Button(description="Cancel"),
             "next": widgets.Button(description="Next", button_style="primary"),
+            "explain": widgets.Button(description="Explain"),
+            "postmortem": widgets.Button(description="Make the postmortem"),
         }
         # Sent when the field loses focus: single letters could arrive after the click that follows.
-        self.confirmation = widgets.Text(continuous_update=False, placeholder="name of the transaction")
-        names = ("head", "answer", "why_not", "planned", "confirm", "status", "problem", "done", "beside")
-        self._areas = {name: widgets.HTML() for name in names}
-        self._choices = widgets.VBox()
-        self._evidence = _folded("All evidence")
-        self._traceback = _folded("Traceback")
-        self._audit = _folded("Audit trail")
+        self.confirmation = widgets.Text(continuous_update=False, description="Confirmation")
+        self.pasted = widgets.Textarea(continuous_update=False, description="Error text", rows=3)
+        names = ("head", "live", "answer", "evidence", "why_not", "planned", "status", "problem", "done", "beside")
+        self._areas = {name: widgets.HTML() for name in (*names, "audit", "explained", "postmortem")}
+        # They take the focus from a control that goes; an HTML widget itself cannot, a box by assist.html.
+        self._boxes = {name: widgets.VBox([self._areas[name]]) for name in FOCUSED}
+        for box in self._boxes.values():
+            box.add_class("area")
+        self.list = FindingList(choose, self.announce)
         self._figure = FigureFrame()
-        top = widgets.HBox([self._areas["head"], self.buttons["refresh"]])
-        confirm = self._areas["confirm"], self.confirmation
-        self._steps = widgets.HBox([self.buttons["dry_run"], *confirm, self.buttons["execute"], self.buttons["cancel"]])
-        for box, name in ((top, "top"), (self._choices, "choices"), (self._steps, "row")):
+        areas, buttons = {**self._areas, **self._boxes}, self.buttons
+        areas["live"].add_class("live")
+        top = widgets.HBox([areas["head"], buttons["refresh"]])
+        self._steps = widgets.HBox([buttons["dry_run"], self.confirmation, buttons["execute"], buttons["cancel"]])
+        explain = widgets.HBox([self.pasted, buttons["explain"]])
+        for box, name in ((top, "top"), (self._steps, "row"), (explain, "row")):
             box.add_class(name)
-        areas = self._areas
         super().__init__(
             [
-                *(widgets.HTML(style_html()), top, self._choices, areas["answer"], self._evidence, areas["why_not"]),
-                *(areas["planned"], self._steps, areas["status"], areas["problem"], self._traceback, areas["done"]),
-                *(self.buttons["next"], areas["beside"], self._figure, self._audit),
+                *(widgets.HTML(style_html()), top, areas["live"], self.list, areas["answer"], areas["evidence"]),
+                *(areas["why_not"], areas["planned"], self._steps, areas["status"], areas["problem"], areas["done"]),
+                *(buttons["next"], areas["beside"], self._figure, areas["audit"]),
+                *(_heading("Explain an error"), explain, areas["explained"]),
+                *(_heading("Postmortem"), buttons["postmortem"], areas["postmortem"]),
             ]
         )
         self.add_class("kafka-txn-panel")
         traitlets.link((self, "typed"), (self.confirmation, "value"))
         self.observe(self.draw_busy, "busy")
 
+    def announce(self, text: str) -> None:
+        """Have a screen reader say a sentence."""
+        self._areas["live"].value = line(text)
+
+    def focus_on(self, area: str) -> None:
+        """Move the focus to an area, and the area into view."""
+        self._boxes[area].focus()
+
     def draw(self) -> None:
         """Show the current state."""
         finding = None if self.step == "done" else self.selected
-        is_marked = finding is not None and finding.action in MARKED
-        self._draw_choices()
+        is_actionable = finding is not None and finding.action is not None
+        self.list.show(self.findings, self.selected)
         self._set_html("answer", answer_html(finding) if finding else "")
         fence = fence_html(self.fence) if self.fence else ""
-        self._set_html("why_not", "" if finding is None or is_marked else why_not_html(finding) + fence)
-        self._set_html("planned", plan_html(self.plan) if self.plan and is_marked else "")
-        self._set_html("confirm", self._confirm())
+        self._set_html("why_not", "" if finding is None or is_actionable else why_not_html(finding) + fence)
+        self._set_html("planned", plan_html(self.plan) if self.plan and is_actionable else "")
+        self.confirmation.description = f"To do it, type {self.plan.target}" if self.plan else "Confirmation"
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
-        _show(self._steps, is_marked)
-        if finding is not None and is_marked:
-            self.buttons["execute"].description = _MARKER[
-                "commit" if finding.action == "complete" and finding.outcome == "commit" else "abort"
-            ]
-        _fold(self._evidence, evidence_html(finding) if finding else "")
-        _fold(self._audit, grid(action_grid(records_of(self.actions, ActionStep))) if self.actions else "")
-        self._audit.titles = (f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}",)
+        _show(self._steps, is_actionable)
+        if finding is not None and is_actionable:
+            self.buttons["execute"].description = button_text(finding)
+        self._set_html("evidence", folded("All evidence", evidence_html(finding)) if finding else "")
+        trail = f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}"
+        steps = grid(action_grid(records_of(self.actions, ActionStep))) if self.actions else ""
+        self._set_html("audit", folded(trail, steps))
         following = next_actionable(self.findings) if self.step == "done" else None
         self.buttons["next"].description = f"Next: {choice(following)}" if following else ""
         _show(self.buttons["next"], following is not None)
+        self._set_html("explained", self.explained._repr_html_() if self.explained else "")
+        self._set_html("postmortem", postmortem_html(self.report) if self.report else "")
         if self.picture is None:
             self._figure.clear()
         else:
@@ -152,74 +174,50 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
 
     def draw_problem(self) -> None:
         """Show the error, or clear it."""
-        self._set_html("problem", problem_html(self.error) if self.error else "")
-        _fold(self._traceback, traceback_html(self.error) if self.error else "")
+        parts = (
+            [] if self.error is None else [problem_html(self.error), folded("Traceback", traceback_html(self.error))]
+        )
+        if isinstance(self.error, ConnectionFailed):  # that of an action says itself what was written
+            as_of = f"What is shown is as of {self.checked_at:%H:%M:%S} UTC. " if self.checked_at else ""
+            parts.insert(1, paragraph(f"Nothing was written. {as_of}Repeat the step once the brokers respond."))
+        self._set_html("problem", "".join(parts))
 
     def draw_busy(self, _: object = None) -> None:
-        """Show whether a step is running, and disable the buttons meanwhile."""
-        text = f'<span class="busy" role="status">{line(self.busy)} …</span>' if self.busy else ""
+        """Show whether a step is running. Its buttons stay enabled, as one that is disabled loses the focus."""
+        text = f'<span class="busy">{line(self.busy)} …</span>' if self.busy else ""
         self._set_html("head", f"<h2>{self._headline()}</h2>{text or self._checked()}")
         self._set_html("status", text)
-        idle = not self.busy
+        if self.busy:
+            self.announce(self.busy)
+        (self.add_class if self.busy else self.remove_class)("at-work")
         is_executing = self.busy == WORK["execute"]
         self.buttons["cancel"].disabled = not is_executing
         _show(self.buttons["cancel"], is_executing)
-        for button in (*self._choices.children, self.buttons["refresh"], self.buttons["dry_run"], self.buttons["next"]):
-            button.disabled = not idle
         for control in (self.confirmation, self.buttons["execute"]):
-            control.disabled = not (idle and self.step == "checked")
-
-    def _draw_choices(self) -> None:
-        listed = rank_findings(self.findings)[:MAX_CHOICES]
-        if listed != self._listed:
-            old, self._listed = self._choices.children, listed
-            self._choices.children = [self._button(finding) for finding in listed]
-            for button in old:
-                button.close()
-        for button, finding in zip(self._choices.children, listed, strict=True):
-            (button.add_class if is_same(finding, self.selected) else button.remove_class)("chosen")
-        _show(self._choices, bool(listed))
-
-    def _button(self, finding: Finding) -> Any:
-        button = widgets.Button(description=choice(finding), disabled=bool(self.busy))
-        button.add_class(tone(finding))
-        button.on_click(lambda _: self._choose(finding))
-        return button
+            control.disabled = self.step != "checked"
 
     def _set_html(self, name: str, text: str) -> None:
         widget = self._areas[name]
         widget.value = text
-        _show(widget, bool(text))
+        _show(self._boxes.get(name, widget), bool(text))
 
     def _headline(self) -> str:
         text = summary(self.findings) if self.checked_at else "not checked yet"
         return line(text[:1].upper() + text[1:])
 
     def _checked(self) -> str:
-        left_out = len(self.findings) - MAX_CHOICES
-        more = f" · {left_out} more that are less urgent are not listed" if left_out > 0 else ""
         when = f" · checked {self.checked_at:%Y-%m-%d %H:%M:%S} UTC" if self.checked_at else ""
-        return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}{more}</span>'
-
-    def _confirm(self) -> str:
-        if self.plan is None:
-            return "writes nothing. Then type its name:"
-        return f'To do it, type <b class="number">{line(self.plan.target)}</b>'
+        return f'<span class="soft">{line(self.cluster.bootstrap_servers)}{when}</span>'
 
     def _done(self) -> str:
         if self.step != "done" or self.ended is None or self.result is None:
             return ""
-        last = "" if next_actionable(self.findings) else paragraph("Nothing else hangs.")
+        last = "" if next_actionable(self.findings) else paragraph("Nothing else needs an action.")
         return done_html(self.ended, self.result, str(self.audit.path)) + last
 
 
-def _folded(title: str) -> Any:
-    return widgets.Accordion([widgets.HTML()], titles=(title,), selected_index=None)
-
-
-def _fold(box: Any, text: str) -> None:
-    box.children[0].value = text
-    _show(box, bool(text))
+def _heading(text: str) -> Any:
+    return widgets.HTML(f"<h2>{text}</h2>")
 
 
 def _show(widget: Any, visible: bool) -> None:
@@ -228,5 +226,8 @@ def _show(widget: Any, visible: bool) -> None:
 
 @cache
 def style_html() -> str:
-    """The style sheet as an element."""
-    return f"<style>{(resources.files(__package__) / 'panel.css').read_text(encoding='utf-8')}</style>"
+    """The style sheet, and a hidden frame whose script sets ARIA attributes."""
+    files = resources.files(__package__)
+    assist = html.escape((files / "assist.html").read_text(encoding="utf-8"), quote=True)
+    frame = f'<iframe hidden title="accessibility of the panel" srcdoc="{assist}"></iframe>'
+    return f"<style>{(files / 'panel.css').read_text(encoding='utf-8')}</style>{frame}"

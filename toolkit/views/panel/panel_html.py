@@ -1,4 +1,4 @@
-"""HTML of the panel, all values escaped: findings to choose from, the selected one, its marker, errors."""
+"""HTML of the panel, all values escaped: pieces, findings to choose from, the selected one, errors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import datetime as dt
 import html
 import shlex
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.actions.abort import AbortPlan, AbortResult
-from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import (
     ActionFailed,
@@ -30,7 +28,6 @@ from toolkit.views.urgency import urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan
-    from toolkit.actions.impact import OffsetCommitted
     from toolkit.views.report.report_parts import Fact, Grid
 
 
@@ -81,16 +78,11 @@ def _value(fact: Fact, text: str) -> str:
 
 def grid(table: Grid) -> str:
     """A table of texts."""
-    heads = "".join(f"<th>{line(name)}</th>" for name in table.columns)
+    heads = "".join(f"<th scope='col'>{line(name)}</th>" for name in table.columns)
     rows = "".join(f"<tr>{''.join(f'<td>{line(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    head = f'<div class="scroll" role="region" aria-label="{line(table.title)}" tabindex="0">'
+    return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
 
-
-MAX_CHOICES = 60
-"""Maximum number of choices, each a button."""
-
-MARKED = {"abort", "complete"}
-"""Actions that write a marker: the steps of the panel."""
 
 _TONES = {
     "hanging": "alarm",
@@ -139,8 +131,8 @@ def is_same(finding: Finding | None, other: Finding | None) -> bool:
 
 
 def next_actionable(findings: Sequence[Finding]) -> Finding | None:
-    """The next finding that a marker ends; null if there is none."""
-    return next((each for each in rank_findings(findings) if each.action in MARKED), None)
+    """The next finding with an action; null if there is none."""
+    return next((each for each in rank_findings(findings) if each.action), None)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
@@ -154,20 +146,9 @@ def _age(finding: Finding) -> dt.timedelta | None:
     return finding.observed_at - since if since and since <= finding.observed_at else None
 
 
-FENCED = {"ongoing", "long", "overdue"}
-"""Verdicts whose owner can be fenced."""
+FENCED = {"ongoing", "long"}
+"""Verdicts of live owners: the command that fences one by choice is shown, and not run."""
 
-_OWNED = "It has an owner: an abort marker on this partition would silently lose half of a live transaction."
-_DECIDED = "Its outcome is decided: an abort marker could contradict it."
-_NOTHING = "Nothing is open here that a marker could end."
-_WHY_NOT = {
-    "unknown": "It is not proven what was decided, so the panel writes nothing.",
-    "ending": _DECIDED,
-    "stuck_ending": _DECIDED,
-    "unreplicated": _NOTHING,
-    "clear": _NOTHING,
-    "ended": _NOTHING,
-}
 _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
 
 
@@ -176,7 +157,7 @@ def answer_html(finding: Finding) -> str:
     section = answer(finding)
     first = [fact for fact in section.facts if fact.label in _FIRST and not _adds_nothing(fact.label, finding)]
     head = f'<h3><span class="badge {tone(finding)}">{line(finding.verdict)}</span> {line(section.title)}</h3>'
-    remedy = f"<p><b>Remedy</b> {line(finding.remedy)}</p>" if finding.action == "complete" else ""
+    remedy = f"<p><b>Remedy</b> {line(finding.remedy)}</p>" if finding.action else ""
     return card(tone(finding), head, paragraph(section.lead, kind="lead"), facts(first), remedy)
 
 
@@ -187,12 +168,12 @@ def evidence_html(finding: Finding) -> str:
 
 
 def why_not_html(finding: Finding) -> str:
-    """Why no marker is possible, and what to do instead."""
+    """What a finding without an action means, and its remedy."""
     verdict = finding.verdict
     return card(
         tone(finding),
-        f"<h3>No marker here: {line(verdict)}</h3>",
-        paragraph(f"{VERDICTS.get(verdict, '')} {_WHY_NOT.get(verdict, _OWNED)}".strip()),
+        f"<h3>No action here: {line(verdict)}</h3>",
+        paragraph(VERDICTS.get(verdict, "")),
         f"<p><b>Remedy</b> {line(finding.remedy)}</p>",
     )
 
@@ -215,90 +196,6 @@ def fence_html(plan: FencePlan) -> str:
 def _adds_nothing(label: str, finding: Finding) -> bool:
     """Whether a fact would be empty."""
     return (label == "Cause" and not finding.cause) or (label == "Missing" and not finding.missing)
-
-
-MAX_COMMITS = 20
-
-
-def plan_html(plan: AbortPlan | CompletePlan) -> str:
-    """The result of a successful dry run."""
-    where = f"{plan.topic}-{plan.partition} at offset {plan.start_offset}"
-    if isinstance(plan, CompletePlan):
-        return card(
-            "plain",
-            "<h3>The dry run passed. Nothing was written.</h3>",
-            paragraph(
-                f"It was checked again just now: its coordinator decided to {plan.outcome}, and the marker is missing. "
-                f"The marker would end producer {plan.producer_id} epoch {plan.producer_epoch} on {where}:"
-            ),
-            bullets(_changes(plan)),
-        )
-    return card(
-        "plain",
-        "<h3>The dry run passed. Nothing was written.</h3>",
-        paragraph(
-            f"It was checked again just now, and still hangs. An abort marker would end producer {plan.producer_id} "
-            f"epoch {plan.producer_epoch} on {where}:"
-        ),
-        bullets(_changes(plan)),
-        paragraph("Its records are saved first, beside the audit trail."),
-        paragraph("Kafka's tool writes the same marker without these checks, and saves nothing:"),
-        command(plan.command),
-    )
-
-
-def done_html(plan: AbortPlan | CompletePlan, done: AbortResult | CompleteResult, audit: str) -> str:
-    """The result of the marker."""
-    before, after = done.last_stable_offset_before, done.last_stable_offset_after
-    is_moved = before is not None and after is not None and after > before
-    head = f"The LSO moved: {before} → {after}" if is_moved else f"The LSO is still at {after}"
-    return card(
-        "done",
-        f'<h3><span class="badge done">ended</span> {line(f"{plan.topic}-{plan.partition}")}</h3>',
-        f'<p class="moved">{line(head)}</p>',
-        bullets(_rest(done)),
-        paragraph(f"Audit trail: {audit}.", kind="soft"),
-        role="status",
-    )
-
-
-def _changes(plan: AbortPlan | CompletePlan) -> Iterator[str]:
-    """What the marker would change."""
-    impact, fate = plan.impact, "never read by any read_committed consumer"
-    offset_commits: Sequence[OffsetCommitted] = ()
-    if isinstance(plan, CompletePlan):
-        offset_commits = plan.impact.offset_commits[:MAX_COMMITS]
-        fate = "then visible to read_committed consumers" if plan.outcome == "commit" else fate
-    if impact.unread:
-        yield f"The number of records is unknown. {impact.unread}"
-    else:
-        yield f"{count(impact.records or 0, 'record')} of it: {fate}."
-        yield f"{count(impact.records_released or 0, 'record')} behind it: can then be read."
-    for committed in offset_commits:
-        partition = f"{printable(committed.topic)}-{committed.partition}"
-        yield f"Group {printable(committed.group_id)} continues at {committed.offset} on {partition}."
-    now, then = impact.last_stable_offset, impact.next_stable_offset
-    yield f"The LSO stays at {now}." if now == then else f"The LSO goes from {now} to {then}."
-    if impact.next_start_offset is not None:
-        yield f"Then producer {impact.next_producer_id} holds it, from offset {impact.next_start_offset} on."
-    yield _groups(impact.groups)
-
-
-def _groups(groups: Sequence[str] | None) -> str:
-    names = "not known" if groups is None else ", ".join(map(printable, groups)) or "none"
-    return f"Groups that continue: {names}."
-
-
-def _rest(done: AbortResult | CompleteResult) -> Iterator[str]:
-    if isinstance(done, CompleteResult) and done.records_delivered is not None:
-        received = count(done.records_delivered, "record", "records")
-        yield f"A read_committed consumer received {received} of {done.records_checked}."
-    if isinstance(done, AbortResult) and done.records_file is not None:
-        yield f"{count(done.records_saved or 0, 'record', 'records')} saved in {done.records_file}."
-    if done.next_start_offset is None:
-        yield f"Nothing else is open on this partition; its high watermark is {done.high_watermark}."
-    else:
-        yield f"The next transaction open on this partition starts at offset {done.next_start_offset}."
 
 
 _HEADS = (
@@ -332,7 +229,12 @@ def traceback_html(error: BaseException) -> str:
     """Traceback of an unexpected error; empty for a `ToolkitError`."""
     if isinstance(error, ToolkitError):
         return ""
-    return f"<pre>{line_by_line(''.join(traceback.format_exception(error)))}</pre>"
+    return f"<pre tabindex='0'>{line_by_line(''.join(traceback.format_exception(error)))}</pre>"
+
+
+def folded(title: str, content: str) -> str:
+    """Content behind a title that opens by mouse and by keyboard, without a script; empty without content."""
+    return f'<details class="fold"><summary>{line(title)}</summary>{content}</details>' if content else ""
 
 
 def line_by_line(text: str) -> str:

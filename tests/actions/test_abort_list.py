@@ -1,0 +1,192 @@
+"""A list of hanging transactions on a real broker: one confirmation, a proof of each, a stop at a surprise."""
+
+import csv
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import on_cluster
+from tests.process import on
+from toolkit import Cluster
+from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.abort_list import plan_abort_list
+from toolkit.actions.audit import Audit
+from toolkit.config import ClientConfig
+from toolkit.errors import ActionFailed, ActionRefused
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS, REPLICATED, StagedIncident
+from toolkit.lab.producer import TxnProducer
+from toolkit.schema import Row
+from toolkit.sources.live.client.broker_client import BrokerClient
+
+pytestmark = pytest.mark.lab
+
+
+def dozen(kafka: Kafka) -> list[StagedIncident]:
+    """A hanging transaction on each of twelve partitions of one topic."""
+    last = INCIDENTS["never_added"](kafka, partition=11)
+    return [*(INCIDENTS["never_added"](kafka, topic=last.topic, partition=number) for number in range(11)), last]
+
+
+def rows(cluster: Cluster, staged: Sequence[StagedIncident]) -> list[Row]:
+    found = cluster.finding_rows(topics=sorted({each.topic for each in staged}), recheck_after=0)
+    return [row for row in found if row["start_offset"] is not None]
+
+
+def target(staged: StagedIncident) -> str:
+    return f"{staged.topic}-{staged.partition}@{staged.start_offset}"
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    with Cluster(kafka.bootstrap_servers) as connected:
+        yield connected
+
+
+def test_twelve_partitions_are_aborted_with_one_confirmation_and_a_live_one_is_left_out(
+    kafka: Kafka, cluster: Cluster, tmp_path: Path
+) -> None:
+    staged, trail = dozen(kafka), Audit(tmp_path / "audit.jsonl")
+    with INCIDENTS["open_young"](kafka) as live:
+        plan = plan_abort_list(cluster, rows(cluster, [*staged, live]), recheck_after=0.2)
+        assert sorted(each.target for each in plan.plans) == sorted(map(target, staged))
+        (left,) = plan.left_out
+        assert (left.target, left.verdict) == (target(live), "ongoing")
+        assert plan.target == "12 transactions"
+        for wrong in ("yes", "11 transactions", plan.plans[0].target):
+            with pytest.raises(ActionRefused, match="does not name '12 transactions'"):
+                plan.execute(confirm=wrong, audit=trail)
+        done = plan.execute(confirm="12 transactions", audit=trail, recheck_after=0.2)
+        assert (done.stopped_at, done.error, done.not_tried) == (None, None, ())
+        assert [each.target for each in done.aborted] == [each.target for each in plan.plans]
+        assert all(each.result.records_saved == 1 for each in done.aborted)
+        assert [row["start_offset"] for row in rows(cluster, [*staged, live])] == [live.start_offset]
+    lines = trail.rows()
+    assert [line["step"] for line in lines] == ["refused"] * 3 + ["intent", "outcome"] * 12
+    assert {line["confirmation"] for line in lines} == {"12 transactions"}
+    assert {line["target"] for line in lines[3:]} == set(map(target, staged))
+    assert all(line["verdict"] == "hanging" and line["evidence"] for line in lines[3:])
+
+
+def test_the_first_transaction_that_resumed_stops_the_list(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    """Its owner commits it in the end: an abort marker would have lost half of it."""
+    staged, trail = dozen(kafka)[:4], Audit(tmp_path / "audit.jsonl")
+    listed = [row for row in rows(cluster, staged) if row["partition"] < 4]
+    plan = plan_abort_list(cluster, listed, recheck_after=0.2)
+    back = staged[2]
+
+    def resume(each: AbortPlan) -> None:
+        if each.target == target(back):
+            owner.add(back.topic, back.partition)
+
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        owner = TxnProducer(client, back.transactional_id)
+        owner.producer_id, owner.producer_epoch = back.producer_id, back.producer_epoch
+        done = plan.execute(confirm="4 transactions", audit=trail, recheck_after=0.2, progress=resume)
+        assert [each.target for each in done.aborted] == [target(staged[0]), target(staged[1])]
+        assert (done.stopped_at, done.not_tried) == (target(back), [target(staged[3])])
+        assert isinstance(done.error, ActionRefused)
+        assert "is ongoing now, not proven to be hanging" in done.error.what
+        owner.end(commit=True)
+    assert [line["step"] for line in trail.rows()] == ["intent", "outcome"] * 2 + ["refused"]
+
+
+def test_an_lso_that_does_not_move_stops_the_list(
+    kafka: Kafka, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = INCIDENTS["never_added"](kafka, partition=1)
+    staged = [INCIDENTS["never_added"](kafka, topic=last.topic), last]
+    plan = plan_abort_list(cluster, rows(cluster, staged), recheck_after=0.2)
+    stands = AbortResult(
+        last_stable_offset_before=2,
+        last_stable_offset_after=2,
+        high_watermark=9,
+        next_start_offset=2,
+        observed_at=dt.datetime.now(dt.UTC),
+    )
+    monkeypatch.setattr(AbortPlan, "execute", lambda self, **options: stands)
+    done = plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
+    assert ([each.target for each in done.aborted], done.stopped_at) == ([target(staged[0])], target(staged[0]))
+    assert isinstance(done.error, ActionFailed)
+    assert (done.error.effect, done.not_tried) == ("written", [target(last)])
+
+    def interrupted(self: AbortPlan, **options: object) -> AbortResult:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(AbortPlan, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        plan.execute(confirm="2 transactions", audit=Audit(tmp_path / "audit.jsonl"))
+    assert stopped.value.__notes__ == [f"0 of 2 transactions were aborted; it was the turn of {target(staged[0])}."]
+
+
+def test_what_is_not_open_any_more_is_left_out(kafka: Kafka, cluster: Cluster, tmp_path: Path) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    listed = rows(cluster, [staged])
+    audit = Audit(tmp_path / "audit.jsonl")
+    first = plan_abort_list(cluster, [*listed, *listed], recheck_after=0.2)
+    assert first.target == "1 transaction", "a transaction that is listed twice is one"
+    first.execute(confirm=first.target, audit=audit, recheck_after=0.2)
+    plan = plan_abort_list(cluster, listed, recheck_after=0)
+    assert [(each.target, each.verdict) for each in plan.left_out] == [(target(staged), None)]
+    with pytest.raises(ActionRefused, match="No transaction of the list"):
+        plan.execute(confirm=plan.target, audit=audit)
+    errors: list[Row] = [{"topic": staged.topic, "partition": 0}, {"topic": None}]
+    unread = plan_abort_list(cluster, errors)
+    assert [each.target for each in unread.left_out] == [f"{staged.topic}-0", "the whole cluster"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
+def test_committed_records_are_left_out_by_name(lab: Kafka) -> None:
+    staged, committed = dozen(lab)[:3], INCIDENTS["skipped_marker"](lab)
+    with Cluster(lab.bootstrap_servers) as cluster:
+        listed = rows(cluster, [*staged, committed])
+        plan = plan_abort_list(cluster, listed, recheck_after=1.1)
+    assert len(plan.plans) == 12
+    left = next(each for each in plan.left_out if each.target == target(committed))
+    assert (left.verdict, left.outcome) == ("stuck_ending", "commit")
+    assert "is never aborted" in left.reason
+    assert "kafka-txn complete" in left.remedy
+
+
+def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
+    """What `find-hanging` writes as CSV is the list, in which a person deletes lines."""
+    last = INCIDENTS["never_added"](kafka, partition=1)
+    first = INCIDENTS["never_added"](kafka, topic=last.topic)
+    with INCIDENTS["open_young"](kafka) as live:
+        listed = tmp_path / "hanging.csv"
+        listed.write_text(
+            on(kafka, "find-hanging", "--topic", last.topic, "--recheck-after", "0.2", "--format", "csv").stdout
+        )
+        with listed.open("a", newline="") as file:
+            names = csv.DictReader(listed.read_text().splitlines()).fieldnames or []
+            entry = {
+                "topic": live.topic,
+                "partition": 0,
+                "producer_id": live.producer_id,
+                "start_offset": live.start_offset,
+            }
+            csv.DictWriter(file, names).writerow(entry)
+        trail = ["--recheck-after", "0.2", "--audit-file", str(tmp_path / "audit.jsonl")]
+        dry = on(kafka, "abort", "--list", str(listed), *trail)
+        assert dry.returncode == 0, dry.stderr
+        for each in (first, last):
+            assert re.search(rf"- {target(each)}  producer .*: 1 records never read, 0 behind it", dry.stdout)
+        assert f"- left out: {target(live)}  ongoing: " in dry.stdout
+        assert "To do it, add: --confirm '2 transactions'" in dry.stdout
+        wrong = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "3 transactions")
+        assert (wrong.returncode, "does not name '2 transactions'" in wrong.stderr) == (5, True)
+        done = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
+        assert done.returncode == 0, done.stderr
+        assert "Aborted: 2 of 2 transactions." in done.stdout
+        again = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "2 transactions")
+        assert again.returncode == 5
+        assert f"- left out: {target(first)}  Producer" in again.stdout
+        assert [row["step"] for row in Audit(tmp_path / "audit.jsonl").rows()][-2:] == ["outcome", "refused"]
+    mixed = on(kafka, "abort", "--list", str(listed), "--topic", last.topic)
+    assert (mixed.returncode, "--list names the transactions" in mixed.stderr) == (2, True)
+    listed.write_text("topic,partition\n")
+    assert "has no column producer_id, start_offset" in on(kafka, "abort", "--list", str(listed)).stderr

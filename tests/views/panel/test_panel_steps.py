@@ -1,0 +1,179 @@
+"""The panel on real brokers: each of its actions, brokers that go away between the steps, and the postmortem."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.actions.test_commit import Staged
+from tests.brokers import on_cluster
+from tests.views.panel.panel_state import (
+    checked,
+    finding_of,
+    is_checked,
+    is_done,
+    is_refreshed,
+    is_visible,
+    panel_on,
+    panel_text,
+    selected,
+)
+from toolkit import Cluster
+from toolkit.actions.audit import Audit
+from toolkit.actions.marker import Marker
+from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED
+from toolkit.lab.queries import until
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.views.panel import AbortPanel
+
+pytestmark = pytest.mark.lab
+
+
+def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) -> None:
+    """A refresh that failed dropped the finding that was chosen, and what was known of it."""
+    with Kafka("4.3.1", properties=EVERYDAY.properties) as own:
+        staged = INCIDENTS["never_added"](own)
+        with Cluster(own.bootstrap_servers, timeout=5) as cluster:
+            panel = panel_on(cluster, trail, staged)
+            panel.select(finding_of(panel, staged))
+            known = list(panel.findings)
+            own.stop_broker(1)
+            for step in (panel.dry_run, panel.refresh):
+                step()
+                assert isinstance(panel.error, ConnectionFailed)
+                assert "No response" in panel_text(panel)
+                assert "Nothing was written. What is shown is as of" in panel_text(panel)
+                assert (panel.findings, panel.step, panel.busy) == (known, "chosen", "")
+                assert is_visible(panel, panel.buttons["dry_run"])
+            own.start_broker(1)
+            until(lambda: is_refreshed(panel) or None, awaited="the broker", timeout=120)
+            assert selected(panel).start_offset == staged.start_offset, "still chosen"
+            until(lambda: is_checked(panel) or None, awaited="the coordinators", timeout=120)
+            own.kill(1)
+            panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+            assert isinstance(panel.error, ActionFailed)
+            assert panel.error.effect == "nothing"
+            assert "Nothing was written." in panel_text(panel)
+            assert (panel.step, panel.result, selected(panel).verdict) == ("chosen", None, "hanging")
+            assert "The current state is not known" in " ".join(panel.problems)
+            own.start_broker(1)
+            until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+            panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+            assert is_done(panel)
+            assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
+    kafka: Kafka, cluster: Cluster, trail: Audit, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    checked(panel, staged)
+    send = Marker.send
+
+    def lost(marker: Marker, client: BrokerClient, leader: int) -> str:
+        """The connection breaks before the marker is sent, or before its response."""
+        if is_written:
+            send(marker, client, leader)
+        raise ConnectionFailed("The broker did not answer.")
+
+    monkeypatch.setattr(Marker, "send", lost)
+    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+    assert "It is uncertain whether it was written" in panel_text(panel)
+    assert panel.result is None
+    panel.refresh()
+    became = "is not open any more" if is_written else "is still open"
+    assert f"{staged.topic}-0 at offset {staged.start_offset}, whose action was uncertain, {became}." in panel_text(
+        panel
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", REPLICATED, id="4.3.1")], indirect=True)
+def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: Audit) -> None:
+    """It may be the coordinator of the transaction: without its answer, nothing is proven to hang."""
+    staged = INCIDENTS["never_added"](lab)
+    with Cluster(lab.bootstrap_servers, timeout=5) as cluster:
+        panel = panel_on(cluster, trail, staged)
+        checked(panel, staged)
+        (row,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
+        other = next(each for each in (1, 2) if each != row["leader"])
+        lab.stop_broker(other)
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert isinstance(panel.error, ActionFailed | ActionRefused)
+        assert "Nothing was written." in panel_text(panel)
+        assert (panel.step, panel.result, selected(panel).start_offset) == ("chosen", None, staged.start_offset)
+        lab.start_broker(other)
+        until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+        panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+        assert is_done(panel)
+
+
+def test_a_checkpoint_of_flink_is_committed(kafka: Kafka, trail: Audit, tmp_path: Path) -> None:
+    staged = Staged(kafka, tmp_path / "checkpoints", "panel-commit")
+    with staged.cluster() as cluster:
+        panel = AbortPanel(cluster, topics=[staged.topic], audit=trail, recheck_after=0.2)
+        panel.select(next(each for each in panel.findings if each.action == "commit"))
+        assert panel.buttons["execute"].description == "Commit the transaction"
+        panel.dry_run()
+        assert "3 records then visible. The LSO goes from 0 to 3." in panel_text(panel)
+        panel.execute("orders-0@1")
+        assert isinstance(panel.error, ActionRefused)
+        panel.execute(staged.first)
+        assert is_done(panel)
+        assert "The transaction is CompleteCommit" in panel_text(panel)
+        assert "A read_committed consumer received 3 records of 3." in panel_text(panel)
+        assert {each.transactional_id for each in panel.findings} == {staged.next}, "both partitions were read again"
+        panel.select(panel.findings[0])
+        assert not is_visible(panel, panel.buttons["dry_run"]), "a checkpoint of a later time decides it"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", [on_cluster("4.3.1", NEGLECTFUL, id="4.3.1")], indirect=True)
+def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
+    staged = INCIDENTS["overdue"](lab)
+    with Cluster(lab.bootstrap_servers) as cluster:
+        panel = panel_on(cluster, trail, staged)
+
+        def is_overdue() -> bool | None:
+            panel.refresh()
+            return finding_of(panel, staged).verdict == "overdue" or None
+
+        until(is_overdue, awaited="the transaction's timeout and 10 s", timeout=120)
+        panel.select(finding_of(panel, staged))
+        assert panel.buttons["execute"].description == "Fence the id"
+        panel.dry_run()
+        assert "A fence of its id would do this" in panel_text(panel)
+        assert "aborted on all of its partitions" in panel_text(panel)
+        panel.execute(staged.transactional_id)
+        assert is_done(panel)
+        assert f"Epoch {staged.producer_epoch} of producer {staged.producer_id} is fenced" in panel_text(panel)
+        assert staged.start_offset not in [each.start_offset for each in panel.findings]
+
+
+def test_an_error_is_explained_and_the_postmortem_has_what_was_done(
+    kafka: Kafka, cluster: Cluster, trail: Audit
+) -> None:
+    staged = INCIDENTS["never_added"](kafka)
+    panel = panel_on(cluster, trail, staged)
+    panel.explain("")
+    assert "No text was pasted." in panel_text(panel)
+    panel.explain(f"ProducerFencedException: There is a newer producer with transactionalId {staged.transactional_id}")
+    assert panel.error is None
+    assert panel.explained
+    assert "producer-fenced" in panel.explained.symptoms
+    assert staged.transactional_id in panel_text(panel)
+    panel.postmortem()
+    assert "No finding is chosen." in panel_text(panel)
+    checked(panel, staged)
+    panel.execute(f"{staged.topic}-0@{staged.start_offset}")
+    panel.postmortem()
+    assert (panel.error, panel.step) == (None, "done")
+    assert panel.report
+    assert "It is over." in panel.report.markdown
+    assert "ABORT marker is at offset" in panel.report.markdown
+    assert "| outcome |" in panel.report.markdown
+    assert f"| {staged.topic}-0@{staged.start_offset} |" in panel.report.markdown
+    assert "The postmortem is ready." in panel_text(panel)

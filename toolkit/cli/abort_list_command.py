@@ -1,0 +1,140 @@
+"""``kafka-txn abort --list``: many hanging transactions, with one confirmation that names their number."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.cli.action_answer import ActionAnswer
+from toolkit.cli.output import progress, size_text
+from toolkit.errors import ActionRefused, UsageError
+
+if TYPE_CHECKING:
+    from toolkit.actions.abort_list import AbortListPlan, AbortListResult
+    from toolkit.actions.audit import Audit
+    from toolkit.schema import Row
+    from toolkit.sources.live.cluster import Cluster
+
+COLUMNS: Mapping[str, Callable[[str], str | int]] = {
+    "topic": str,
+    "partition": int,
+    "producer_id": int,
+    "start_offset": int,
+}
+
+
+def read_list(path: Path) -> list[Row]:
+    """The transactions of a CSV file of ``find-hanging``, by the columns that name them.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read, lacks a column, or an entry is no number.
+    """
+    csv.field_size_limit(1 << 30)  # the evidence of a finding
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            if missing := COLUMNS.keys() - set(rows.fieldnames or ()):
+                raise UsageError(
+                    f"{path} has no column {', '.join(sorted(missing))}.",
+                    do="Make it by kafka-txn find-hanging --format csv.",
+                )
+            return [{name: read(row[name]) if row[name] else None for name, read in COLUMNS.items()} for row in rows]
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, csv.Error) as error:
+        raise UsageError(f"{path} is no list of transactions: {error}.") from None
+
+
+def abort_list(
+    cluster: Cluster,
+    transactions: Sequence[Row],
+    answer: ActionAnswer,
+    *,
+    audit: Audit,
+    confirm: str | None,
+    recheck_after: float,
+    save: bool,
+    max_save_bytes: int,
+) -> None:
+    """Plan, ask for the confirmation, and abort, up to the first transaction that is not as planned.
+
+    Parameters
+    ----------
+    cluster, transactions, audit
+        As for `plan_abort_list` and `AbortListPlan.execute`.
+    answer
+        Where it is answered.
+    confirm
+        What an option confirms; null to ask at a terminal.
+    recheck_after, save, max_save_bytes
+        As for `AbortPlan.execute`.
+
+    Raises
+    ------
+    ToolkitError
+        What stopped the list, once the result is written.
+    """
+    from toolkit.actions.abort_list import plan_abort_list
+
+    progress(f"Checking {len(transactions)} transactions ...")
+    plan = plan_abort_list(cluster, transactions, recheck_after=recheck_after)
+    if not plan.plans:
+        answer.say(preview(plan, saves=save))
+    if not plan.plans and confirm is None:
+        raise ActionRefused("No transaction of the list is proven to be hanging.", means="Nothing was written.")
+    confirmed = answer.confirmation(plan, confirm, preview(plan, saves=save))
+    if confirmed is None:
+        return
+    done = plan.execute(
+        confirm=confirmed,
+        audit=audit,
+        recheck_after=recheck_after,
+        save=save,
+        max_save_bytes=max_save_bytes,
+        progress=lambda each: progress(f"Checking {each.target} again ..."),
+    )
+    answer.show_result(plan, done, result(plan, done), audit)
+    if done.error is not None:
+        raise done.error
+
+
+def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
+    """What is aborted, each by name, and what is left out and why."""
+    if plan.plans:
+        yield f"Dry run: nothing was changed. An abort marker would end each of these {plan.target}:"
+    for each in plan.plans:
+        impact = each.impact
+        records = "an unknown number of" if impact.records is None else impact.records
+        released = "an unknown number of" if impact.records_released is None else impact.records_released
+        yield (
+            f"- {each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} records never read, "
+            f"{released} behind it can then be read"
+        )
+    for left in plan.left_out:
+        verdict = f"{left.verdict}: " if left.verdict else ""
+        yield f"- left out: {left.target}  {verdict}{left.reason}{f' Remedy: {left.remedy}' if left.remedy else ''}"
+    if plan.plans:
+        sizes = [each.impact.size for each in plan.plans]
+        known = size_text(sum(size or 0 for size in sizes))
+        size = f"at least {known}" if None in sizes else known
+        yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
+        yield "Each is checked again right before its marker. The first that is not as planned stops the list."
+        yield f"To do it, add: --confirm '{plan.target}'"
+
+
+def result(plan: AbortListPlan, done: AbortListResult) -> Iterator[str]:
+    """How the LSO of each partition moved, and where the list stopped."""
+    for each in done.aborted:
+        before, after = each.result.last_stable_offset_before, each.result.last_stable_offset_after
+        saved = f", {each.result.records_saved} records saved" if each.result.records_file else ""
+        moved = f"stays at {after}" if before == after else f"moved from {before} to {after}"
+        yield f"{each.target}: the LSO {moved}{saved}."
+    yield f"Aborted: {len(done.aborted)} of {plan.target}."
+    if done.stopped_at is not None:
+        yield f"Stopped at {done.stopped_at}."
+    if done.not_tried:
+        yield f"Not tried: {', '.join(done.not_tried)}."
