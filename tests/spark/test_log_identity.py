@@ -161,6 +161,8 @@ def test_a_log_whose_name_changes_is_renamed(name: str, row: dict[str, Any], sto
 def test_another_topic_or_replica_at_the_same_path_is_not_renamed() -> None:
     for row in (listing(topic_id="U", folder="/data/orders-0"), listing(broker_id=2)):
         assert renames({"A/1/X/orders-0": row}, {"1:/data/orders-0/": state("1:/data/orders-0/")}) == {}
+    stored = [state("A/1/T/orders-0"), state("1:/second copy/orders-0/")]
+    assert renames({"A/1/T/orders-0": listing()}, {each.log: each for each in stored}) == {}
 
 
 def test_copies_of_one_path_without_meta_properties_are_refused(tmp_path: Path) -> None:

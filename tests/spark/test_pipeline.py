@@ -32,7 +32,7 @@ from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES
+from toolkit.spark.pipeline.stored_tables import KEPT, STORED_NAMES, lasting_content
 from toolkit.spark.pipeline.table_store import read
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def stored_rows(out: Path, name: str) -> list[str]:
 
 
 def sorted_rows(arrow_table: pa.Table, table: Table) -> list[str]:
-    return sorted(map(repr, arrow_table.cast(table.arrow_schema).to_pylist()))
+    return sorted(map(repr, map(lasting_content, arrow_table.cast(table.arrow_schema).to_pylist())))
 
 
 def versions(out: Path) -> Mapping[str, int]:

@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.sources.test_outage import create, is_led
@@ -23,7 +25,10 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.spark.datasources.data_sources import KafkaBatches
-from toolkit.spark.datasources.live_options import client_config, connecting
+from toolkit.spark.datasources.live_options import client_config, connecting, hide_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 USER, CANARY = "alice", "cAnArY-9f8e7d"
@@ -122,3 +127,13 @@ def test_registered_connections_are_used_without_connection_options(tmp_path: Pa
     assert with_other_server.bootstrap_servers == ("said:1",)
     with pytest.raises(UsageError, match=r"commandConfig and kafka\.client\.id both configure the client"):
         client_config({"commandConfig": str(path), "kafka.client.id": "you"}, source({}))
+
+
+def test_a_session_that_does_not_show_the_setting_is_registered_with() -> None:
+    """Serverless compute raises for a setting that it does not have, even with a default: `register` failed."""
+
+    class Conf:
+        def get(self, name: str, default: str) -> str:
+            raise AnalysisException(f"[CONFIG_NOT_AVAILABLE] Configuration {name} is not available.")
+
+    assert not hide_secrets(cast("SparkSession", SimpleNamespace(conf=Conf())))

@@ -104,6 +104,7 @@ def pipeline(
         report = stack.enter_context(_progress())
         report("starting Spark", False)
         config = _all_settings(settings, table_format, remote=remote)
+        import_module("pyspark.sql")  # two threads that import it at once fail: "cannot import name SQLContext"
         with ThreadPoolExecutor(1) as pool:  # Java takes seconds to start
             pool.submit(import_module, "toolkit.spark.pipeline.pipeline_run")
             spark = local_session(master=master or "local[*]", remote=remote, config=config)

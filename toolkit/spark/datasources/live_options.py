@@ -86,11 +86,10 @@ def hide_secrets(spark: SparkSession) -> bool:
     bool
         Whether the session allows this setting; some managed ones do not.
     """
-    value = spark.conf.get(SETTING, "") or ""
-    if SECRETS in value:
-        return True
     try:
-        spark.conf.set(SETTING, f"(?:{value})|{SECRETS}" if value else SECRETS)
+        value = spark.conf.get(SETTING, "") or ""  # serverless raises CONFIG_NOT_AVAILABLE, even with a default
+        if SECRETS not in value:
+            spark.conf.set(SETTING, f"(?:{value})|{SECRETS}" if value else SECRETS)
     except Exception:  # noqa: BLE001 - each Spark raises its own error for a locked setting
         return False
     return True

@@ -38,7 +38,7 @@ def renames(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> d
     found: dict[str, str] = {}
     for name, row in listings.items():
         identity = LogIdentity.of(name)
-        stored = old_names.get(name) or (name if name in states else by_place.get(identity._replace(topic_id=None)))
+        stored = name if name in states else old_names.get(name) or by_place.get(identity._replace(topic_id=None))
         if stored is None:
             continue
         state = states[stored]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from toolkit.formats.log_paths import log_path
 from toolkit.schema import Table
-from toolkit.spark.pipeline.staging_table import STATE
+from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STATE
 from toolkit.spark.pipeline.stored_tables import KEPT, RUN_ID, STORED_NAMES, stored_type
 from toolkit.spark.pipeline.table_store import LAYOUT, LAYOUT_PROPERTY, TableStore
 
@@ -50,12 +50,19 @@ def _migrate(store: TableStore, name: str, table: Table) -> None:
     copy = f"copy_of_{name}"
     if layout is None:
         store.internal.replace_plain(copy, stored)
-        store.create(name, table, layout=BEGUN)
-    copied = store.internal.find(copy)
+        store.create(name, table, others=_other_columns(stored, name, table), layout=BEGUN)
+    copied, made = store.internal.find(copy), store.find(name)
     assert copied is not None
-    store.fill(name, _in_present_layout(copied, stored_type(name, table)))
+    assert made is not None
+    store.fill(name, _in_present_layout(copied, made.schema))
     store.spark.sql(f"ALTER TABLE {store.identifier(name)} SET TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{LAYOUT}')")
     _drop(store.internal, copy)
+
+
+def _other_columns(stored: DataFrame, name: str, table: Table) -> list[StructField]:
+    """Columns of a user."""
+    declared = {*stored_type(name, table).names, *table.names, RUN_ID, LOG, IS_FINAL}
+    return [field for field in stored.schema if field.name not in declared]
 
 
 def _in_present_layout(rows: DataFrame, schema: StructType) -> DataFrame:

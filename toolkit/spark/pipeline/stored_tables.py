@@ -67,6 +67,10 @@ KEYS: Mapping[str, Sequence[str]] = {
 """The unique keys of the stored tables; nulls are equal. The broker counts in findings without a transaction only."""
 
 
+OF_OBSERVATION = {RUN_ID, "observed_at", "as_of", "log_end_offset"}
+"""Columns that change with every diagnosis, also of what is over."""
+
+
 def with_extra(name: str, table: Table) -> Table:
     """A declared table with the columns of the pipeline."""
     extra = tuple(each for each in EXTRA.get(name, OF_LOGS) if each.name not in table.names)
@@ -88,3 +92,11 @@ def rows_by_key(name: str, rows: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
 
 def _counts(column: str, row: Row) -> bool:
     return column != "broker_id" or row["start_offset"] is None
+
+
+def lasting_content(row: Row) -> Row:
+    """What a change of counts as a change of the row: of what is over, not when it was last observed."""
+    if row.get("verdict") != "ended" and row.get("marker_offset") is None:
+        return {name: value for name, value in row.items() if name != RUN_ID}
+    evidence = {"evidence": [{**each, "observed_at": None} for each in row["evidence"]]} if "evidence" in row else {}
+    return {name: value for name, value in {**row, **evidence}.items() if name not in OF_OBSERVATION}

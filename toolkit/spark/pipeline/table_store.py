@@ -26,6 +26,7 @@ from toolkit.spark.pipeline.stored_tables import (
     RUN_ID,
     STORED_NAMES,
     TOPIC_ID,
+    lasting_content,
     rows_by_key,
     stored_type,
     with_extra,
@@ -200,7 +201,7 @@ class TableStore:
         return found
 
     def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> int:
-        """Change a table to these rows; unchanged rows, and columns of others, are not written.
+        """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
         Parameters
         ----------
@@ -224,7 +225,9 @@ class TableStore:
             self._add_columns(name, table, stored)
             found = self.load(name, table).select(*declared.names).toArrow().cast(declared.arrow_schema)
             old = rows_by_key(name, found.to_pylist())
-        written = [row for key, row in new.items() if key not in old or _content(old[key]) != _content(row)]
+        written = [
+            row for key, row in new.items() if key not in old or lasting_content(old[key]) != lasting_content(row)
+        ]
         deleted = [row for key, row in old.items() if key not in new]
         frame = self._stored_frame(name, declared, written)
         if self.format == "parquet":
@@ -376,10 +379,6 @@ class TableStore:
             writer.save(f"{self.path}/{name}")
         else:
             writer.saveAsTable(f"{self.schema}.{name}")
-
-
-def _content(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name != RUN_ID}
 
 
 def _text(text: str) -> str:
