@@ -5,7 +5,7 @@ from __future__ import annotations
 import nbformat
 from nbformat import NotebookNode
 
-from tests.notebooks.books import BOOKS, CHECK_COMMENT, code_cells, read
+from tests.notebooks.books import BOOKS, code_cells, read
 
 __all__ = ["notebook_pages"]
 
@@ -39,7 +39,6 @@ def notebook_pages() -> dict[str, str]:
 
 def _page(book: NotebookNode) -> NotebookNode:
     for cell in code_cells(book):
-        cell.source = cell.source.removeprefix(f"{CHECK_COMMENT}\n")
         for output in cell.outputs:  # of an earlier run; the picture beside it is shown
             output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
     title, *rest = book.cells

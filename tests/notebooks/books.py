@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 CHECK = "nbval-check-output"  # the tag of cells whose output nbval compares
-CHECK_COMMENT = "# NBVAL_CHECK_OUTPUT"  # the same as a comment, which readers see
 DRAWN = {"application/vnd.plotly.v1+json", "image/svg+xml", "text/html", "text/markdown", "text/plain"}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -48,9 +47,7 @@ def code_cells(book: NotebookNode) -> list[NotebookNode]:
 
 def is_checked(cell: NotebookNode) -> bool:
     """Whether nbval compares the output of the cell with the stored one."""
-    if cell.cell_type != "code":
-        return False
-    return CHECK in cell.metadata.get("tags", ()) or cell.source.split("\n", 1)[0] == CHECK_COMMENT
+    return cell.cell_type == "code" and CHECK in cell.metadata.get("tags", ())
 
 
 def cleaned(book: NotebookNode) -> NotebookNode:

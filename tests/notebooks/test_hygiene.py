@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 300_000
 MAX_LINES = 12
 PLOTLY = "application/vnd.plotly.v1+json"
-OLD_FORM = ("07", "08")  # their assertions are still in cells that the docs leave out
-HIDDEN_TAG = "remove-cell"  # the tag of cells that the docs leave out
 LOCAL = "08_databricks"  # it has its own switch instead of a source
 
 by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
@@ -76,8 +74,6 @@ def test_cells_are_short(path: Path) -> None:
 
 @by_name
 def test_a_reader_sees_no_assertion_and_every_claim_has_its_cell(path: Path) -> None:
-    if path.stem.startswith(OLD_FORM):
-        pytest.skip("of the old form")
     cells = code_cells(read(path))
     assert [cell.id for cell in cells if re.search(r"(?m)^\s*assert |AssertionError|^# NBVAL", cell.source)] == []
     claims = claimed_cells(path.stem)
@@ -96,35 +92,7 @@ def test_every_cell_has_a_stable_id(path: Path) -> None:
 @by_name
 def test_a_notebook_ends_with_what_to_do_next(path: Path) -> None:
     """Nothing is closed, so that a cell can be run again."""
-    if path.stem.startswith(OLD_FORM):
-        pytest.skip("of the old form")
     *_, last = read(path).cells
     assert last.cell_type == "markdown"
     assert re.match(r"## (Next|What to do next)\n", last.source) or path == BOOKS[0]
     assert not any(re.search(r"(?m)^\w+\.(close|stop)\(", cell.source) for cell in code_cells(read(path)))
-
-
-@by_name
-def test_only_hidden_cells_have_assertions_and_no_other_cell_needs_them(path: Path) -> None:
-    """The docs omit the cells with assertions, and the other cells work without them."""
-    if not path.stem.startswith(OLD_FORM):
-        pytest.skip("without hidden cells")
-    cells = code_cells(read(path))
-    hidden = [cell for cell in cells if HIDDEN_TAG in cell.metadata.get("tags", ())]
-    assert [cell.id for cell in hidden] == [cell.id for cell in cells if cell.id.endswith("-claims")]
-    assert not any(cell.outputs for cell in hidden)
-    visible = [cell for cell in cells if cell not in hidden]
-    visible_assertions = [line for cell in visible for line in lines(cell) if line.lstrip().startswith("assert ")]
-    assert [line for line in visible_assertions if "stop here" not in line] == []  # that assertion is for the reader
-    assert names([cell.source for cell in hidden], ast.Store) & names([cell.source for cell in visible], ast.Load) <= (
-        names([cell.source for cell in visible], ast.Store)
-    )
-
-
-def names(sources: list[str], context: type[ast.expr_context]) -> set[str]:
-    """Names that code sets, imports included, or reads."""
-    python = [re.sub(r"(?m)^( *)%.*", r"\1pass", source) for source in sources]
-    nodes = [node for source in python for node in ast.walk(ast.parse(source))]
-    variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
-    imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
-    return variables | {each.asname or each.name for each in imports} if context is ast.Store else variables

@@ -1,0 +1,27 @@
+"""Claims of notebook 8."""
+
+from typing import Any
+
+from toolkit import LogDir
+from toolkit.lab.samples import load
+from toolkit.schema import FINDINGS
+from toolkit.spark import differences
+
+
+def findings(local: Any, found: Any) -> None:
+    if local:
+        known = load("late-message").expected
+        (row,) = found.to_dict("records")
+        assert {name: row[name] for name in ("verdict", "start_offset", "producer_id")}.items() <= known.items()
+
+
+def report(local: Any, figure: Any, page: Any) -> None:
+    if local:
+        assert "LSO held at 15" in figure("light").layout.title.text
+        assert "orders-0 at offset 15: hanging" in page.markdown
+
+
+def kept(local: Any, kept: Any, source: Any, consistent_copy: Any, summary: Any) -> None:
+    if local:
+        assert differences(kept, LogDir(source, consistent_copy=consistent_copy).findings(), FINDINGS).empty
+        assert summary.errors == 0
