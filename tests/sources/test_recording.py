@@ -1,6 +1,8 @@
 """Writing and reading the samples of a simulated cluster."""
 
 import datetime as dt
+import errno
+import os
 import resource
 import sys
 from collections.abc import Iterator, Sequence
@@ -167,6 +169,19 @@ def test_only_one_recorder_per_folder(tmp_path: Path) -> None:
     with SampleWriter(tmp_path / "recording"), pytest.raises(UsageError, match=r"is in use by process \d+\. Use one"):
         SampleWriter(tmp_path / "recording")
     SampleWriter(tmp_path / "recording").close()
+
+
+def test_a_writer_that_cannot_start_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk its process id did not fit, and until the process ended, no other could start there."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fail)
+        with pytest.raises(UsageError, match="cannot be written to: No space left on device"):
+            SampleWriter(tmp_path)
+    SampleWriter(tmp_path).close()
 
 
 def test_a_folder_with_other_files_is_rejected(tmp_path: Path) -> None:

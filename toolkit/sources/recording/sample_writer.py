@@ -355,6 +355,10 @@ def _locked(directory: Path) -> int:
         os.close(descriptor)
         owner = f"process {holder}" if holder else "another process"
         raise UsageError(f"{directory} is in use by {owner}.", do="Use one folder per recorder.") from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError:
+        os.close(descriptor)  # an open descriptor keeps the lock
+        raise
     return descriptor
