@@ -255,6 +255,18 @@ def test_a_damaged_file_is_an_error(six: Path) -> None:
             SampleWriter(six)
 
 
+def test_a_damaged_page_is_an_error(six: Path) -> None:
+    """It was a traceback: an OSError without a number, which no file system raises."""
+    path = six / "findings" / "20261121T095000000.parquet"
+    data = bytearray(path.read_bytes())
+    data[20:28] = bytes(8)
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match="/findings is damaged"):
+        Recording(six).history("findings")
+    with SampleWriter(six) as writer, pytest.raises(DecodeError, match="/findings is damaged"):
+        writer.merge(now=NINE + 60 * MINUTE)
+
+
 def test_at_selects_the_last_sample_by_that_time(six: Path) -> None:
     recording = Recording(six)
     assert recording.partition_rows()[0]["observed_at"] == NINE + 50 * MINUTE
