@@ -12,7 +12,6 @@ import datetime as dt
 import random
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +48,7 @@ class Race:
     count: int
     visible: OutcomeCounts = field(default_factory=Counter)
     hanging: set[int] = field(default_factory=set)  # producer ids; only an abort marker ends them
-    unfinished: set[int] = field(default_factory=set)  # likewise; only a COMMIT marker does, and its records are visible
+    unfinished: set[int] = field(default_factory=set)  # likewise; only a COMMIT marker ends them
     resumed: dict[int, tuple[dt.datetime, OutcomeCounts]] = field(default_factory=dict)  # when; its committed output
     is_done: threading.Event = field(default_factory=threading.Event)
     refusals: Counter[str] = field(default_factory=Counter)
@@ -252,5 +251,5 @@ def check(race: Race, audit: Audit, observed: OutcomeCounts) -> None:
         intent_times = [intents[row["action_id"]]["at"] for row in sent if row["producer_id"] == producer_id]
         if not intent_times:
             expected.update(output)
-        assert all(at < added_at for at in intent_times), f"seed {race.seed}: it had resumed when the intent was written"
+        assert all(at < added_at for at in intent_times), f"seed {race.seed}: it had resumed before"
     assert observed == expected, f"seed {race.seed}"

@@ -316,4 +316,3 @@ def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
 
     columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
     return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))
-
