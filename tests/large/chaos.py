@@ -34,6 +34,7 @@ from toolkit.schema import Row
 PATIENCE_S = 600
 HANGING = ("never_added", "late_message", "late_after_commit", "superseded_elsewhere")
 STEPS = ("kill", "freeze", "fence", "roll", "kill_brokers", "commit_offline", "stage")
+FRAMEWORKS = ("streams", "flink", "connect")
 Expected = tuple[str, str, str]
 """Verdict, outcome and action."""
 
@@ -108,12 +109,11 @@ class Chaos(Campaign):
                     self.problems.append(f"{topic} was never found hanging")
 
 
-def run(sitting: Sitting) -> None:
-    """One framework after another, each for a part of the time."""
-    frameworks = ["streams", "flink", "connect"]
-    sitting.chance.shuffle(frameworks)
+def run(sitting: Sitting, *frameworks: str) -> None:
+    """One framework after another, each for a part of the time; all if none is named."""
+    names = frameworks or sitting.chance.sample(FRAMEWORKS, len(FRAMEWORKS))
     for number in sitting.numbers():
-        name = frameworks[number % 3]
+        name = names[number % len(names)]
         seconds = min(sitting.seconds, max(60.0, sitting.seconds / 3))
         with _campaign(name, f"{sitting.seed}-{number}", seconds, sitting) as campaign:
             campaign.run(seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,9 +74,18 @@ def test_skipped_markers_are_completed_under_load(lab: Kafka, tmp_path: Path) ->
 
 @pytest.mark.lab
 @pytest.mark.full
-@pytest.mark.parametrize("run", [chaos.run, recorder.run], ids=["chaos", "recorder"])
-def test_brokers_that_are_killed(run: Callable[[Sitting], None], sitting: Sitting) -> None:
-    """One round of each: the first framework of the seed, and one kill."""
+@pytest.mark.xdist_group("campaign of streams")
+def test_streams_among_brokers_that_are_killed(sitting: Sitting) -> None:
+    """Each step once; the other frameworks are in tests/test_framework_campaigns.py."""
     sitting.seconds = 1
-    run(sitting)
+    chaos.run(sitting, "streams")
+    assert not sitting.problems, "\n".join(sitting.problems)
+    assert set(chaos.STEPS) <= set(sitting.counts)
+
+
+@pytest.mark.lab
+@pytest.mark.full
+@pytest.mark.xdist_group("recorder under kills")
+def test_a_recorder_of_brokers_that_are_killed(sitting: Sitting) -> None:
+    recorder.run(sitting)
     assert not sitting.problems, "\n".join(sitting.problems)
