@@ -10,6 +10,7 @@ import json
 import random
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,7 +25,7 @@ from tests.large.recorder import RecorderProcess, start_brokers
 from tests.large.sitting import Sitting
 from tests.rolling_upgrade import Watcher
 from toolkit import Cluster
-from toolkit.errors import ToolkitError
+from toolkit.errors import LabError, ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.lab.producer import TxnProducer
@@ -32,6 +33,7 @@ from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema import Row
 
 PATIENCE_S = 600
+STALLED_S = 90
 HANGING = ("never_added", "late_message", "late_after_commit", "superseded_elsewhere")
 STEPS = ("kill", "freeze", "fence", "roll", "kill_brokers", "commit_offline", "stage")
 FRAMEWORKS = ("streams", "flink", "connect")
@@ -49,6 +51,23 @@ class Chaos(Campaign):
     staged: dict[tuple[str, int], Expected] = field(default_factory=dict)
 
     steps: ClassVar[Sequence[str]] = STEPS
+    last_open: float = field(default_factory=time.monotonic)
+
+    def _bring_back(self) -> None:
+        """Restart what runs and writes nothing, too: a demo of Streams stays when its only thread has ended."""
+        Campaign._bring_back(self)
+        if any(row["topic_partitions"] for row in self._transactions()) or self.application.is_over:
+            self.last_open = time.monotonic()
+        elif time.monotonic() - self.last_open > STALLED_S:
+            self.done["stalled, restarted"] += 1
+            print(f"stalled: {self.application_log()[-1500:]}", flush=True)
+            self._kill()
+            self.last_open = time.monotonic()
+
+    def application_log(self) -> str:
+        """What the present process has printed."""
+        log = self.application.client.folder / "log" if self.application.client else None
+        return log.read_text() if log and log.exists() else ""
 
     def _kill_brokers(self, _: Row) -> None:
         killed = self.chance.sample(self.kafka.broker_ids, self.chance.choice([1, 1, 1, 2]))
@@ -115,6 +134,7 @@ def run(sitting: Sitting, *frameworks: str) -> None:
     for number in sitting.numbers():
         name = names[number % len(names)]
         seconds = min(sitting.seconds, max(60.0, sitting.seconds / 3))
+        print(f"{name} for {seconds:.0f} s", flush=True)
         with _campaign(name, f"{sitting.seed}-{number}", seconds, sitting) as campaign:
             campaign.run(seconds)
 
@@ -142,9 +162,12 @@ def _campaign(framework: str, seed: str, seconds: float, sitting: Sitting) -> It
         thread.start()
         stack.callback(thread.join, PATIENCE_S)
         stack.callback(stop.set)
-        with writing(application):
-            yield campaign
-        campaign.finish()
+        try:
+            with writing(application):
+                yield campaign
+            campaign.finish()
+        except LabError as error:
+            campaign.problems.append(f"{error} {campaign.application_log()[-3000:]}")
         campaign.check_staged()
         recorder.await_sample()
         sitting.check(recorder.stop() == 0, f"{framework}: the recorder ended: {recorder.errors()[-2000:]}")
