@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from importlib import import_module
 
 from tests.large.figures import CAMPAIGNS, write_table
@@ -26,7 +27,11 @@ def main() -> None:
         write_table()
         return
     sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
-    import_module(f"tests.large.{arguments.campaign}").run(sitting)
+    try:
+        import_module(f"tests.large.{arguments.campaign}").run(sitting)
+    except Exception as error:  # noqa: BLE001 - what was done until then counts
+        traceback.print_exc()
+        sitting.check(False, f"{error!r:.2000}")
     line = sitting.line(arguments.campaign)
     print(json.dumps(line, indent=1))
     if not arguments.no_append:
