@@ -32,6 +32,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
+ALREADY_EXISTS = 36
 
 HANGING = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}  # forged
 
@@ -195,7 +196,8 @@ def create(kafka: Kafka, topic: str) -> None:
             client,
             lambda: messages.CreateTopics(topics=[new], timeout_ms=10_000, validate_only=False),
             of=topic,
-            codes=lambda message: [each.error_code for each in message.topics],
+            # A request that is repeated after a timeout may have created it.
+            codes=lambda message: [each.error_code for each in message.topics if each.error_code != ALREADY_EXISTS],
         )
         until(lambda: True if len(partitions(client, topic)) == PARTITIONS else None, awaited="the leaders")
 
