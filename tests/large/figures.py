@@ -35,7 +35,7 @@ def _row(name: str) -> str:
     sums: Counter[str] = Counter()
     for line in lines:
         sums.update(line["counts"])
-    counts = ", ".join(f"{count:,} {what}" for what, count in sorted(sums.items()))
+    counts = ", ".join(f"{what} {count:,}" for what, count in sorted(sums.items()))
     hours = sum(line["seconds"] for line in lines) / 3600
     with_problems = sum(bool(line["problems"]) for line in lines)
     return f"| {name} | {CAMPAIGNS[name]} | {len(lines)} | {with_problems} | {hours:.1f} | {counts} |\n"

@@ -82,8 +82,8 @@ def translate_spark_errors() -> Iterator[None]:
         raise SetupError(
             f"Spark failed: {_reason(error)}",
             means="Each stored table is complete: as it was before this run, or with the rows of this run.",
-            do="Run it again, with --format parquet into an empty folder. If Spark ran out of memory, add --conf "
-            "spark.driver.memory=4g.",
+            do="Run it again (--format parquet: into an empty folder). If Spark ran out of memory, add "
+            "--conf spark.driver.memory=4g.",
         ) from error
 
 
