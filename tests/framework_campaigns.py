@@ -17,12 +17,12 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import fastavro
@@ -427,11 +427,13 @@ class Campaign:
     done: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
+    steps: ClassVar[Sequence[str]] = STEPS
+
     def run(self, seconds: float) -> None:
         """Do one thing after another, each once it writes again: all of them, again and again."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.application.is_over:
-            for step in self.chance.sample(STEPS, len(STEPS)):
+            for step in self.chance.sample(self.steps, len(self.steps)):
                 if (transaction := self._open_transaction()) is None:
                     return
                 self.watcher.stop.wait(self.chance.uniform(0, 1.5))
@@ -539,18 +541,13 @@ def run(framework: str, seed: str, seconds: float) -> Campaign:
         stop = threading.Event()
         watcher = Watcher(kafka.bootstrap_servers, stop)
         campaign = Campaign(kafka, application, watcher, random.Random(seed))
-        stop_writing = threading.Event()
-        writer = threading.Thread(target=_write, args=(application, stop_writing), name="writer")
-        thread = threading.Thread(target=watcher.run, name="watcher")
-        application.start()
         stack.callback(application.kill)
-        for each, event in ((thread, stop), (writer, stop_writing)):
-            each.start()
-            stack.callback(each.join, 120)
-            stack.callback(event.set)
-        campaign.run(seconds)
-        stop_writing.set()
-        writer.join(120)
+        thread = threading.Thread(target=watcher.run, name="watcher")
+        thread.start()
+        stack.callback(thread.join, 120)
+        stack.callback(stop.set)
+        with writing(application):
+            campaign.run(seconds)
         campaign.finish()
     print(f"{framework}, seed {seed}: done {dict(campaign.done)}; {application.written} records")
     print(f"looks {sum(watcher.looks.values())}; verdicts {dict(watcher.verdicts)}; errors {dict(watcher.errors)}")
@@ -559,9 +556,23 @@ def run(framework: str, seed: str, seconds: float) -> Campaign:
     return campaign
 
 
-def _write(application: Application, stop: threading.Event) -> None:
-    while not stop.wait(0.05):
-        application.write_more()
+@contextmanager
+def writing(application: Application) -> Iterator[None]:
+    """It runs from then on, and its input grows until the block ends."""
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.wait(0.05):
+            application.write_more()
+
+    writer = threading.Thread(target=write, name="writer")
+    application.start()
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join(120)
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""Streams, Connect, MirrorMaker and Flink as they run, disturbed at random: see `tests.framework_campaigns`."""
+"""MirrorMaker and Flink as they run, disturbed at random: see `tests.framework_campaigns`.
+
+Streams is in tests/large/test_large.py, on brokers that are killed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ FLINK = pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java 
 @pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("streams", marks=pytest.mark.xdist_group("campaign of streams")),
         pytest.param("mirror", marks=pytest.mark.xdist_group("campaign of mirror")),  # a source of Connect
         pytest.param("flink", marks=[FLINK, pytest.mark.xdist_group("campaign of flink")]),
     ],

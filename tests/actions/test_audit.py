@@ -2,6 +2,7 @@
 
 import datetime as dt
 import getpass
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,17 @@ def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) 
             raise ValueError("no")
     assert "No space left on device" in str(raised.value)
     assert len(Audit(audit.path.with_suffix(".kept")).unfinished()) == 1
+
+
+def test_a_line_that_does_not_fit_leaves_nothing(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk took a part of it, and every later listing of the trail had a torn line."""
+    with audit.recording(**ABORT_ACTION):
+        pass
+    before, write = audit.path.read_bytes(), os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
+    with pytest.raises(ActionRefused, match="No space left on device"), audit.recording(**ABORT_ACTION):
+        pytest.fail("the action was not stopped")
+    assert audit.path.read_bytes() == before
 
 
 def test_times_and_evidence_round_trip(audit: Audit) -> None:

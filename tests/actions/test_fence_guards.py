@@ -14,7 +14,16 @@ from tests.actions.rows import NO_ANSWER, RowCluster, transaction
 from tests.analysis.build import NOW, ago
 from toolkit.actions import coordinator_requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCED, FLINK, LOST, MEANINGS, NOT_CHECKPOINTED, FencePlan, plan_fence
+from toolkit.actions.fence import (
+    AT_LAST_EPOCH,
+    FENCED,
+    FLINK,
+    LOST,
+    MEANINGS,
+    NOT_CHECKPOINTED,
+    FencePlan,
+    plan_fence,
+)
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
@@ -140,6 +149,8 @@ def test_what_a_fence_warns_of() -> None:
     assert warnings["idle"] == (FENCED,)
     assert warnings["decided"] == (MEANINGS["decided"], FENCED)
     assert warnings["ongoing"] == warnings["overdue"] == (LOST, FENCED)
+    assert plan_of(cluster_of(epoch=32767)).warnings == (AT_LAST_EPOCH, LOST, FENCED)
+    assert plan_of(cluster_of(epoch=32767, state="CompleteAbort", on=())).warnings == (FENCED,)
 
 
 def flinks(transactional_id: str, **owner: Any) -> Row:

@@ -1,6 +1,8 @@
 """Writing and reading the samples of a simulated cluster."""
 
 import datetime as dt
+import errno
+import os
 import resource
 import sys
 from collections.abc import Iterator, Sequence
@@ -169,6 +171,19 @@ def test_only_one_recorder_per_folder(tmp_path: Path) -> None:
     SampleWriter(tmp_path / "recording").close()
 
 
+def test_a_writer_that_cannot_start_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk its process id did not fit, and until the process ended, no other could start there."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fail)
+        with pytest.raises(UsageError, match="cannot be written to: No space left on device"):
+            SampleWriter(tmp_path)
+    SampleWriter(tmp_path).close()
+
+
 def test_a_folder_with_other_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(UsageError, match="is not a recording and not empty"):
@@ -238,6 +253,18 @@ def test_a_damaged_file_is_an_error(six: Path) -> None:
     for _ in range(2):
         with pytest.raises(DecodeError, match="/samples is damaged"):
             SampleWriter(six)
+
+
+def test_a_damaged_page_is_an_error(six: Path) -> None:
+    """It was a traceback: an OSError without a number, which no file system raises."""
+    path = six / "findings" / "20261121T095000000.parquet"
+    data = bytearray(path.read_bytes())
+    data[20:28] = bytes(8)
+    path.write_bytes(data)
+    with pytest.raises(DecodeError, match="/findings is damaged"):
+        Recording(six).history("findings")
+    with SampleWriter(six) as writer, pytest.raises(DecodeError, match="/findings is damaged"):
+        writer.merge(now=NINE + 60 * MINUTE)
 
 
 def test_at_selects_the_last_sample_by_that_time(six: Path) -> None:

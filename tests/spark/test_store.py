@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from toolkit.errors import NotFound, UsageError
+from tests.large.disks import Disk, can_mount
+from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
 from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.stored_tables import RUN_ID
 from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.spark_errors import translate_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +92,21 @@ def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None
         open_store(spark, "./out", format="csv")
     with pytest.raises(UsageError, match="only stores Delta tables"):
         open_store(spark, "default", format="parquet")
+
+
+def test_a_full_disk_is_named(spark: SparkSession) -> None:
+    """The error was "An error occurred while calling o463.createOrReplace", with nothing of the disk."""
+    if not can_mount():
+        pytest.skip("needs the right to mount")
+    with Disk(64 << 10) as disk:
+        disk.leave(0)
+        table = re.escape(f"file:{disk.path}/tables/small")
+        with pytest.raises(SetupError, match=rf"{table}.*: No space left on device Each"), translate_spark_errors():
+            write_rows(open_store(spark, f"{disk.path}/tables"), ("a", 1, "x", True), run_id=1)
+        disk.clear()
+        store = open_store(spark, f"{disk.path}/tables")
+        write_rows(store, ("a", 1, "x", True), run_id=1)
+        assert rows(store) == [("a", 1, 1, "x", True)]
 
 
 WITHOUT_DELTA = """

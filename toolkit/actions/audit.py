@@ -183,8 +183,10 @@ class Audit:
         file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
+            before = os.fstat(file).st_size
             data = f"{_closing(file)}{text}\n".encode()
             if os.write(file, data) < len(data):
+                os.ftruncate(file, before)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(file)
         finally:

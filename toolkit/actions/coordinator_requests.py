@@ -117,7 +117,7 @@ def check_response(response: str, *, request: str) -> None:
     code = Error.of(response).code
     if code != "NONE":
         raise BrokerError(
-            f"The coordinator refused to {request}: {response}.",
+            f"The coordinator refused to {request}: {response.rstrip('.')}.",
             code=code,
             do=RIGHT_NEEDED if code.endswith("AUTHORIZATION_FAILED") else "",
         )

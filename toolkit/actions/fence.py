@@ -28,6 +28,7 @@ from toolkit.actions.coordinator_requests import (
 from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
 from toolkit.actions.refusals import check_confirmation
+from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
@@ -71,6 +72,11 @@ LOST = "The open transaction is aborted on all of its partitions: its records ar
 FLINK = (
     "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
     "what it is to commit loses data (FLIP-572). Name it by --flink-checkpoint PATH, and check the job first."
+)
+AT_LAST_EPOCH = (
+    "Its epoch is 32767, the last one: a coordinator before 4.3.0 refuses the fence with UNKNOWN_SERVER_ERROR "
+    "(KAFKA-20090). Restart that broker while __transaction_state has all of its replicas in sync: the timeout may "
+    "then take effect. Else upgrade."
 )
 NOT_CHECKPOINTED = (
     "is not to commit it. If that is the last completed checkpoint of its Flink job, a job that is restored from it "
@@ -335,13 +341,14 @@ def plan_fence(
     """
     owner = describe_owner(cluster, transactional_id)
     verdict = _verdict(cluster, owner, max_transaction_timeout_ms)
+    is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
         owner=owner,
         verdict=verdict,
         checkpoint=_checkpoint(cluster, owner),
-        warnings=_warnings(cluster, transactional_id, verdict),
+        warnings=(*([AT_LAST_EPOCH] if is_last else []), *_warnings(cluster, transactional_id, verdict)),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
     )
 

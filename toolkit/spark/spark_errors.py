@@ -14,6 +14,7 @@ from toolkit import errors
 from toolkit.errors import SetupError, ToolkitError
 
 RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
+JAVA_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 NO_DELTA = "Failed to find the data source: delta."
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")
@@ -71,16 +72,25 @@ def translate_spark_errors() -> Iterator[None]:
     Raises
     ------
     SetupError
-        With the first line of Spark's error.
+        With the first line of Spark's error, and its first cause.
     """
     from py4j.protocol import Py4JError
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise SetupError(
-            f"Spark failed: {first.strip()}",
-            means="Stored tables are as they were before this run.",
-            do="Run it again. If Spark ran out of memory, add --conf spark.driver.memory=4g.",
+            f"Spark failed: {_reason(error)}",
+            means="Each stored table is complete: as it was before this run, or with the rows of this run.",
+            do="Run it again (--format parquet: into an empty folder). If Spark ran out of memory, add "
+            "--conf spark.driver.memory=4g.",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    in_java = [(message or name).strip() for name, message in JAVA_CAUSE.findall(text)]
+    if in_java and first.startswith("An error occurred while calling"):  # Py4J's own line names an object
+        first = in_java[0]
+    return first if not in_java or in_java[-1] in first else f"{first.rstrip('.')}: {in_java[-1]}"

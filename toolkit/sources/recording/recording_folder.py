@@ -144,8 +144,6 @@ def read(
     DecodeError
         If a file is damaged; a killed recorder leaves none.
     """
-    from pyarrow import ArrowInvalid
-
     for _ in range(MAX_RETRIES):
         try:
             files = [
@@ -157,12 +155,21 @@ def read(
         except FileNotFoundError as error:
             missing = error
             time.sleep(RETRY_BACKOFF_S)
-        except ArrowInvalid as error:
+        except Exception as error:
+            if not is_damage(error):
+                raise
             raise damaged(directory / table, error) from error
     raise NotFound(f"{directory / table} cannot be read: {missing}.", do="Try again.")
 
 
-def damaged(folder: Path, error: Exception) -> DecodeError:
+def is_damage(error: BaseException) -> bool:
+    """Whether it is Arrow's error for bytes that it cannot read; one of the operating system has a number."""
+    from pyarrow import ArrowException
+
+    return isinstance(error, ArrowException) or (isinstance(error, OSError) and error.errno is None)
+
+
+def damaged(folder: Path, error: BaseException) -> DecodeError:
     """The error of a folder with a damaged file."""
     reason = str(error).splitlines()[0].rstrip(".")
     return DecodeError(f"A file in {folder} is damaged: {reason}.", position=0, do="Move it out of the recording.")

@@ -41,6 +41,7 @@ from toolkit.sources.recording.recording_folder import (
     damaged,
     files_of,
     floor_time,
+    is_damage,
     is_recording,
     merged_name,
     next_folder,
@@ -85,8 +86,6 @@ def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
     DecodeError
         If a file is damaged; the table is unchanged.
     """
-    from pyarrow import ArrowInvalid
-
     files = files_of(directory, table)
     candidates = {
         window: _complete(directory, group) for window, group in _groups(files, now).items() if len(group) > 1
@@ -101,7 +100,7 @@ def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
         _fill(folder, directory / table, table, groups)
     except BaseException as error:
         durable_files.remove(folder)
-        if isinstance(error, ArrowInvalid):
+        if is_damage(error):
             raise damaged(directory / table, error) from error
         raise
     _replace_folder(directory, table)
@@ -332,12 +331,15 @@ class SampleWriter:
 
 def _columns(path: Path) -> pa.Schema | None:
     """The columns of a file; null if it is missing or damaged."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         return pq.read_schema(path)
-    except (FileNotFoundError, pa.ArrowInvalid):
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        if not is_damage(error):
+            raise
         return None
 
 
@@ -355,6 +357,10 @@ def _locked(directory: Path) -> int:
         os.close(descriptor)
         owner = f"process {holder}" if holder else "another process"
         raise UsageError(f"{directory} is in use by {owner}.", do="Use one folder per recorder.") from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    except OSError:
+        os.close(descriptor)  # an open descriptor keeps the lock
+        raise
     return descriptor

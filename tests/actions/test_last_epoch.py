@@ -1,0 +1,120 @@
+"""Epoch 32767, the last one, on real brokers: what a timeout whose abort could not be logged leaves, and how it ends.
+
+The coordinator's records are rewritten to an epoch that takes weeks to reach. At 32766 the coordinator fences by epoch
+32767. If it cannot log that, 3.9.2 keeps 32767 in memory, and throws at every later attempt, until it reads its log
+anew; no other transaction of its ids times out meanwhile.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from tests.formats.packed import seal
+from toolkit import Cluster
+from toolkit.actions.audit import Audit
+from toolkit.actions.fence import AT_LAST_EPOCH, plan_fence
+from toolkit.errors import ActionFailed
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, read_transaction_key
+from toolkit.formats.log.batch_records import read_records
+from toolkit.formats.log.scan import scan
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import until
+
+pytestmark = [pytest.mark.lab, pytest.mark.full]
+
+LAST = 32767
+OVERFLOW = "Cannot fence producer with epoch equal to Short.MaxValue"
+PROPERTIES = {
+    **EVERYDAY.properties,
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+
+
+def set_epoch(log_dir: Path, transactional_id: str, epoch: int) -> None:
+    """Rewrite the epoch in every record of an id: after its version and producer id."""
+    for log in log_dir.glob(f"{STATE_TOPIC}-*/*.log"):
+        data = log.read_bytes()
+        for row in scan(data).headers:
+            batch = data[row["position"] : row["position"] + row["size"]]
+            for record in read_records(batch):
+                if record.value and read_transaction_key(record.key or b"") == transactional_id:
+                    new = record.value[:10] + struct.pack(">h", epoch) + record.value[12:]
+                    batch = seal(batch.replace(record.value, new))
+            data = data[: row["position"]] + batch + data[row["position"] + len(batch) :]
+        log.write_bytes(data)
+
+
+def change_setting(admin: AdminClient, replicas: int) -> None:
+    """How many replicas in sync the coordinators' topic needs."""
+    setting = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=[setting])
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result()
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "4.3.1"])
+def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
+    name, topic = "payments", "orders"
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka(version, brokers=2, properties=PROPERTIES))
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result()
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            earlier = TxnProducer(cluster.client, name).init()
+            earlier.add(topic, 0)
+            earlier.send(topic, 0)
+            earlier.end(commit=True)
+        for broker_id in (2, 1):
+            kafka.stop_broker(broker_id)
+        set_epoch(kafka.log_dirs[1], name, LAST - 2)
+        kafka.start_broker(1)  # the other replica stays out of sync
+
+        cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
+        until(
+            lambda: True if cluster.transaction_rows(transactional_ids=[name])[0]["state"] else None, awaited="loading"
+        )
+        producer = TxnProducer(cluster.client, name, timeout_ms=3000).init()
+        assert producer.producer_epoch == LAST - 1
+        producer.add(topic, 0)
+        producer.send(topic, 0)
+        change_setting(admin, 2)
+        failed = "failed to write an epoch fence transition"
+        until(lambda: True if failed in kafka.logs(1, lines=500) else None, awaited="a timeout that is not logged")
+        change_setting(admin, 1)
+
+        def owner() -> tuple[str | None, int | None]:
+            (row,) = cluster.transaction_rows(transactional_ids=[name])
+            return row["state"], row["producer_epoch"]
+
+        if version == "4.3.1":
+            until(lambda: True if owner()[0] == "CompleteAbort" else None, awaited="the next attempt")
+            assert owner() == ("CompleteAbort", 0), "of another producer id"
+            return
+        until(lambda: True if OVERFLOW in kafka.logs(1, lines=500) else None, awaited="the next attempt")
+        assert owner() == ("Ongoing", LAST)
+        plan = plan_fence(cluster, name)
+        assert plan.warnings[0] == AT_LAST_EPOCH
+        with pytest.raises(
+            ActionFailed, match=r"refused to fence .*UNKNOWN_SERVER_ERROR: An unexpected server error\. It"
+        ):
+            plan.execute(confirm=name, audit=audit, override=plan.needed_override)
+        assert owner() == ("Ongoing", LAST)
+        kafka.restart(1)
+        until(lambda: True if owner() == ("CompleteAbort", LAST) else None, awaited="the timeout", timeout=120)

@@ -1,0 +1,1 @@
+"""Large figures: bounded runs that stop by themselves and add up; see `tests.large.__main__`."""

@@ -1,0 +1,44 @@
+"""Run a campaign for a time, and add what it did and found to `results.jsonl`; or print the sums of all runs.
+
+``python -m tests.large disks --seconds 300 --seed one``; ``python -m tests.large table`` rewrites the table of
+CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from importlib import import_module
+
+from tests.large.figures import CAMPAIGNS, write_table
+from tests.large.sitting import Sitting, append
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("campaign", choices=[*CAMPAIGNS, "table"])
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seed", default="one")
+    parser.add_argument("--no-append", action="store_true", help="Print only.")
+    arguments = parser.parse_args()
+    if arguments.campaign == "table":
+        write_table()
+        return
+    sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
+    try:
+        import_module(f"tests.large.{arguments.campaign}").run(sitting)
+    except Exception as error:  # noqa: BLE001 - what was done until then counts
+        traceback.print_exc()
+        sitting.check(False, f"{error!r:.2000}")
+    line = sitting.line(arguments.campaign)
+    print(json.dumps(line, indent=1))
+    if not arguments.no_append:
+        append(line)
+        write_table()
+    sys.exit(bool(sitting.problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""Full and read-only disks under the audit trail, the recorder, aborts with their copies, and the pipeline.
+
+Each disk is a small tmpfs of which a random part is free. What was written before must stay, of what did not fit
+nothing may be left, an error must name the reason, and once there is room again the next attempt must succeed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import random
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+
+from tests.large.sitting import Sitting
+from tests.sources.recorded import files, rows_of, sample
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.samples import load
+from toolkit.schema import RECORDED
+from toolkit.schema.table import EPOCH
+from toolkit.sources.recording.recording_folder import read
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIB, PAGE = 1024, 4096  # a tmpfs gives out pages
+ACTION = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
+REASONS = ("No space left on device", "Read-only file system")
+
+
+class Disk:
+    """A tmpfs of its own; needs the right to mount.
+
+    Parameters
+    ----------
+    size
+        Its bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="kafka-txn-disk-"))
+        self._filler = self.path / ".filler"
+        _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", self.path)
+
+    def __enter__(self) -> Disk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Spark's Java, which goes on, keeps files open that it could not write.
+        subprocess.run(["umount", "--lazy", str(self.path)], check=True, timeout=60)
+        self.path.rmdir()
+
+    def leave(self, free: int) -> None:
+        """Fill it up to so many free bytes."""
+        self.clear()
+        state = os.statvfs(self.path)
+        with self._filler.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(PAGE, state.f_bavail * state.f_frsize - free))
+
+    def clear(self) -> None:
+        """Remove what fills it."""
+        self._filler.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Read-only until the block ends; no file may be open for writing."""
+        _mount("-o", "remount,ro", self.path)
+        try:
+            yield
+        finally:
+            _mount("-o", "remount,rw", self.path)
+
+
+def _mount(*arguments: str | Path) -> None:
+    subprocess.run(["mount", *map(str, arguments)], check=True, timeout=60)
+
+
+def can_mount() -> bool:
+    """Whether this process may mount."""
+    try:
+        with Disk(64 * KIB):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+def run(sitting: Sitting) -> None:
+    """All of them, in turn."""
+    with contextlib.ExitStack() as stack:
+        kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties))
+        cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
+        spark = stack.enter_context(_spark())
+        for number in sitting.numbers():
+            audit_trail(sitting)
+            recording(sitting)
+            aborts(sitting, kafka, cluster)
+            if number % 10 == 0:  # takes as long as ten of the others
+                pipeline(sitting, spark, number)
+
+
+def audit_trail(sitting: Sitting, attempts: int = 40) -> None:
+    """Lines of many sizes with little room: whole ones only."""
+    chance = sitting.chance
+    with Disk(256 * KIB) as disk:
+        audit, lines = Audit(disk.path / "audit" / "trail.jsonl"), 0
+        for _ in range(attempts):
+            disk.leave(chance.choice([0, 0, 1, 2, 3]) * PAGE)
+            wanted = {**ACTION, "reason": "x" * chance.randrange(9000)}
+            with contextlib.ExitStack() as stack:
+                if chance.random() < 0.1 and audit.path.exists():
+                    stack.enter_context(disk.read_only())
+                    sitting.counts["audit: read-only"] += 1
+                lines += _audited(sitting, audit, wanted, disk)
+            sitting.counts["audit: actions"] += 1
+            rows = audit.rows()
+            sitting.check(
+                len(rows) == lines and "unreadable" not in {row["step"] for row in rows},
+                f"audit: {lines} whole lines, found {[row['step'] for row in rows][-4:]} of {len(rows)}",
+            )
+            if sitting.problems:
+                return
+        disk.clear()
+        with audit.recording(**ACTION):
+            pass
+        sitting.check(len(audit.rows()) == lines + 2, "audit: not written though there is room")
+
+
+def _audited(sitting: Sitting, audit: Audit, wanted: dict[str, str], disk: Disk) -> int:
+    """How many lines were written."""
+    lines = 0
+    try:
+        with audit.recording(**wanted) as outcome:
+            lines = 1
+            outcome["response"] = "y" * sitting.chance.randrange(9000)
+        lines = 2
+    except (ActionRefused, AuditFailed) as error:
+        sitting.counts[f"audit: {type(error).__name__}"] += 1
+        sitting.check(isinstance(error, AuditFailed) == (lines == 1), f"audit: {error!r} after {lines} lines")
+        sitting.check(any(reason in str(error) for reason in REASONS), f"audit: {error}")
+    return lines
+
+
+def recording(sitting: Sitting, steps: int = 25) -> None:
+    """Samples, merges and starts with little room."""
+    chance = sitting.chance
+    with Disk(2048 * KIB) as disk:
+        directory = disk.path / "recording"
+        due, written = EPOCH + dt.timedelta(days=20_000), list[Sample]()
+        writer: SampleWriter | None = None
+        for _ in range(steps):
+            disk.leave(int(2 ** chance.uniform(8, 20)))
+            if writer is None:
+                writer = _started(sitting, directory, disk)
+                continue
+            kind = chance.choices(["write", "merge", "stop"], [8, 2, 1])[0]
+            sitting.counts[f"recording: {kind}"] += 1
+            due += dt.timedelta(minutes=chance.choice([1, 40, 700]))
+            new = sample(due, partitions=chance.choice([2, 3, 40]))
+            with _noted(sitting, "recording"):
+                if kind == "write":
+                    writer.write(new)
+                    written.append(new)
+                elif kind == "merge":
+                    writer.merge(now=due)
+                else:
+                    writer.close()
+                    writer = None
+            _check_recording(sitting, directory, written)
+            if sitting.problems:
+                return
+        disk.clear()
+        if writer is not None:
+            writer.close()
+        with SampleWriter(directory) as last:
+            last.write(sample(due + dt.timedelta(days=2)))
+            last.merge(now=due + dt.timedelta(days=3))
+        written.append(sample(due + dt.timedelta(days=2)))
+        _check_recording(sitting, directory, written)
+        left = [name for name in files(directory) if "/." in f"/{name}" and name != ".lock"]
+        sitting.check(not left, f"recording: left {left}")
+
+
+def _started(sitting: Sitting, directory: Path, disk: Disk) -> SampleWriter | None:
+    sitting.counts["recording: start"] += 1
+    try:
+        if sitting.chance.random() < 0.2:
+            sitting.counts["recording: read-only"] += 1
+            with disk.read_only():
+                SampleWriter(directory).close()
+            sitting.check(False, "recording: a writer started on a read-only disk")
+        return SampleWriter(directory)
+    except UsageError as error:
+        sitting.counts["recording: not started"] += 1
+        sitting.check(any(reason in str(error) for reason in REASONS), f"recording: {error}")
+        return None
+
+
+@contextlib.contextmanager
+def _noted(sitting: Sitting, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        sitting.counts[f"{what}: OSError"] += 1
+        sitting.check(error.strerror in REASONS, f"{what}: {error!r}")
+
+
+def _check_recording(sitting: Sitting, directory: Path, written: list[Sample]) -> None:
+    if not (directory / "samples").exists():
+        return
+    for table in RECORDED:
+        expected = sorted(map(str, rows_of(written, table).to_pylist()))
+        found = sorted(map(str, read(directory, table).to_pylist()))
+        sitting.check(found == expected, f"recording: {table} has {len(found)} rows, not {len(expected)}")
+        plain = ds.dataset(directory / table, format="parquet").to_table().to_pylist()
+        sitting.check(sorted(map(str, plain)) == expected, f"recording: {table} read plainly: {len(plain)} rows")
+
+
+def aborts(sitting: Sitting, kafka: Kafka, cluster: Cluster, attempts: int = 6) -> None:
+    """The copy of the records, the intent and the outcome with little room, on a real broker."""
+    chance = sitting.chance
+    with INCIDENTS["never_added"](kafka, records=chance.choice([1, 400, 2000])) as staged, Disk(512 * KIB) as disk:
+        audit = Audit(disk.path / "audit" / "trail.jsonl")
+        for attempt in range(attempts):
+            disk.leave(512 * KIB if attempt == attempts - 1 else int(2 ** chance.uniform(8, 16)))
+            sitting.counts["abort: attempts"] += 1
+            plan = plan_abort(cluster, _finding(cluster, staged))
+            saved = disk.path / "audit" / "trail.records"
+            try:
+                done = plan.execute(confirm=plan.target, audit=audit, recheck_after=0.2)
+            except ActionRefused as error:
+                sitting.counts["abort: refused"] += 1
+                sitting.check(any(reason in str(error) for reason in REASONS), f"abort: {error}")
+                sitting.check(not saved.exists(), f"abort: refused, and left {files(disk.path)}")
+                sitting.check(_finding(cluster, staged)["verdict"] == "hanging", "abort: refused, and ended")
+                continue
+            except AuditFailed as error:
+                sitting.counts["abort: outcome not written"] += 1
+                sitting.check(len(audit.unfinished()) == 1, f"abort: {error}, {audit.rows()}")
+            else:
+                sitting.counts["abort: done"] += 1
+                sitting.check(done.records_saved is not None, "abort: without a copy")
+            sitting.check(len(list(saved.iterdir())) == 1, f"abort: {files(disk.path)}")
+            sitting.check("unreadable" not in {row["step"] for row in audit.rows()}, "abort: a torn line")
+            return
+        sitting.check(False, "abort: refused though there is room")
+
+
+def _finding(cluster: Cluster, staged: StagedIncident) -> Any:
+    (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[staged.partition], recheck_after=0.2)
+    return row
+
+
+@contextlib.contextmanager
+def _spark() -> Iterator[SparkSession]:
+    from tests.spark.settings import QUICK
+    from toolkit.spark.spark_session import delta_settings, local_session
+
+    session = local_session(master="local[2]", config={**QUICK, **delta_settings()})
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
+    """Runs with little room, then one with enough: the tables are those of a single run."""
+    from toolkit.spark.pipeline import run as run_pipeline
+    from toolkit.spark.pipeline.table_store import KEPT
+    from toolkit.spark.spark_errors import translate_spark_errors
+
+    chance: random.Random = sitting.chance
+    source = load(chance.choice(["late-message", "several-open", "long-history"])).path / "log-dir"
+
+    def attempt(target: Path) -> None:
+        with translate_spark_errors():
+            run_pipeline(spark, source, str(target), min_held_ms=0, consistent_copy=True)
+
+    with Disk(64 << 20) as disk, tempfile.TemporaryDirectory() as scratch:
+        target = disk.path / f"tables{number}"
+        for _ in range(3):
+            is_read_only = chance.random() < 0.2
+            disk.leave(int(2 ** chance.uniform(10, 20)))
+            sitting.counts["pipeline: runs"] += 1
+            try:
+                with disk.read_only() if is_read_only else contextlib.nullcontext():
+                    attempt(target)
+                sitting.counts["pipeline: fitted"] += 1
+            except SetupError as error:
+                sitting.counts["pipeline: failed"] += 1
+                sitting.check(any(reason in str(error) for reason in REASONS), f"pipeline: {error}")
+            except ToolkitError as error:
+                sitting.check(False, f"pipeline: {error!r}")
+        disk.clear()
+        attempt(target)
+        attempt(Path(scratch))
+        for name in KEPT:
+            found, expected = _stored(spark, target, name), _stored(spark, Path(scratch), name)
+            sitting.check(found == expected, f"pipeline: {name} has {len(found)} rows, not {len(expected)}")
+
+
+def _stored(spark: SparkSession, target: Path, name: str) -> list[str]:
+    from toolkit.spark.pipeline.table_store import KEPT, open_store
+
+    columns = [each for each in KEPT[name].names if each not in {"observed_at"}]
+    return sorted(map(str, open_store(spark, str(target)).rows(name, KEPT[name], *columns)))

@@ -1,0 +1,95 @@
+"""Markers and fences raced on the model of `tests.exploration`, by random walks of any length.
+
+The exploration runs every schedule of a few steps; this one tries a few of the schedules of many steps.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+
+from tests.exploration.explore import Plan, Point, Run
+from tests.exploration.known_limits import is_known
+from tests.exploration.procedures import Procedure, diagnose, fence_of, fence_plans, marker_of, plans
+from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
+from tests.exploration.seam import ModelClient, controlled, running
+from tests.exploration.server import Key
+from tests.exploration.state import State
+from tests.exploration.steps import successors
+from tests.exploration.world import World
+from tests.exploration.worlds import BEHIND, RACES, STAGED, WORLDS
+from tests.large.sitting import Sitting
+
+MAX_STEPS = 25  # of the model before a plan, and before the action
+
+
+def run(sitting: Sitting, seconds: float) -> None:
+    """Random walks, each with the action of a finding or a fence, until the time is over."""
+    own = Sitting(seed=sitting.seed, seconds=seconds)
+    worlds = (*WORLDS, *BEHIND, *STAGED, *RACES)
+    was_enabled = gc.isenabled()
+    with controlled():
+        for number in own.numbers():
+            race(sitting, random.Random(f"{own.seed}-{number}"), worlds, number)
+    assert gc.isenabled() == was_enabled
+
+
+def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], number: int) -> None:
+    """One walk, repeated by its number."""
+    world = chance.choice(worlds)
+    steps: list[str] = []
+    planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)
+    with running(ModelClient(world, planned)):
+        procedures: list[Procedure] = [diagnose]
+    procedures += [marker_of(each) for each in plans(ModelClient(world, planned))]
+    if chance.random() < 0.3:
+        procedures += [fence_of(each) for each in fence_plans(ModelClient(world, planned))]
+    for procedure in procedures:
+        begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), steps)
+        done = _run(world, begun, procedure, chance, steps)
+        kind = "findings" if procedure is diagnose else "actions"
+        sitting.counts[f"model: {kind}"] += 1
+        sitting.counts["model: markers and fences written"] += len(done.client.writes)
+        for violation in _judged(world, begun, planned, done, is_finding=procedure is diagnose):
+            if is_known(world, begun, violation):
+                sitting.counts["model: known limits"] += 1
+            else:
+                sitting.check(False, f"model, walk {number} of {world.name}: {violation}: {', '.join(steps)}")
+
+
+def _judged(world: World, begun: State, planned: State, done: Run, *, is_finding: bool) -> Iterator[Violation]:
+    if is_finding:
+        yield from judge_findings(world, begun, done.result, done.states)
+    else:
+        yield from judge_writes(done)
+        yield from judge_fences(done, planned)
+
+
+def _walk(world: World, state: State, chance: random.Random, count: int, steps: list[str]) -> State:
+    for _ in range(count):
+        following = list(successors(world, state))
+        if not following:
+            break
+        label, state = chance.choice(following)
+        steps.append(label)
+    return state
+
+
+def _run(world: World, state: State, procedure: Procedure, chance: random.Random, steps: list[str]) -> Run:
+    """A procedure, with steps of the model before any of its requests."""
+    points: list[Point] = []
+    often = chance.choice([0.02, 0.1, 0.4])
+
+    def before(current: State, broker: int | None, key: Key) -> State:
+        if chance.random() < often:
+            steps.append(f"before {key[0]}:")
+            current = _walk(world, current, chance, chance.choice([1, 1, 2, 5]), steps)
+        points.append(Point(broker, key, current, 0))
+        return current
+
+    client = ModelClient(world, state, before)
+    with running(client):
+        result = procedure(client)
+    plan: Plan = {}
+    return Run(plan, points, result, client)

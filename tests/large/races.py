@@ -1,0 +1,38 @@
+"""Races of markers against producers: on the model of the exploration, and on real brokers."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.actions.test_complete import PROPERTIES
+from tests.large import broker_races, model_races, skipped_races
+from tests.large.broker_races import Race
+from tests.large.sitting import Sitting
+from toolkit.actions.audit import Audit
+from toolkit.errors import ToolkitError
+from toolkit.lab import Kafka
+
+COUNT = 40  # transactions of a race
+
+
+def run(sitting: Sitting) -> None:
+    """Half of the time on the model, half on brokers."""
+    model_races.run(sitting, sitting.seconds / 2)
+    with (
+        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        for number in sitting.numbers():
+            name = f"race-{sitting.seed}-{number}"
+            race, audit = Race(topic=name, seed=name, count=COUNT), Audit(Path(folder) / f"{name}.jsonl")
+            kind = broker_races if number % 2 == 0 else skipped_races
+            try:
+                kind.run_race(kafka, race, audit)
+            except (AssertionError, ToolkitError) as error:
+                sitting.check(False, f"{kind.__name__.rpartition('.')[2]}, {name}: {error!r:.2000}")
+            sitting.counts["brokers: transactions"] += race.count
+            sitting.counts["brokers: attempts to abort or complete"] += race.attempts
+            sitting.counts["brokers: refused"] += race.refusals.total()
+            sitting.counts["brokers: committed without a marker, completed"] += len(race.unfinished)
+            sitting.counts["brokers: hanging, aborted"] += len(race.hanging)

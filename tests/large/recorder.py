@@ -1,0 +1,179 @@
+"""One recorder of three brokers that are killed all the time: no sample torn, lost or there twice, none that is wrong.
+
+A transaction hangs all the while, and others come and go: the samples have it, and call no other one hanging.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from tests.large.sitting import Sitting
+from tests.process import COMMAND, ROOT, started
+from tests.rolling_upgrade import PROPERTIES, TOPICS, create_topics
+from tests.sources.recorded import files
+from tests.workload import Worker
+from toolkit import Cluster, Recording
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS
+from toolkit.lab.queries import until
+from toolkit.schema import RECORDED
+
+INTERVAL_S = 1
+PATIENCE_S = 300
+ENDINGS = {"commit": 60, "abort": 30, "empty": 5, "idle": 5}
+
+
+class RecorderProcess:
+    """``kafka-txn record`` on a cluster, killed and started again at will.
+
+    Parameters
+    ----------
+    kafka
+        The cluster.
+    folder
+        For the recording.
+    """
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        self.kafka, self.directory = kafka, folder / "recording"
+        self.starts = 0
+        self._folder, self._stack = folder, ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or continue the recording."""
+        command = [*COMMAND, "record", "--bootstrap-server", self.kafka.bootstrap_servers]
+        command += ["--output", str(self.directory), "--interval", str(INTERVAL_S)]
+        errors = self._stack.enter_context((self._folder / f"errors-{self.starts}").open("wb"))
+        self.starts += 1
+        self._process = self._stack.enter_context(started(command, cwd=ROOT, stderr=errors))
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def stop(self) -> int | None:
+        """Ctrl-C; its exit code, or that with which it had ended before."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(PATIENCE_S)
+        code = self._process.returncode
+        self._stack.close()
+        return code
+
+    def await_sample(self, after: dt.datetime | None = None, *, is_whole: bool = True) -> None:
+        """Wait for a sample that was due after a time (now, if null), of all brokers."""
+        due = after or dt.datetime.now(dt.UTC)
+
+        def is_there() -> bool | None:
+            assert self._process is not None
+            assert self._process.poll() is None, f"the recorder ended: {self.errors()}"
+            if not (self.directory / "samples").exists():
+                return None
+            found = Recording(self.directory).samples(start=due)
+            whole = found["error"].isna() & (found["gaps"].map(len, na_action="ignore") == 0)
+            return True if (whole if is_whole else found["sampled_at"].notna()).any() else None
+
+        until(is_there, awaited="a sample", timeout=PATIENCE_S)
+
+    def errors(self) -> str:
+        """What it has printed."""
+        return "".join(path.read_text() for path in sorted(self._folder.glob("errors-*")))
+
+    def check(
+        self, sitting: Sitting, hanging: set[str], *, may_hang: Callable[[object], bool] = lambda _: False
+    ) -> None:
+        """Whether the recording is sound, and has these topics as hanging and no others."""
+        sitting.check("Traceback" not in self.errors(), f"recorder: {self.errors()[-2000:]}")
+        left = [name for name in files(self.directory) if "/." in f"/{name}" and name != ".lock"]
+        sitting.check(not left, f"recorder: left {left}")
+        recording = Recording(self.directory)
+        samples = recording.samples()
+        sitting.counts["samples"] += len(samples)
+        sitting.counts["samples: failed"] += int(samples["error"].notna().sum())
+        sitting.check(samples["sampled_at"].is_unique, "recorder: a sample is there twice")
+        known = set(samples["sampled_at"])
+        for table in RECORDED:
+            plain = ds.dataset(self.directory / table, format="parquet").to_table().num_rows
+            rows = recording.history(table)
+            sitting.check(len(rows) == plain, f"recorder: {table} has {len(rows)} rows, and {plain} read plainly")
+            sitting.check(set(rows["sampled_at"]) <= known, f"recorder: rows of {table} without a sample")
+        findings = recording.history("findings")
+        found = findings[findings["verdict"] == "hanging"]
+        sitting.counts["samples: findings"] += len(findings)
+        sitting.counts["samples: hanging, as staged"] += int(found["topic"].isin(hanging).sum())
+        sitting.check(hanging <= set(found["topic"]), f"recorder: never hanging: {hanging - set(found['topic'])}")
+        others = found[~found["topic"].isin(hanging)].to_dict("records")
+        sitting.check(not others, f"recorder: FALSE hanging: {others[:2]}")
+
+
+def run(sitting: Sitting) -> None:
+    """Kill one, two or three brokers at a time, and now and then the recorder."""
+    chance = sitting.chance
+    properties = {**EVERYDAY.properties, **PROPERTIES}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kafka = stack.enter_context(Kafka("4.3.1", brokers=3, properties=properties, timeout=PATIENCE_S))
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            create_topics(cluster)
+        staged = stack.enter_context(INCIDENTS["never_added"](kafka))
+        stack.enter_context(_load(kafka, sitting.seed))
+        recorder = RecorderProcess(kafka, folder)
+        stack.callback(recorder.stop)
+        recorder.start()
+        recorder.await_sample()
+        for _ in sitting.numbers():
+            begun = dt.datetime.now(dt.UTC)
+            killed = chance.sample(kafka.broker_ids, chance.choices([1, 2, 3], [6, 2, 1])[0])
+            for broker_id in killed:
+                kafka.kill(broker_id)
+                sitting.counts["brokers killed"] += 1
+            if chance.random() < 0.1:
+                recorder.kill()
+                recorder.start()
+                sitting.counts["recorder killed"] += 1
+            else:
+                recorder.await_sample(begun, is_whole=False)
+            time.sleep(chance.choice([0, 0, 1, 3]))
+            start_brokers(kafka, killed)
+            recorder.await_sample()
+        sitting.check(recorder.stop() == 0, f"recorder: it ended: {recorder.errors()[-2000:]}")
+        recorder.check(sitting, {staged.topic})
+
+
+def start_brokers(kafka: Kafka, broker_ids: Sequence[int]) -> None:
+    """At the same time: two of three have no quorum without each other."""
+    with ThreadPoolExecutor(len(broker_ids)) as threads:
+        list(threads.map(kafka.start_broker, broker_ids))
+
+
+@contextlib.contextmanager
+def _load(kafka: Kafka, seed: str) -> Iterator[None]:
+    stop = threading.Event()
+    partitions = [(topic, number) for topic, count in TOPICS.items() for number in range(count)]
+    workers = [
+        Worker(kafka, partitions, f"load-{seed}-{each}", stop, endings=ENDINGS, timeout_ms=10_000) for each in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join(PATIENCE_S)
