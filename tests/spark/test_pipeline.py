@@ -182,7 +182,8 @@ def test_tables_are_readable_without_spark_and_have_comments(spark: SparkSession
     import duckdb
 
     schema = f"s{uuid.uuid4().hex[:8]}"
-    spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/{schema}'")
+    for each in (schema, f"{schema}_internal"):
+        spark.sql(f"CREATE SCHEMA {each} LOCATION '{tmp_path}/{each}'")
     try:
         summary = run_pipeline(spark, logs, schema, with_batches=False)
         count = summary.tables["findings"].rows
@@ -193,8 +194,8 @@ def test_tables_are_readable_without_spark_and_have_comments(spark: SparkSession
         assert KEPT["findings"].row in detail["description"]
         assert spark.table(f"{schema}.lso_held_now").count() == len(summary.findings)
     finally:
-        spark.sql(f"DROP SCHEMA {schema} CASCADE")
-        spark.sql(f"DROP SCHEMA IF EXISTS {schema}_internal CASCADE")
+        for each in (schema, f"{schema}_internal"):
+            spark.sql(f"DROP SCHEMA {each} CASCADE")
     out = tmp_path / "out"
     run_pipeline(spark, logs, out, with_batches=False)
     frame = DeltaTable(out / "findings").to_pandas()

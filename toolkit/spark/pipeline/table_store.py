@@ -161,9 +161,6 @@ class TableStore:
         if self.format == "parquet":
             new.write.parquet(f"{self.path}/{name}")
             return
-        if name != "batches":  # files with rows to delete are small then; batches are read again for each selection
-            is_final = sf.col(IS_FINAL)
-            new = new.where(is_final).unionByName(new.where(~is_final).coalesce(1))
         stored = self.find(name)
         if stored is None:
             self.create(name, table)
