@@ -226,7 +226,7 @@ def test_hundreds_of_findings_come_in_parts(kafka: Kafka) -> None:
                 report = await ask("report", cursor=report["next_cursor"])
                 markdown += report["markdown"]
             assert markdown.startswith("# Postmortem")
-            assert "## Missing and unknown" in markdown
+            assert "## Appendix: Missing and unknown" in markdown
             explained = await ask("explain", text="read_committed consumers are stuck")
             assert explained["rows"][0]["findings_left_out"] == count - len(explained["rows"][0]["findings"])
 

@@ -70,7 +70,7 @@ class FakeCluster:
             for (topic, p), (leader, epoch) in self.leaders.items()
             if topic == name
         ]
-        return Node(name=name, error_code=error, partitions=partitions)
+        return Node(name=name, topic_id=None, error_code=error, partitions=partitions)
 
     def ListOffsets(self, broker: int, request: Any) -> Node:  # noqa: N802
         def offset(timestamp: int) -> int:

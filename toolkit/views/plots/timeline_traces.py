@@ -269,7 +269,7 @@ def add_bars(figure: go.Figure, bars: Sequence[TransactionBar], theme: Theme) ->
 
 
 HOVER_STEPS = 16  # of the drawn width or height, from one point of a bar that a pointer finds to the next
-MAX_HOVER_POINTS = 200
+MAX_HOVER_POINTS = 150
 
 
 def add_hover_points(figure: go.Figure, bars: Sequence[TransactionBar], timeline: TimelineData) -> None:
