@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import uuid
@@ -95,13 +94,15 @@ def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None
 
 
 def test_a_full_disk_is_named(spark: SparkSession) -> None:
-    """The error was "An error occurred while calling o463.createOrReplace", with nothing of the disk."""
+    """The error was "An error occurred while calling o463.createOrReplace", with nothing of the disk.
+
+    Its table is not in each message: it depends on which file is the first without room.
+    """
     if not can_mount():
         pytest.skip("needs the right to mount")
     with Disk(64 << 10) as disk:
         disk.leave(0)
-        table = re.escape(f"file:{disk.path}/tables/small")
-        with pytest.raises(SetupError, match=rf"{table}.*: No space left on device Each"), translate_spark_errors():
+        with pytest.raises(SetupError, match="No space left on device Each"), translate_spark_errors():
             write_rows(open_store(spark, f"{disk.path}/tables"), ("a", 1, "x", True), run_id=1)
         disk.clear()
         store = open_store(spark, f"{disk.path}/tables")
