@@ -30,7 +30,7 @@ def claimed_cells(notebook: str) -> list[str]:
 
 
 def check(notebook: str, cell_id: str, variables: Mapping[str, object]) -> None:
-    """Check the claims of a cell.
+    """Check the claims of a cell; a parameter with a default is a variable that only some sources have.
 
     Raises
     ------
@@ -38,7 +38,9 @@ def check(notebook: str, cell_id: str, variables: Mapping[str, object]) -> None:
         If one does not hold.
     """
     claim = getattr(import_module(f"{__name__}.{_module(notebook)}"), cell_id.replace("-", "_"))
-    claim(**{name: variables[name] for name in inspect.signature(claim).parameters})
+    parameters = inspect.signature(claim).parameters.values()
+    present = (each for each in parameters if each.name in variables or each.default is inspect.Parameter.empty)
+    claim(**{each.name: variables[each.name] for each in present})
 
 
 def _module(notebook: str) -> str:
