@@ -61,7 +61,7 @@ def test_each_page_shows_a_finding_of_the_lab_as_it_is_printed_now() -> None:
     for name, row in found.items():
         folder = "verdicts" if name in VERDICTS else "causes"
         section = (DOCS / folder / f"{name}.md").read_text().split("## How to prove it\n")[1].split("\n## ")[0]
-        assert f"```{{literalinclude}} ../examples/{name}.txt" in section, name
+        assert f"```{{literalinclude}} ../output/{name}.txt" in section, name
         assert name in {row["verdict"], *cause_names(row)}
         assert name in example_text(row) or row["verdict"] == "ended"  # that is one line, without its cause
 

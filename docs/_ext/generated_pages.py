@@ -31,7 +31,7 @@ def _write(source: Path) -> None:
         "reference/commands": command_pages(),
         "symptoms": symptom_pages(),
         "drawings": drawings(),
-        "examples": {f"{name}.txt": example_text(row) for name, row in examples().items()},
+        "output": {f"{name}.txt": example_text(row) for name, row in examples().items()},
         "notebooks": notebook_pages(),
     }.items():
         _fill(source / folder, pages)
