@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,14 @@ def setup(app: Any) -> dict[str, bool]:
     """Write them before Sphinx looks for its sources."""
     app.connect("config-inited", lambda app, config: _write(Path(app.srcdir)))
     app.connect("source-read", _link_notebooks)
+    app.connect("html-page-context", _link_outputs)
     return {"parallel_read_safe": True}
+
+
+def _link_outputs(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Outputs of notebooks name other notebooks by their files, which are pages here."""
+    if page.startswith("notebooks/") and "body" in context:
+        context["body"] = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="../\1/"', context["body"])
 
 
 def _write(source: Path) -> None:
