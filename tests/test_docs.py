@@ -14,6 +14,7 @@ import typer
 
 from tests.causes import cause_names
 from tests.golden.examples import example_text, examples
+from tests.notebooks.books import BOOKS
 from toolkit.analysis.diagnosis.verdicts import CAUSES, VERDICTS
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
@@ -126,7 +127,7 @@ def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> Non
     linked = [*map(verdict_page, VERDICTS), *map(cause_page, CAUSES), *map(symptom_page, names("symptoms"))]
     assert [url for url in linked if not (site / url.removeprefix(DOCS_URL) / "index.html").is_file()] == []
     notebooks = {path.parent.name: path.read_text() for path in site.glob("notebooks/*_*/index.html")}
-    assert len(notebooks) == 8
+    assert notebooks.keys() == {path.stem for path in BOOKS}
     assert "Plotly.newPlot" in notebooks["02_lso_timeline"]
     asserted = [line for text in notebooks.values() for line in re.findall("assert .*", re.sub("<[^>]+>", "", text))]
     assert [line for line in asserted if "stop here" not in line] == []  # that one is for the reader
