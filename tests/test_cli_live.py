@@ -169,7 +169,8 @@ def test_no_command_imports_pandas_nor_numpy_unless_it_reads_a_log(kafka: Kafka,
         "from toolkit.cli import main; main()"
     )
     reads_log = ["diagnose", "--recheck-after", "0"]
-    for arguments in (reads_log, ["list"], ["partitions"], ["describe-producers"]):
+    reads_none = ["find-hanging", "--recheck-after", "0", "--no-log-evidence"]  # it once asked what files prove
+    for arguments in (reads_log, reads_none, ["list"], ["partitions"], ["describe-producers"]):
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--bootstrap-server", kafka.bootstrap_servers],
             cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,

@@ -341,9 +341,14 @@ def runnable_remedies(findings: Iterable[Finding], source_options: SourceOptions
 
 def proof_line(source: AnySource, output: Format) -> str | None:
     """What files prove and what they do not, for a person; null for another source."""
-    from toolkit.sources.logdir import LogDir
+    from toolkit.sources.source_table import FILES
 
-    return source.proof().line if output is Format.TABLE and isinstance(source, LogDir) else None
+    if output is not Format.TABLE or source.kind != FILES:
+        return None
+    from toolkit.sources.logdir import LogDir  # imports numpy and Arrow
+
+    assert isinstance(source, LogDir)
+    return source.proof().line
 
 
 def answer_findings(
