@@ -261,16 +261,32 @@ class Connect(Application):
         return int(message.value() or b"")
 
 
-class Mirror(Connect):
-    """MirrorMaker 2 with exactly-once delivery, of a topic of the same cluster, by an idempotent producer."""
-
-    topic = "source.numbers"
+class NumbersConnector(Connect):
+    """A connector that reads the topic ``numbers``, to which an idempotent producer writes."""
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         super().__init__(kafka, folder)
         self.create("numbers")
         settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
         self._producer = Producer(settings)
+
+    def value(self) -> str:
+        """The value of the next record."""
+        return f"{self.written}"
+
+    def write_more(self) -> None:
+        self._producer.produce("numbers", value=self.value().encode())
+        self._producer.poll(0)
+        self.written += 1
+
+    def expected(self) -> list[int]:
+        return self.received("numbers", self.read)
+
+
+class Mirror(NumbersConnector):
+    """MirrorMaker 2 with exactly-once delivery, of a topic of the same cluster."""
+
+    topic = "source.numbers"
 
     def connector(self) -> Mapping[str, str]:
         servers = self.kafka.bootstrap_servers
@@ -288,14 +304,6 @@ class Mirror(Connect):
             "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         }
 
-    def write_more(self) -> None:
-        self._producer.produce("numbers", value=f"{self.written}".encode())
-        self._producer.poll(0)
-        self.written += 1
-
-    def expected(self) -> list[int]:
-        return self.received("numbers", self.read)
-
     def problems(self) -> list[str]:
         """It writes under producer ids of its own, not under those of the source."""
         with Cluster(self.kafka.bootstrap_servers) as cluster:
@@ -305,7 +313,7 @@ class Mirror(Connect):
         return [] if all(ids) and ids[0].isdisjoint(ids[1]) else [f"producer ids of the source and the mirror: {ids}"]
 
 
-class Iceberg(Connect):
+class Iceberg(NumbersConnector):
     """The sink of Apache Iceberg in a Connect worker: its tasks and its coordinator write to a control topic.
 
     They have new transactional ids whenever the connector starts, so nobody continues the ids of a killed one.
@@ -313,12 +321,6 @@ class Iceberg(Connect):
 
     owner, prefix, topic = "Apache Iceberg sink", "lake-", "control-iceberg"
     connector_jars = "iceberg-1.12.0"
-
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
-        super().__init__(kafka, folder)
-        self.create("numbers")
-        settings = {"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
-        self._producer = Producer(settings)
 
     def connector(self) -> Mapping[str, str]:
         servers = self.kafka.bootstrap_servers
@@ -339,13 +341,11 @@ class Iceberg(Connect):
             "iceberg.kafka.transaction.timeout.ms": str(TIMEOUT_MS),
         }
 
-    def write_more(self) -> None:
-        self._producer.produce("numbers", value=json.dumps({"number": self.written}).encode())
-        self._producer.poll(0)
-        self.written += 1
+    def value(self) -> str:
+        return json.dumps({"number": self.written})
 
-    def expected(self) -> list[int]:
-        return self.received("numbers", lambda message: int(json.loads(message.value() or b"")["number"]))
+    def read(self, message: Message) -> int:
+        return int(json.loads(message.value() or b"")["number"])
 
     def visible(self) -> list[int]:
         """The numbers in the newest snapshot of its table."""

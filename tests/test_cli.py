@@ -23,7 +23,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import verdict_page
 from toolkit.schema.live import Finding
-from toolkit.sources.source_table import TableArguments
+from toolkit.sources.source_table import CLUSTER, TableArguments
 from toolkit.views.findings_text import LINKED_FINDINGS
 
 
@@ -33,6 +33,8 @@ def invoke(*arguments: str) -> Result:
 
 class FixedCluster:
     """A cluster with predefined findings."""
+
+    kind = CLUSTER
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows

@@ -51,7 +51,7 @@ def duration_option(
     at_least
         The shortest one, in seconds.
     unlimited
-        What is given for no limit, which is infinity.
+        The value for no limit, which gives infinity.
     panel
         Its panel of the help.
     """

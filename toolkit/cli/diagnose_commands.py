@@ -204,7 +204,7 @@ def report(
         duration_option(
             "--min-held",
             "With --log-dir or --recording: leave out healthy transactions that have ended and held an LSO for less. "
-            "1m if not given.",
+            "Default: 1m.",
         ),
     ] = None,
     redact: Annotated[

@@ -243,9 +243,11 @@ class LogWalk:
         found = self._find(self._window, self.position - self._base, self._filled, at_most=self._at_most)
         self._at_most = FEW if found.in_doubt else min(8 * self._at_most, MANY)
         if len(found.positions):
-            crc_ok = np.full(len(found.positions), -1, np.int8)
-            if self._crc:
-                crc_ok = check(self._window, found.positions, found.raw, compiled=self._compiled)
+            crc_ok = (
+                check(self._window, found.positions, found.raw, compiled=self._compiled)
+                if self._crc
+                else np.full(len(found.positions), -1, np.int8)
+            )
             self._append(found.raw, found.positions + self._base, crc_ok)
             self.position = self._base + found.stop
         elif self.position > self._base and not found.in_doubt:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.batches import HEADER_SIZE
 from toolkit.sources.logdir.partition_folder import FolderLog
 from toolkit.sources.logdir.replica_files import bytes_at
 
@@ -24,7 +25,6 @@ LEADER = "leader"
 """In place of a broker, in a live cluster: the leader may change."""
 LEADER_EPOCHS, METADATA = "leader-epoch-checkpoint", "partition.metadata"
 COMPACTED = {STATE_TOPIC, OFFSETS_TOPIC}
-BATCH_HEADER = 61  # bytes
 
 
 class Origin(NamedTuple):
@@ -147,10 +147,10 @@ class LogNames:
         if is_cleaned or log.where.topic in COMPACTED:
             return None
         try:
-            header = bytes_at(str(log.listing.segments[0].path), 0, BATCH_HEADER)
+            header = bytes_at(str(log.listing.segments[0].path), 0, HEADER_SIZE)
         except OSError:
             return None
-        if len(header) < BATCH_HEADER or not any(header):
+        if len(header) < HEADER_SIZE or not any(header):
             return None
         return f"{int.from_bytes(header[:8], 'big')}:{int.from_bytes(header[17:21], 'big')}"
 

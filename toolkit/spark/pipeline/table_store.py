@@ -161,12 +161,10 @@ class TableStore:
         if self.format == "parquet":
             new.write.parquet(f"{self.path}/{name}")
             return
-        stored = self.find(name)
+        stored = self._ready(name, table)
         if stored is None:
-            self.create(name, table)
             self._save(name, new, mode="append")
             return
-        self._add_columns(name, table, stored)
         if changed is not None:
             provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
             logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
@@ -181,11 +179,7 @@ class TableStore:
         if self.format == "parquet":
             new.write.parquet(f"{self.path}/{name}")
             return
-        stored = self.find(name)
-        if stored is None:
-            self.create(name, table)
-        else:
-            self._add_columns(name, table, stored)
+        self._ready(name, table)
         self._save(name, new, mode="overwrite")
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
@@ -336,6 +330,15 @@ class TableStore:
         # Connect cannot infer the types of no rows.
         frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
+
+    def _ready(self, name: str, table: Table) -> DataFrame | None:
+        """Make a table, or add what it lacks; what was stored, null if nothing."""
+        stored = self.find(name)
+        if stored is None:
+            self.create(name, table)
+        else:
+            self._add_columns(name, table, stored)
+        return stored
 
     def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
         """Add the columns that were declared after a table was made."""

@@ -24,7 +24,7 @@ from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.table import EPOCH, TopicPartition
+from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.staging_table import IDS, StoredState
@@ -187,12 +187,14 @@ class TopicFindings:
         recorded = Finding.of_table(findings_over_time(self._stored(RECORDED_AS["findings"]), samples).toArrow())
         if CURRENT_FINDINGS in self.states.all:
             recorded = close_by_log(recorded, markers(recorded, self._present_transactions()))
-        keys = {key: origin for origin, results in found.items() for key in map(transaction_key, results.findings)}
+        origins: defaultdict[TransactionKey, list[Origin]] = defaultdict(list)
+        for origin, results in found.items():
+            for key in map(transaction_key, results.findings):
+                origins[key].append(origin)
         by_origin: defaultdict[Origin, list[Finding]] = defaultdict(list)
         for each in recorded:
-            origin = self._origin(each)
-            is_of_present = origin in found and transaction_key(each) in map(transaction_key, found[origin].findings)
-            by_origin[origin if is_of_present else keys.get(transaction_key(each), origin)].append(each)
+            origin, known = self._origin(each), origins.get(transaction_key(each), [])
+            by_origin[known[-1] if known and origin not in known else origin].append(each)
         for origin, of_topic in by_origin.items():
             results = found.setdefault(origin, _TopicResults())
             results.holds = merge_holds(results.holds, observed_holds(of_topic))

@@ -82,6 +82,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         self.source, self.every_s, self.recheck_after = source, every_s, recheck_after
         self.error: Exception | None = None
         self._findings: list[Finding] = []
+        self._lines: list[PartitionLine] = []
         self._timeline: LiveTimeline | None = None
         self._times = _sample_times(source)
         self._at: dt.datetime | None = None
@@ -102,9 +103,9 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
             try:
                 rows = self._finding_rows()
                 self._findings = records_of(rows, Finding)
-                lines = partition_lines(self._findings, newest(self._findings))[:MAX_LINES]
+                self._lines = partition_lines(self._findings, newest(self._findings))
                 self._draw_overview()
-                self._set_choices(lines)
+                self._set_choices(self._lines[:MAX_LINES])
                 self._draw_partition()
                 self.error = None
             except Exception as error:  # noqa: BLE001 - a page that stands still has to say so
@@ -150,8 +151,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
                 self._draw_status(dt.datetime.now(dt.UTC))
 
     def _draw_partition(self) -> None:
-        lines = partition_lines(self._findings, newest(self._findings))
-        place = self._list.value or (_key(lines[0].finding) if lines else None)
+        place = self._list.value or (_key(self._lines[0].finding) if self._lines else None)
         here = [each for each in self._findings if _key(each) == place]
         self._details.value = show(here, now=newest(self._findings))._repr_html_() + _evidence_html(here)
         if place is None or place[0] is None:
