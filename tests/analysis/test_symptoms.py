@@ -248,4 +248,5 @@ def test_every_symptom_is_complete() -> None:
                        for each in sentences)  # fmt: skip
             assert all(each.endswith((".", "?")) for each in sentences), name
         assert symptom.sources
+        assert all(len(each) > 3 for each in symptom.sources)
         assert set(symptom.instead_of) <= SYMPTOMS.keys() - {name}

@@ -7,12 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from toolkit.analysis.symptoms.fencing_symptoms import FENCING_SYMPTOMS
-from toolkit.analysis.symptoms.framework_symptoms import FRAMEWORK_SYMPTOMS
-from toolkit.analysis.symptoms.operation_symptoms import OPERATION_SYMPTOMS
-from toolkit.analysis.symptoms.reading_symptoms import READING_SYMPTOMS
-from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom
-from toolkit.analysis.symptoms.transaction_symptoms import MARKER_SYMPTOMS, TRANSACTION_SYMPTOMS
+from toolkit.analysis.symptoms.symptom import ANY_CLIENT, Symptom, read_symptoms
 from toolkit.schema.table import TopicPartition
 
 MAX_NAMED = 10
@@ -146,18 +141,8 @@ def _once(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-SYMPTOMS: Mapping[str, Symptom] = {
-    each.name: each
-    for each in (
-        *FRAMEWORK_SYMPTOMS,
-        *FENCING_SYMPTOMS,
-        *TRANSACTION_SYMPTOMS,
-        *MARKER_SYMPTOMS,
-        *READING_SYMPTOMS,
-        *OPERATION_SYMPTOMS,
-    )
-}
-"""Symptom by name; those with specific wordings come before those with general ones."""
+SYMPTOMS: Mapping[str, Symptom] = read_symptoms()
+"""Symptom by name."""
 
 MAX_CHARACTERS = 1_000_000
 """Of longer text, the first half and the last half of this are read: a log's first and newest errors."""

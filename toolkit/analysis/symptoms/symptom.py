@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 ANY_CLIENT = "any client"
 """For names and messages of the protocol, which several clients print."""
@@ -65,6 +68,15 @@ class Symptom:
     gives_way: bool = False
 
 
-def wordings(client: str, *patterns: str) -> tuple[Wording, ...]:
-    """Wordings of one client, from regular expressions that ignore case."""
-    return tuple(Wording(client, re.compile(pattern, re.IGNORECASE)) for pattern in patterns)
+def read_symptoms() -> dict[str, Symptom]:
+    """The symptoms of ``symptoms.toml`` by name, in its order: specific wordings come before general ones."""
+    text = (resources.files(__package__) / "symptoms.toml").read_text(encoding="utf-8")
+    return {name: _symptom(name, **entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _symptom(
+    name: str, *, title: str, wordings: Mapping[str, Sequence[str]], gives_way: bool = False, **lists: Sequence[str]
+) -> Symptom:
+    found = [Wording(client, re.compile(each, re.IGNORECASE)) for client, texts in wordings.items() for each in texts]
+    tuples = {key: tuple(texts) for key, texts in lists.items()}
+    return Symptom(name=name, title=title, wordings=tuple(found), gives_way=gives_way, **tuples)
