@@ -20,28 +20,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibleSystem:
-    """A system other than Apache Kafka.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    differs, remedy
-        Sentences: why an absent owner proves nothing there, and how a transaction without an owner is ended.
-    cluster_id
-        How its cluster ids begin.
-    hosts
-        How host names of its brokers end.
-    api_keys
-        API keys that only it has.
-    """
+    """A system other than Apache Kafka."""
 
     name: str
+    # differs, remedy: sentences: why an absent owner proves nothing there, and how a transaction without an owner is
+    # ended
     differs: str
     remedy: str
-    cluster_id: str | None = None
-    hosts: tuple[str, ...] = ()
-    api_keys: Sequence[int] = ()
+    cluster_id: str | None = None  # how its cluster ids begin
+    hosts: tuple[str, ...] = ()  # how host names of its brokers end
+    api_keys: Sequence[int] = ()  # API keys that only it has
 
 
 SYSTEMS: Sequence[CompatibleSystem] = (
@@ -116,30 +104,20 @@ TELEMETRY = 71, 72  # listed only if a metrics reporter of the broker receives c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedApi:
-    """An API of a range of releases.
+    """An API of a range of releases."""
 
-    Parameters
-    ----------
-    key, name
-        Its key and Kafka's name.
-    first, last
-        Positions in `RELEASES`.
-    listeners
-        ``kraft``, ``zookeeper`` or both.
-    forwarded
-        Whether brokers forward it to the controller. They list the versions that both know: during a rolling upgrade
-        fewer than their own.
-    low, high, unstable
-        Lowest version, highest version, and the highest with unstable.api.versions.enable. `high` is null if only that
-        setting enables the API.
-    """
-
+    # key, name: its key and Kafka's name
     key: int
     name: str
+    # first, last: positions in `RELEASES`
     first: int
     last: int
-    listeners: frozenset[str]
+    listeners: frozenset[str]  # ``kraft``, ``zookeeper`` or both
+    # whether brokers forward it to the controller. They list the versions that both know: during a rolling upgrade
+    # fewer than their own
     forwarded: bool
+    # low, high, unstable: lowest version, highest version, and the highest with unstable.api.versions.enable. `high` is
+    # null if only that setting enables the API
     low: int
     high: int | None
     unstable: int
@@ -223,44 +201,23 @@ MAX_DIFFERENCES = 3  # in a sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """What a broker shows of itself.
+    """What a broker shows of itself."""
 
-    Parameters
-    ----------
-    broker_id, host
-        Its id and its advertised host name.
-    cluster_id
-        From Metadata; null if it returned none.
-    apis
-        From ApiVersions.
-    """
-
+    # broker_id, host: its id and its advertised host name
     broker_id: int
     host: str
-    cluster_id: str | None
-    apis: Apis
+    cluster_id: str | None  # from Metadata; null if it returned none
+    apis: Apis  # from ApiVersions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The software of a broker.
+    """The software of a broker."""
 
-    Parameters
-    ----------
-    name
-        ``Apache Kafka``, the name of another system, or that it is not known.
-    releases
-        Releases of Apache Kafka that have its APIs.
-    evidence
-        A phrase: what shows it.
-    system
-        The other system; null for Apache Kafka.
-    """
-
-    name: str
-    releases: Sequence[str] = ()
-    evidence: str
-    system: CompatibleSystem | None
+    name: str  # ``Apache Kafka``, the name of another system, or that it is not known
+    releases: Sequence[str] = ()  # releases of Apache Kafka that have its APIs
+    evidence: str  # a phrase: what shows it
+    system: CompatibleSystem | None  # the other system; null for Apache Kafka
 
     @property
     def release_range(self) -> str | None:

@@ -39,18 +39,10 @@ ActionOutput = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionAnswer:
-    """The answer of one command that acts.
+    """The answer of one command that acts."""
 
-    Parameters
-    ----------
-    action
-        The command.
-    output
-        How it is written.
-    """
-
-    action: str
-    output: ActionFormat
+    action: str  # the command
+    output: ActionFormat  # how it is written
 
     @property
     def is_json(self) -> bool:

@@ -31,20 +31,11 @@ COORDINATOR_EPOCH = r"(?:\w+[(\[])?(?P<leader_epoch>\d+)"  # of Scala or Java, i
 
 
 class LinePattern(NamedTuple):
-    """A line, and the event that it reports.
+    """A line, and the event that it reports."""
 
-    Parameters
-    ----------
-    event
-        Name of the event, as in ``schema.metadata.EVENTS``.
-    words
-        What the line contains; searched for before everything else.
-    pattern
-        The message; the names of its groups are columns, or ``tp`` and ``tps`` for one or several partitions.
-    """
-
-    event: str
-    words: str
+    event: str  # name of the event, as in ``schema.metadata.EVENTS``
+    words: str  # what the line contains; searched for before everything else
+    # the message; the names of its groups are columns, or ``tp`` and ``tps`` for one or several partitions
     pattern: re.Pattern[str]
 
 

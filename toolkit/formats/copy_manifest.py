@@ -24,62 +24,38 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedFile:
-    """A file of the copy.
+    """A file of the copy."""
 
-    Parameters
-    ----------
-    size, sha256
-        Of the copy.
-    first_size
-        Its size when the copying of ``__transaction_state`` began; what comes after was added since.
-    source
-        Inode, size and modification time of the source when it was opened: to copy it again if that has changed.
-    """
-
+    # size, sha256: of the copy
     size: int
     sha256: str
-    first_size: int
+    first_size: int  # its size when the copying of ``__transaction_state`` began; what comes after was added since
+    # inode, size and modification time of the source when it was opened: to copy it again if that has changed
     source: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyManifest:
-    """A copy of one log directory.
+    """A copy of one log directory."""
 
-    Parameters
-    ----------
-    source
-        The log directory that was copied.
-    topics
-        The copied topics besides ``__transaction_state`` and ``__cluster_metadata``; null for all.
-    begin, end
-        When the copying began and ended, by the clock of the machine that copied; no end if it was interrupted.
-    coordinators_begin, coordinators_end
-        When that of ``__transaction_state`` did.
-    files
-        By path below the log directory, with slashes.
-    changed
-        Folders that a broker wrote to between begin and end; none in a copy of a stopped broker.
-    incomplete
-        Folders that changed so fast that their files may not fit together.
-    is_running
-        Whether a broker of the same machine ran on the source all the while: it held the lock. Files without a broker
-        may be of any time, and of several.
-    version
-        Of the tool.
-    """
-
-    source: str
+    source: str  # the log directory that was copied
+    # the copied topics besides ``__transaction_state`` and ``__cluster_metadata``; null for all
     topics: Sequence[str] | None
+    # begin, end: when the copying began and ended, by the clock of the machine that copied; no end if it was
+    # interrupted
     begin: dt.datetime
     end: dt.datetime | None = None
+    # coordinators_begin, coordinators_end: when that of ``__transaction_state`` did
     coordinators_begin: dt.datetime | None = None
     coordinators_end: dt.datetime | None = None
-    files: Mapping[str, CopiedFile] = field(default_factory=dict)
+    files: Mapping[str, CopiedFile] = field(default_factory=dict)  # by path below the log directory, with slashes
+    # folders that a broker wrote to between begin and end; none in a copy of a stopped broker
     changed: Sequence[str] = ()
-    incomplete: Sequence[str] = ()
+    incomplete: Sequence[str] = ()  # folders that changed so fast that their files may not fit together
+    # whether a broker of the same machine ran on the source all the while: it held the lock. Files without a broker may
+    # be of any time, and of several
     is_running: bool = False
-    version: str = __version__
+    version: str = __version__  # of the tool
 
     @property
     def moment(self) -> dt.datetime | None:

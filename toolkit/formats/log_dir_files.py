@@ -25,48 +25,31 @@ MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 
 
 class FolderName(NamedTuple):
-    """The name of a partition's folder.
+    """The name of a partition's folder."""
 
-    Parameters
-    ----------
-    topic, partition
-        The partition. If the name has exactly 255 characters and a suffix, the end of the topic may be cut off.
-    suffix
-        ``delete``: the partition was deleted or moved away, and the folder is removed after ``file.delete.delay.ms``.
-        ``future``: a copy that is being moved to this log directory. ``stray`` (3.7 and newer): the metadata no longer
-        places the partition on this broker. Null for the partition's log.
-    is_remote
-        A folder of remote storage (KIP-405), by the name that ``LocalTieredStorage`` of Kafka's tests gives: with the
-        topic id at its end.
-    """
-
+    # topic, partition: the partition. If the name has exactly 255 characters and a suffix, the end of the topic may be
+    # cut off
     topic: str
     partition: int
+    # ``delete``: the partition was deleted or moved away, and the folder is removed after ``file.delete.delay.ms``.
+    # ``future``: a copy that is being moved to this log directory. ``stray`` (3.7 and newer): the metadata no longer
+    # places the partition on this broker. Null for the partition's log
     suffix: str | None = None
+    # a folder of remote storage (KIP-405), by the name that ``LocalTieredStorage`` of Kafka's tests gives: with the
+    # topic id at its end
     is_remote: bool = False
 
 
 class FileName(NamedTuple):
-    """The name of a file in a partition's folder.
+    """The name of a file in a partition's folder."""
 
-    Parameters
-    ----------
-    offset
-        Base offset of the segment; of a ``snapshot``, the offset after the last batch in its producer state.
-    kind
-        ``log``, ``index``, ``timeindex``, ``txnindex`` or ``snapshot`` (producer state).
-    suffix
-        ``deleted`` (no longer part of the log, removed after ``file.delete.delay.ms``), ``cleaned`` (being written by
-        the cleaner, not yet part of the log), ``swap`` (finished by the cleaner, replaces the files whose offsets it
-        covers), or null for a regular file of the log.
-    is_remote
-        A file of remote storage: with the id of the segment's copy after the offset.
-    """
-
-    offset: int
-    kind: str
+    offset: int  # base offset of the segment; of a ``snapshot``, the offset after the last batch in its producer state
+    kind: str  # ``log``, ``index``, ``timeindex``, ``txnindex`` or ``snapshot`` (producer state)
+    # ``deleted`` (no longer part of the log, removed after ``file.delete.delay.ms``), ``cleaned`` (being written by the
+    # cleaner, not yet part of the log), ``swap`` (finished by the cleaner, replaces the files whose offsets it covers),
+    # or null for a regular file of the log
     suffix: str | None = None
-    is_remote: bool = False
+    is_remote: bool = False  # a file of remote storage: with the id of the segment's copy after the offset
 
 
 def parse_folder_name(name: str) -> FolderName | None:

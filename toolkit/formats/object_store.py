@@ -90,18 +90,10 @@ class ObjectEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectPath:
-    """An object, or the folder of those whose keys begin so; in the methods of ``pathlib.Path`` that reading takes.
+    """An object, or the folder of those whose keys begin so; in the methods of ``pathlib.Path`` that reading takes."""
 
-    Parameters
-    ----------
-    store
-        The URI of the bucket or container.
-    key
-        The rest of the URI; empty for the bucket.
-    """
-
-    store: str
-    key: str = ""
+    store: str  # the URI of the bucket or container
+    key: str = ""  # the rest of the URI; empty for the bucket
 
     def __str__(self) -> str:
         return f"{self.store}/{self.key}" if self.key else self.store

@@ -36,21 +36,11 @@ NO_HEADERS: Headers = np.empty(0, HEADER)
 
 
 class ScanChunk(NamedTuple):
-    """A chunk of one partition's log.
+    """A chunk of one partition's log."""
 
-    Parameters
-    ----------
-    scanned
-        Its batches and damage.
-    file
-        Its file; null if a broker sent it.
-    missing
-        What is missing before its first batch, if `at_missing_offsets` found it.
-    """
-
-    scanned: ScanResult
-    file: str | None = None
-    missing: LostOffsets | None = None
+    scanned: ScanResult  # its batches and damage
+    file: str | None = None  # its file; null if a broker sent it
+    missing: LostOffsets | None = None  # what is missing before its first batch, if `at_missing_offsets` found it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,63 +178,33 @@ def _divided(chunk: ScanChunk, missing: Sequence[tuple[int, LostOffsets]]) -> It
 
 
 class FoldedRange(NamedTuple):
-    """The transactions of a range of a log before missing offsets.
+    """The transactions of a range of a log before missing offsets."""
 
-    Parameters
-    ----------
-    start
-        Where the range begins: after the last offset of the one before it; null for the first one.
-    log_transactions
-        The transactions; those that may have ended after the range have the outcome `log_transactions.LOST`.
-    """
-
-    start: int | None
+    start: int | None  # where the range begins: after the last offset of the one before it; null for the first one
+    # the transactions; those that may have ended after the range have the outcome `log_transactions.LOST`
     log_transactions: LogTransactions
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogFold:
-    """The fold of a log's chunks, in their order.
+    """The fold of a log's chunks, in their order."""
 
-    Parameters
-    ----------
-    partial
-        Transactions so far; at first those known before the first chunk (`log_transactions.begin`), or `EMPTY`.
-    since
-        First offset whose transactions are folded.
-    totals
-        Counts records and bytes at the first batch and at the marker of each transaction; null to count none.
-
-    Attributes
-    ----------
-    files
-        The number of each file in `partial`.
-    damage
-        Unreadable bytes: file, position and error of each.
-    damage_inside
-        Number of those before the last batch.
-    log_end_offset, end_time, leader_epoch
-        Of the last batch; 0 and -1 without any.
-    highest_epoch
-        Highest leader epoch.
-    before_missing
-        The ranges before missing offsets; `partial` is the rest.
-    start
-        Where the rest begins, as in `FoldedRange`.
-    """
-
+    # transactions so far; at first those known before the first chunk (`log_transactions.begin`), or `EMPTY`
     partial: PartialTransactions = EMPTY
-    since: int = 0
+    since: int = 0  # first offset whose transactions are folded
+    # counts records and bytes at the first batch and at the marker of each transaction; null to count none
     totals: RunningTotals | None = None
-    files: dict[str | None, int] = field(default_factory=dict)
-    damage: list[Row] = field(default_factory=list)
-    damage_inside: int = 0
+    files: dict[str | None, int] = field(default_factory=dict)  # the number of each file in `partial`
+    damage: list[Row] = field(default_factory=list)  # unreadable bytes: file, position and error of each
+    damage_inside: int = 0  # number of those before the last batch
+    # log_end_offset, end_time, leader_epoch: of the last batch; 0 and -1 without any
     log_end_offset: int = 0
     end_time: int = -1
     leader_epoch: int = -1
-    highest_epoch: int = -1
+    highest_epoch: int = -1  # highest leader epoch
+    # the ranges before missing offsets; `partial` is the rest
     before_missing: list[FoldedRange] = field(default_factory=list)
-    start: int | None = None
+    start: int | None = None  # where the rest begins, as in `FoldedRange`
 
     def add(self, chunk: ScanChunk) -> None:
         """Add the next chunk; at missing offsets, the open transactions are lost."""

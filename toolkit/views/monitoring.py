@@ -33,56 +33,29 @@ UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertSettings:
-    """Seconds before an alert fires, and names that differ between installations.
+    """Seconds before an alert fires, and names that differ between installations."""
 
-    Parameters
-    ----------
-    lso_held
-        For how long a transaction may hold an LSO; the brokers' default maximum is 15 minutes.
-    hanging, late, group_held
-        For how long a transaction is hanging (or committed without its marker) or late, or a consumer group held.
-    recorder_blind
-        For how long the recorder is down, or takes no successful sample.
-    recorder_incomplete
-        For how long samples are incomplete, or cannot be written.
-    job
-        Prometheus' job that scrapes the recorder.
-    runbook_url
-        Address of `docs/alerts.md`.
-    """
-
-    lso_held: float = 900
+    lso_held: float = 900  # for how long a transaction may hold an LSO; the brokers' default maximum is 15 minutes
+    # hanging, late, group_held: for how long a transaction is hanging (or committed without its marker) or late, or a
+    # consumer group held
     hanging: float = 60
     late: float = 300
     group_held: float = 600
-    recorder_blind: float = 120
-    recorder_incomplete: float = 900
-    job: str = "kafka-txn"
-    runbook_url: str = RUNBOOK_URL
+    recorder_blind: float = 120  # for how long the recorder is down, or takes no successful sample
+    recorder_incomplete: float = 900  # for how long samples are incomplete, or cannot be written
+    job: str = "kafka-txn"  # Prometheus' job that scrapes the recorder
+    runbook_url: str = RUNBOOK_URL  # address of `docs/alerts.md`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alerting rule.
+    """An alerting rule."""
 
-    Parameters
-    ----------
-    name
-        In CamelCase; in lower case the anchor of its runbook.
-    expr
-        PromQL.
-    pending
-        Seconds for which the expression must hold before the alert fires.
-    severity
-        critical: act now; warning: act within a day.
-    summary, description
-        Templates of Prometheus.
-    """
-
-    name: str
-    expr: str
-    pending: float
-    severity: str
+    name: str  # in CamelCase; in lower case the anchor of its runbook
+    expr: str  # PromQL
+    pending: float  # seconds for which the expression must hold before the alert fires
+    severity: str  # critical: act now; warning: act within a day
+    # summary, description: templates of Prometheus
     summary: str
     description: str
 

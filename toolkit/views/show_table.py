@@ -35,46 +35,22 @@ NUMBERS = {INT16, INT32, INT64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnHeading:
-    """The heading of a column.
+    """The heading of a column."""
 
-    Parameters
-    ----------
-    name
-        Heading.
-    doc
-        Description.
-    is_number
-        Whether its cells are numbers, aligned to the right.
-    sorts_by_number
-        Whether its sort keys are numbers, as for times.
-    is_time
-        Whether its cells are times; their keys are milliseconds.
-    """
-
-    name: str
-    doc: str
-    is_number: bool = False
-    sorts_by_number: bool = False
-    is_time: bool = False
+    name: str  # heading
+    doc: str  # description
+    is_number: bool = False  # whether its cells are numbers, aligned to the right
+    sorts_by_number: bool = False  # whether its sort keys are numbers, as for times
+    is_time: bool = False  # whether its cells are times; their keys are milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCell:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Parameters
-    ----------
-    lines
-        Label and text of each line; a line may have no label.
-    key
-        Sort key; null sorts last in both directions.
-    verdict
-        The verdict, if it has one.
-    """
-
-    lines: Sequence[tuple[str, str]]
-    key: int | str | None = None
-    verdict: str | None = None
+    lines: Sequence[tuple[str, str]]  # label and text of each line; a line may have no label
+    key: int | str | None = None  # sort key; null sorts last in both directions
+    verdict: str | None = None  # the verdict, if it has one
 
     @property
     def is_long(self) -> bool:

@@ -103,29 +103,19 @@ def events_of(histories: Iterable[IdHistory]) -> list[TransactionLogRecord]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A transactional id that a producer id belonged to.
+    """A transactional id that a producer id belonged to."""
 
-    Parameters
-    ----------
-    transactional_id, txn_state_partition
-        The id, and the partition of its records.
-    producer_epoch
-        The producer id's highest epoch in the records; null if they only have it as previous or next producer id.
-    first_seen, last_seen
-        Times of the first and the last record with the producer id, by the coordinator's clock.
-    last_offset
-        Offset of that last record.
-    now
-        ``"owner"``, ``"next"`` (the client already has the producer id, and uses it after the end of the transaction),
-        ``"replaced"`` (the id has another producer id now) or ``"expired"`` (the id has expired).
-    """
-
+    # transactional_id, txn_state_partition: the id, and the partition of its records
     transactional_id: str
     txn_state_partition: int | None
+    # the producer id's highest epoch in the records; null if they only have it as previous or next producer id
     producer_epoch: int | None
+    # first_seen, last_seen: times of the first and the last record with the producer id, by the coordinator's clock
     first_seen: dt.datetime | None
     last_seen: dt.datetime | None
-    last_offset: int | None
+    last_offset: int | None  # offset of that last record
+    # ``"owner"``, ``"next"`` (the client already has the producer id, and uses it after the end of the transaction),
+    # ``"replaced"`` (the id has another producer id now) or ``"expired"`` (the id has expired)
     now: str
 
 

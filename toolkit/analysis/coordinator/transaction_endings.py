@@ -56,19 +56,12 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorLines:
-    """What brokers' own logs have of a transactional id.
+    """What brokers' own logs have of a transactional id."""
 
-    Parameters
-    ----------
-    timeouts, inits
-        Lines of aborts for its timeout, and of InitProducerId.
-    file_starts
-        Time of the first event of each file that was read to its end.
-    """
-
+    # timeouts, inits: lines of aborts for its timeout, and of InitProducerId
     timeouts: Sequence[ClusterEvent]
     inits: Sequence[ClusterEvent]
-    file_starts: Mapping[str | None, dt.datetime]
+    file_starts: Mapping[str | None, dt.datetime]  # time of the first event of each file that was read to its end
 
     def timeout_of(self, records: TransactionRecords) -> ClusterEvent | None:
         """The line that says that the coordinator aborted this transaction for its timeout; null if none does."""
@@ -118,31 +111,17 @@ def coordinator_lines(events: Iterable[ClusterEvent]) -> Mapping[str | None, Coo
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionRecords:
-    """The records of one transaction.
+    """The records of one transaction."""
 
-    Parameters
-    ----------
-    events
-        The records in offset order, at least one.
-    after
-        The next record of the same id; null if none was read.
-    unread
-        Error of later records that could not be read and may be of the same id; null if there are none.
-    follows
-        Whether the id's previous record is known, so that no record is missing in between.
-    version_2_before
-        Whether earlier records of the same client instance show transaction version 2, which raises the epoch with
-        every end; null if they show neither.
-    lines
-        What brokers' own logs have of the id; null if none was read.
-    """
-
-    events: Sequence[TransactionLogRecord]
-    after: TransactionLogRecord | None = None
+    events: Sequence[TransactionLogRecord]  # the records in offset order, at least one
+    after: TransactionLogRecord | None = None  # the next record of the same id; null if none was read
+    # error of later records that could not be read and may be of the same id; null if there are none
     unread: str | None = None
-    follows: bool = False
+    follows: bool = False  # whether the id's previous record is known, so that no record is missing in between
+    # whether earlier records of the same client instance show transaction version 2, which raises the epoch with every
+    # end; null if they show neither
     version_2_before: bool | None = None
-    lines: CoordinatorLines | None = None
+    lines: CoordinatorLines | None = None  # what brokers' own logs have of the id; null if none was read
 
     @property
     def last(self) -> TransactionLogRecord:

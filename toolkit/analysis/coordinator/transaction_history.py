@@ -95,23 +95,13 @@ def transaction_history(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryState:
-    """The state from which the history of a transactional id on one replica continues.
+    """The state from which the history of a transactional id on one replica continues."""
 
-    Parameters
-    ----------
-    events
-        The records of its last transaction, or its last other record: later records show how it ended.
-    before
-        The record before `events`.
-    producer_id
-        The id's producer id before `events`.
-    is_version_2
-        Whether earlier records of the client instance show that it raises its epoch with every end.
-    """
-
+    # the records of its last transaction, or its last other record: later records show how it ended
     events: tuple[TransactionLogRecord, ...] = ()
-    before: TransactionLogRecord | None = None
-    producer_id: int | None = None
+    before: TransactionLogRecord | None = None  # the record before `events`
+    producer_id: int | None = None  # the id's producer id before `events`
+    # whether earlier records of the client instance show that it raises its epoch with every end
     is_version_2: bool | None = None
 
 

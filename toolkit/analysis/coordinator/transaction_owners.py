@@ -53,22 +53,14 @@ AFTER_GROUP = re.compile(rf"(?:[-._:](?:tx|txn|transactions?|producer|\d+|{UUID}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member of a group as DescribeGroups shows it.
+    """A member of a group as DescribeGroups shows it."""
 
-    Parameters
-    ----------
-    member_id, client_id, client_host
-        As in the response.
-    process_id
-        Of a Kafka Streams thread.
-    url, tasks
-        Of a Kafka Connect worker: its REST URL, and the connector tasks that it runs.
-    """
-
+    # member_id, client_id, client_host: as in the response
     member_id: str
     client_id: str
     client_host: str
-    process_id: str | None = None
+    process_id: str | None = None  # of a Kafka Streams thread
+    # url, tasks: of a Kafka Connect worker: its REST URL, and the connector tasks that it runs
     url: str | None = None
     tasks: frozenset[tuple[str, int]] = frozenset()
 
@@ -90,31 +82,17 @@ class ClientGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TransactionalId:
-    """A transactional id, and the groups that may prove its owner.
+    """A transactional id, and the groups that may prove its owner."""
 
-    Parameters
-    ----------
-    text, timeout_ms
-        The id, and the timeout of its transactions, null if unknown.
-    groups
-        Groups of the cluster.
-    clusters
-        Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id.
-    possible
-        Groups and clusters whose name the id may contain, longest first.
-    grids
-        Prefixes whose ids are numbered as Flink numbers them; see `checkpoint_prefixes`.
-    flink_prefixes
-        Prefixes that checkpoints of Flink name.
-    """
-
+    # text, timeout_ms: the id, and the timeout of its transactions, null if unknown
     text: str
     timeout_ms: int | None
-    groups: Mapping[str, ClientGroup]
+    groups: Mapping[str, ClientGroup]  # groups of the cluster
+    # Kafka Connect clusters: those in `groups`, and those whose leader has a transactional id
     clusters: Mapping[str, ClientGroup | None]
-    possible: Sequence[str]
-    grids: Mapping[str, int]
-    flink_prefixes: Collection[str]
+    possible: Sequence[str]  # groups and clusters whose name the id may contain, longest first
+    grids: Mapping[str, int]  # prefixes whose ids are numbered as Flink numbers them; see `checkpoint_prefixes`
+    flink_prefixes: Collection[str]  # prefixes that checkpoints of Flink name
 
 
 def transaction_owners(

@@ -29,17 +29,10 @@ GROWING_IDS, GROWING_HOURS = 24, 3
 
 @dataclass(slots=True)
 class LoggedIds:
-    """What ``__transaction_state`` shows of the ids of a prefix.
+    """What ``__transaction_state`` shows of the ids of a prefix."""
 
-    Parameters
-    ----------
-    updates
-        Time of the newest record of each id.
-    created
-        Time of the first record of each id that it shows to be new: ``Empty``, with epoch 0.
-    """
-
-    updates: dict[str, dt.datetime] = field(default_factory=dict)
+    updates: dict[str, dt.datetime] = field(default_factory=dict)  # time of the newest record of each id
+    # time of the first record of each id that it shows to be new: ``Empty``, with epoch 0
     created: dict[str, dt.datetime] = field(default_factory=dict)
 
     def recent(self, as_of: dt.datetime) -> list[dt.datetime]:

@@ -39,25 +39,15 @@ def transaction_key(finding: Finding) -> TransactionKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The observations of each partition, before the logs are read and anything is decided.
+    """The observations of each partition, before the logs are read and anything is decided."""
 
-    Parameters
-    ----------
-    indexed
-        The observations by partition, in order of time.
-    opened
-        The evidence of the open transactions of each partition, as far as it does not need the logs.
-    max_transaction_timeout_ms, is_single_sample
-        As for `diagnose`.
-    checkpoints
-        Completed checkpoints of Flink jobs.
-    """
-
-    indexed: Sequence[IndexedObservation]
+    indexed: Sequence[IndexedObservation]  # the observations by partition, in order of time
+    # the evidence of the open transactions of each partition, as far as it does not need the logs
     opened: Mapping[TopicPartition, Sequence[OpenEvidence]]
+    # max_transaction_timeout_ms, is_single_sample: as for `diagnose`
     max_transaction_timeout_ms: int
     is_single_sample: bool
-    checkpoints: Sequence[FlinkCheckpoint] = ()
+    checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
 
     @property
     def observations(self) -> list[Observation]:

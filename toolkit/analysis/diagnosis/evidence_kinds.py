@@ -30,65 +30,33 @@ NOT_READ = Outcome(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What the logs show of an open transaction, read after its coordinator answered.
+    """What the logs show of an open transaction, read after its coordinator answered."""
 
-    Parameters
-    ----------
-    outcome
-        What was decided about its records.
-    other_producer_id
-        Producer of the batch at its start offset, if it is another one.
-    marker_after
-        ``COMMIT marker at offset 12``: the producer's first marker after the start; null if there is none.
-    marker_contradicts
-        Whether that marker was in the log before the leader showed the transaction open.
-    marker_entry
-        The marker as evidence.
-    has_ended
-        Whether the leader no longer shows it open, once the coordinators' log was read.
-    """
-
-    outcome: Outcome
-    other_producer_id: int | None = None
+    outcome: Outcome  # what was decided about its records
+    other_producer_id: int | None = None  # producer of the batch at its start offset, if it is another one
+    # ``COMMIT marker at offset 12``: the producer's first marker after the start; null if there is none
     marker_after: str | None = None
-    marker_contradicts: bool = False
-    marker_entry: EvidenceEntry | None = None
-    has_ended: bool = False
+    marker_contradicts: bool = False  # whether that marker was in the log before the leader showed the transaction open
+    marker_entry: EvidenceEntry | None = None  # the marker as evidence
+    has_ended: bool = False  # whether the leader no longer shows it open, once the coordinators' log was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEvidence:
-    """Evidence of an open transaction.
+    """Evidence of an open transaction."""
 
-    Parameters
-    ----------
-    txn
-        The transaction in the last observation.
-    history
-        The same transaction in every observation, the last one included; null where it was not open.
-    observations
-        The observations.
-    log
-        What the logs show; null if they were not read.
-    recorded
-        The finding that was recorded with this observation, which rests on the logs of that time; null if there is
-        none.
-    is_single_sample
-        Whether the observation is a sample without one before it, so that a second one is still to come.
-    long_after
-        A live transaction older than this is `long`.
-    checkpoints
-        Completed checkpoints of Flink jobs.
-    """
-
-    txn: OpenTransaction
+    txn: OpenTransaction  # the transaction in the last observation
+    # the same transaction in every observation, the last one included; null where it was not open
     history: Sequence[OpenTransaction | None]
     observations: Sequence[Observation]
-    log: LogFacts | None = None
+    log: LogFacts | None = None  # what the logs show; null if they were not read
+    # the finding that was recorded with this observation, which rests on the logs of that time; null if there is none
     recorded: Finding | None = None
+    # whether the observation is a sample without one before it, so that a second one is still to come
     is_single_sample: bool = False
+    # a live transaction older than this is `long`
     long_after: dt.timedelta = dt.timedelta(milliseconds=MAX_TRANSACTION_TIMEOUT_MS)
-    checkpoints: Sequence[FlinkCheckpoint] = ()
+    checkpoints: Sequence[FlinkCheckpoint] = ()  # completed checkpoints of Flink jobs
 
     @property
     def checkpoint(self) -> FlinkCheckpoint | None:
@@ -125,43 +93,23 @@ class OpenEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEvidence:
-    """Evidence of a partition whose LSO no open transaction explains.
+    """Evidence of a partition whose LSO no open transaction explains."""
 
-    Parameters
-    ----------
-    partition
-        The partition, last read.
-    errors
-        Why it could not be read.
-    lso_before
-        Its LSO in the first observation.
-    is_held
-        Whether its LSO was below the high watermark in every observation, without an open transaction at it.
-    has_moved
-        Whether the LSO has moved, or a transaction was open at some time: it is not the same hold.
-    has_begun
-        For files: whether what holds it began while they were copied.
-    """
-
-    partition: Partition
-    errors: Sequence[str] = ()
-    lso_before: int | None = None
+    partition: Partition  # the partition, last read
+    errors: Sequence[str] = ()  # why it could not be read
+    lso_before: int | None = None  # its LSO in the first observation
+    # whether its LSO was below the high watermark in every observation, without an open transaction at it
     is_held: bool = False
+    # whether the LSO has moved, or a transaction was open at some time: it is not the same hold
     has_moved: bool = False
-    has_begun: bool = False
+    has_begun: bool = False  # for files: whether what holds it began while they were copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndEvidence:
-    """Evidence that a transaction has ended: its marker, or a later sample that read its partition without it.
+    """Evidence that a transaction has ended: its marker, or a later sample that read its partition without it."""
 
-    Parameters
-    ----------
-    proof
-        The proof, in sentences.
-    """
-
-    proof: str
+    proof: str  # the proof, in sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,18 +134,10 @@ class GapEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSourceEvidence:
-    """Evidence of one transaction from two sources, each of which was decided by itself.
+    """Evidence of one transaction from two sources, each of which was decided by itself."""
 
-    Parameters
-    ----------
-    log
-        Its finding by a log, or by the running cluster.
-    recorded
-        Its last finding by a recording.
-    """
-
-    log: Finding
-    recorded: Finding
+    log: Finding  # its finding by a log, or by the running cluster
+    recorded: Finding  # its last finding by a recording
 
     @property
     def earlier(self) -> Finding:

@@ -22,26 +22,16 @@ OLDEST = (0, 11, 0)  # the first with transactions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBug:
-    """A bug in Kafka's brokers.
+    """A bug in Kafka's brokers."""
 
-    Parameters
-    ----------
-    key
-        Its issue in JIRA.
-    title, effect, remedy
-        Sentences: what is wrong, its effect on a transaction, and what to do.
-    affected
-        Pairs of the first release that has the bug and the release that fixes it; null if none does.
-    verified
-        How the releases were verified.
-    """
-
-    key: str
+    key: str  # its issue in JIRA
+    # title, effect, remedy: sentences: what is wrong, its effect on a transaction, and what to do
     title: str
     effect: str
     remedy: str
+    # pairs of the first release that has the bug and the release that fixes it; null if none does
     affected: Sequence[tuple[Release, Release | None]]
-    verified: str
+    verified: str  # how the releases were verified
 
     def affects(self, release: Release) -> bool | None:
         """Whether a release has the bug; null if only some patch releases of a minor release do."""

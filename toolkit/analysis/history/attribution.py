@@ -34,25 +34,14 @@ MILLISECOND = dt.timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The owner of a transaction, and how the transaction ended.
+    """The owner of a transaction, and how the transaction ended."""
 
-    Parameters
-    ----------
-    transactional_id
-        Null if no record has the producer id, or records of several ids have it.
-    history
-        The coordinator's transaction; null if none fits, or several do.
-    was_known
-        Whether the coordinator may have known the transaction: false if its records of that time are complete and none
-        fits.
-    sentence
-        How the transaction ended, or what is missing to tell.
-    """
-
-    transactional_id: str | None = None
-    history: PastTransaction | None = None
+    transactional_id: str | None = None  # null if no record has the producer id, or records of several ids have it
+    history: PastTransaction | None = None  # the coordinator's transaction; null if none fits, or several do
+    # whether the coordinator may have known the transaction: false if its records of that time are complete and none
+    # fits
     was_known: bool = True
-    sentence: str
+    sentence: str  # how the transaction ended, or what is missing to tell
 
 
 NOT_READ = Attribution(sentence=f"No record of {STATE_TOPIC} was read.")

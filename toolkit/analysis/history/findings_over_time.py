@@ -160,20 +160,11 @@ def _sampled(findings: pa.Table) -> Iterator[_Sampled]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lifetime:
-    """The samples of a transaction, or of a verdict on a partition.
+    """The samples of a transaction, or of a verdict on a partition."""
 
-    Parameters
-    ----------
-    found
-        Its findings in sample order.
-    entries
-        Its verdicts and the gaps as evidence.
-    gone
-        The first sample after the last finding that read the partition without it; null if there is none.
-    """
-
-    found: Sequence[_Sampled]
-    entries: Sequence[EvidenceEntry]
+    found: Sequence[_Sampled]  # its findings in sample order
+    entries: Sequence[EvidenceEntry]  # its verdicts and the gaps as evidence
+    # the first sample after the last finding that read the partition without it; null if there is none
     gone: dt.datetime | None
 
     def finding(self, last: Finding) -> Finding:
@@ -225,18 +216,10 @@ def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, Observa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Samples:
-    """The samples of a partition.
+    """The samples of a partition."""
 
-    Parameters
-    ----------
-    known
-        Every sample that did not fail.
-    by_sample
-        The partition's findings by sample.
-    """
-
-    known: Mapping[dt.datetime, ObservationTime]
-    by_sample: Mapping[dt.datetime, Sequence[_Sampled]]
+    known: Mapping[dt.datetime, ObservationTime]  # every sample that did not fail
+    by_sample: Mapping[dt.datetime, Sequence[_Sampled]]  # the partition's findings by sample
 
     def lifetime(self, found: Sequence[_Sampled]) -> _Lifetime:
         """The lifetime of a transaction with these findings."""

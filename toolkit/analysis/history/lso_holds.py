@@ -162,27 +162,13 @@ def _long_enough(found: pa.Table, min_held_ms: int) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _LowestOpen:
-    """The transactions that were the lowest open one at some time, by first offset; -1 is unknown.
+    """The transactions that were the lowest open one at some time, by first offset; -1 is unknown."""
 
-    Parameters
-    ----------
-    rows
-        Indices in the table of transactions.
-    first
-        First offset.
-    alone
-        Whether no other transaction was open when it opened.
-    became_at
-        Offset of the batch or marker that made it the lowest.
-    times_before
-        Time of that marker.
-    """
-
-    rows: Array
-    first: Array
-    alone: Array
-    became_at: Array
-    times_before: Array
+    rows: Array  # indices in the table of transactions
+    first: Array  # first offset
+    alone: Array  # whether no other transaction was open when it opened
+    became_at: Array  # offset of the batch or marker that made it the lowest
+    times_before: Array  # time of that marker
 
     @staticmethod
     def of(log_transactions: pa.Table) -> _LowestOpen:

@@ -64,34 +64,19 @@ VERSION = 1  # changes with `STATE_SCHEMA`, `LOG_TRANSACTION`, `COUNTED` and `LS
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RangeSummary:
-    """Summary of consecutive batches of a log.
+    """Summary of consecutive batches of a log."""
 
-    Parameters
-    ----------
-    closed
-        Transactions that begin and end in the range; ``file`` is an index in `files`.
-    edges
-        Transactions that may continue on either side, as in
-        `toolkit.analysis.log.log_transactions.PartialTransactions`.
-    is_settled
-        Whether it begins the log, and `edges` include the transactions that were open before it.
-    files
-        Files that its batches were read from.
-    counts
-        Array of `COUNTED`, by offset: at the first batch and at the marker of each transaction.
-    records, bytes
-        Totals of its batches.
-    log_end_offset, end_time, leader_epoch
-        Of its last batch; null if it has none.
-    """
-
-    closed: LogTransactions
+    closed: LogTransactions  # transactions that begin and end in the range; ``file`` is an index in `files`
+    # transactions that may continue on either side, as in `toolkit.analysis.log.log_transactions.PartialTransactions`
     edges: LogTransactions
-    is_settled: bool = False
-    files: tuple[str | None, ...] = (None,)
+    is_settled: bool = False  # whether it begins the log, and `edges` include the transactions that were open before it
+    files: tuple[str | None, ...] = (None,)  # files that its batches were read from
+    # array of `COUNTED`, by offset: at the first batch and at the marker of each transaction
     counts: Array = field(default_factory=lambda: np.empty(0, COUNTED))
+    # records, bytes: totals of its batches
     records: int = 0
     bytes: int = 0
+    # log_end_offset, end_time, leader_epoch: of its last batch; null if it has none
     log_end_offset: int | None = None
     end_time: int | None = None
     leader_epoch: int | None = None
@@ -106,35 +91,17 @@ class RangeRows(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LogState:
-    """The state of one log up to the end of the last range read.
+    """The state of one log up to the end of the last range read."""
 
-    Parameters
-    ----------
-    topic, partition, broker_id
-        The log's partition and broker.
-    min_held_ms
-        Shorter holds of the LSO are dropped when they end.
-
-    Attributes
-    ----------
-    log_end_offset
-        Offset after the last batch; null before the first range.
-    end_time
-        Time of that batch in ms; -1 if unknown.
-    leader_epoch
-        The highest of its batches; -1 if unknown.
-    is_damaged
-        Whether a part of the log could not be read, other than a torn end.
-    """
-
+    # topic, partition, broker_id: the log's partition and broker
     topic: str | None
     partition: int | None
     broker_id: int | None
-    min_held_ms: int = 0
-    log_end_offset: int | None = None
-    end_time: int = -1
-    leader_epoch: int = -1
-    is_damaged: bool = False
+    min_held_ms: int = 0  # shorter holds of the LSO are dropped when they end
+    log_end_offset: int | None = None  # offset after the last batch; null before the first range
+    end_time: int = -1  # time of that batch in ms; -1 if unknown
+    leader_epoch: int = -1  # the highest of its batches; -1 if unknown
+    is_damaged: bool = False  # whether a part of the log could not be read, other than a torn end
     _steps_from: int | None = None  # an earlier read returned the LSO steps before this offset
     _partial: PartialTransactions = EMPTY
     _files: dict[str | None, int] = field(default_factory=dict)

@@ -105,21 +105,14 @@ class PartialTransactions:
     """The transactions in a range of one partition's log.
 
     They are a monoid: ``left + right`` is associative, and `EMPTY` changes nothing.
-
-    Parameters
-    ----------
-    closed
-        Transactions that begin and end in the range, in no order.
-    edges
-        Transactions that may continue on either side: of each producer those up to its first marker (``truncated`` -1)
-        and after its last one. Sorted by producer id.
-    settled
-        Whether the transactions open before the range are known, because it came from `begin`: then nothing can be
-        merged to its left.
     """
 
-    closed: tuple[LogTransactions, ...] = ()
+    closed: tuple[LogTransactions, ...] = ()  # transactions that begin and end in the range, in no order
+    # transactions that may continue on either side: of each producer those up to its first marker (``truncated`` -1)
+    # and after its last one. Sorted by producer id
     edges: LogTransactions = field(default_factory=lambda: NO_LOG_TRANSACTIONS)
+    # whether the transactions open before the range are known, because it came from `begin`: then nothing can be merged
+    # to its left
     settled: bool = False
 
     def __add__(self, right: PartialTransactions) -> PartialTransactions:

@@ -16,20 +16,11 @@ from toolkit.formats.log.headers import Array, DamagedRange, Headers
 
 
 class LostOffsets(NamedTuple):
-    """Offsets that were not read between two batches, and that the cleaner did not remove.
+    """Offsets that were not read between two batches, and that the cleaner did not remove."""
 
-    Parameters
-    ----------
-    expected
-        The offset after the batches before.
-    found
-        The next base offset, of a segment or of a batch; less than `expected` if offsets go back.
-    error
-        What is missing, as ``NAME: sentence``; null if damaged bytes between the batches have an error of their own.
-    """
-
-    expected: int
-    found: int
+    expected: int  # the offset after the batches before
+    found: int  # the next base offset, of a segment or of a batch; less than `expected` if offsets go back
+    # what is missing, as ``NAME: sentence``; null if damaged bytes between the batches have an error of their own
     error: str | None
 
 

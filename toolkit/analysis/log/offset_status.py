@@ -249,17 +249,10 @@ def _joined(ranges: Sequence[StatusRange]) -> list[StatusRange]:
 
 
 class TransactionAtOffset(NamedTuple):
-    """A transaction that had written at or before an offset, and had not ended before it.
+    """A transaction that had written at or before an offset, and had not ended before it."""
 
-    Parameters
-    ----------
-    first_offset
-        Offset of its first batch that was read; null if only its marker was read.
-    marker_offset, marker_time_ms, marker
-        Its marker, COMMIT or ABORT; null if none follows.
-    """
-
-    first_offset: int | None
+    first_offset: int | None  # offset of its first batch that was read; null if only its marker was read
+    # marker_offset, marker_time_ms, marker: its marker, COMMIT or ABORT; null if none follows
     marker_offset: int | None
     marker_time_ms: int | None
     marker: int | None

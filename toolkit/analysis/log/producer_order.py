@@ -21,21 +21,11 @@ NO_EPOCH = -(2**16)
 
 
 class OrderViolation(NamedTuple):
-    """Batches that violate an invariant.
+    """Batches that violate an invariant."""
 
-    Parameters
-    ----------
-    invariant
-        Its name.
-    at
-        Indices of the batches, ascending.
-    detail
-        The expected and the actual value, by index.
-    """
-
-    invariant: str
-    at: Array
-    detail: Callable[[int], str]
+    invariant: str  # its name
+    at: Array  # indices of the batches, ascending
+    detail: Callable[[int], str]  # the expected and the actual value, by index
 
 
 def is_of_producer(headers: Headers) -> Array:

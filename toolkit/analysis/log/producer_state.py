@@ -52,13 +52,9 @@ class ProducerReplay:
     """The producer state after a range of one partition's log.
 
     Replays are a monoid: ``left + right`` is associative, and `NOTHING` changes nothing.
-
-    Parameters
-    ----------
-    producers
-        Structured array of `PRODUCER`, sorted by producer id.
     """
 
+    # structured array of `PRODUCER`, sorted by producer id
     producers: Array = field(default_factory=lambda: NO_PRODUCERS)
 
     def __add__(self, right: ProducerReplay) -> ProducerReplay:

@@ -42,23 +42,16 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeStatistics:
-    """Statistics of the transactions with one outcome.
+    """Statistics of the transactions with one outcome."""
 
-    Parameters
-    ----------
-    count
-        Number of transactions.
-    batches, records, bytes
-        Their sizes, without transactions whose beginning was not read; ``None`` if there are none.
-    duration_ms
-        From the first batch, by the clock of its producer unless the topic has LogAppendTime, to the marker, by the
-        clock of the partition's leader: a negative one shows how far these clocks are apart.
-    """
-
-    count: int
+    count: int  # number of transactions
+    # batches, records, bytes: their sizes, without transactions whose beginning was not read; ``None`` if there are
+    # none
     batches: Distribution | None
     records: Distribution | None
     bytes: Distribution | None
+    # from the first batch, by the clock of its producer unless the topic has LogAppendTime, to the marker, by the clock
+    # of the partition's leader: a negative one shows how far these clocks are apart
     duration_ms: Distribution | None
 
 

@@ -14,58 +14,27 @@ ANY_CLIENT = "any client"
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a program words a symptom.
+    """How a program words a symptom."""
 
-    Parameters
-    ----------
-    client
-        The program that prints it: ``Java``, ``librdkafka``, ``Flink``, ``broker`` ...; or `ANY_CLIENT`.
-    pattern
-        Searched in the output of `searchable`. Every repetition in it is bounded.
-    """
-
-    client: str
-    pattern: re.Pattern[str]
+    client: str  # the program that prints it: ``Java``, ``librdkafka``, ``Flink``, ``broker`` ...; or `ANY_CLIENT`
+    pattern: re.Pattern[str]  # searched in the output of `searchable`. Every repetition in it is bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """A symptom in pasted text, and its explanation.
+    """A symptom in pasted text, and its explanation."""
 
-    Parameters
-    ----------
-    name
-        Lower-case words with hyphens; also the name of its docs page.
-    title
-        What is wrong, in one line.
-    wordings
-        How programs print it.
-    causes
-        Possible causes, the most frequent one first.
-    checks
-        What to check to tell the causes apart.
-    safe
-        What to do, and what is safe meanwhile.
-    never
-        What makes it worse.
-    sources
-        Kafka issues, KIPs and public threads that it is based on.
-    instead_of
-        Names of more general symptoms that its wordings also match, and that it replaces.
-    gives_way
-        Whether it is omitted if there is another symptom: it is then a consequence, or temporary.
-    """
-
-    name: str
-    title: str
-    wordings: tuple[Wording, ...]
-    causes: tuple[str, ...]
-    checks: tuple[str, ...]
-    safe: tuple[str, ...]
-    never: tuple[str, ...]
-    sources: tuple[str, ...]
+    name: str  # lower-case words with hyphens; also the name of its docs page
+    title: str  # what is wrong, in one line
+    wordings: tuple[Wording, ...]  # how programs print it
+    causes: tuple[str, ...]  # possible causes, the most frequent one first
+    checks: tuple[str, ...]  # what to check to tell the causes apart
+    safe: tuple[str, ...]  # what to do, and what is safe meanwhile
+    never: tuple[str, ...]  # what makes it worse
+    sources: tuple[str, ...]  # Kafka issues, KIPs and public threads that it is based on
+    # names of more general symptoms that its wordings also match, and that it replaces
     instead_of: tuple[str, ...] = ()
-    gives_way: bool = False
+    gives_way: bool = False  # whether it is omitted if there is another symptom: it is then a consequence, or temporary
 
 
 def read_symptoms() -> dict[str, Symptom]:

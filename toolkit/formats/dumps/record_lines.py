@@ -37,24 +37,14 @@ from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Location of a record.
+    """Location of a record."""
 
-    Parameters
-    ----------
-    partition
-        Partition of its topic.
-    offset, timestamp
-        Of the record; null if only its text was printed.
-    batch
-        Its batch; null if that line is missing.
-    file, line
-        In the text.
-    """
-
-    partition: int | None
+    partition: int | None  # partition of its topic
+    # offset, timestamp: of the record; null if only its text was printed
     offset: int | None
     timestamp: int | None
-    batch: BatchLine | None
+    batch: BatchLine | None  # its batch; null if that line is missing
+    # file, line: in the text
     file: str | None
     line: int
 

@@ -40,22 +40,13 @@ def are_many(size: int) -> bool:
 
 
 class FoundBatches(NamedTuple):
-    """Consecutive batches.
+    """Consecutive batches."""
 
-    Parameters
-    ----------
-    positions, raw
-        Position and first bytes (`RAW`) of each.
-    stop
-        Position after them.
-    in_doubt
-        Whether the batch there, or its follower, is implausible; if not, more bytes are needed.
-    """
-
+    # positions, raw: position and first bytes (`RAW`) of each
     positions: npt.NDArray[np.int64]
     raw: Array
-    stop: int
-    in_doubt: bool
+    stop: int  # position after them
+    in_doubt: bool  # whether the batch there, or its follower, is implausible; if not, more bytes are needed
 
 
 def find_batches(window: npt.NDArray[np.uint8], position: int, end: int, *, at_most: int) -> FoundBatches:

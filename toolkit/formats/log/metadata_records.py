@@ -272,29 +272,16 @@ def _int32s(tagged: Mapping[int, tuple[int, bytes]], tag: int) -> tuple[int, ...
 
 @dataclass(slots=True)
 class MetadataState:
-    """What the records so far say, to complete those that follow.
+    """What the records so far say, to complete those that follow."""
 
-    Attributes
-    ----------
-    topics
-        Name by topic id.
-    partitions
-        Newest record of each partition, completed, by topic id and number.
-    brokers
-        Newest registration of each broker, by its id.
-    features
-        Finalized level by name.
-    settings
-        Value by ``config_resource`` and name; without those that were removed.
-    next_producer_id
-        The first producer id after the blocks that brokers have got; null if no record has it.
-    """
-
-    topics: dict[str, str] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)  # name by topic id
+    # newest record of each partition, completed, by topic id and number
     partitions: dict[tuple[str, int], MetadataLogRecord] = field(default_factory=dict)
-    brokers: dict[int, MetadataLogRecord] = field(default_factory=dict)
-    features: dict[str, int] = field(default_factory=dict)
+    brokers: dict[int, MetadataLogRecord] = field(default_factory=dict)  # newest registration of each broker, by its id
+    features: dict[str, int] = field(default_factory=dict)  # finalized level by name
+    # value by ``config_resource`` and name; without those that were removed
     settings: dict[tuple[str, str], str] = field(default_factory=dict)
+    # the first producer id after the blocks that brokers have got; null if no record has it
     next_producer_id: int | None = None
     _before: MetadataState | None = None  # as of the transaction that is open (KIP-868)
 

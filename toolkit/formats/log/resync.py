@@ -106,19 +106,11 @@ class LogBytes:
 
     A file may grow, which is ignored, or shrink, which lowers `stop`. It is read and not mapped: a broker may truncate
     it at any time, and access to a page of a mapping that no longer exists kills the process.
-
-    Parameters
-    ----------
-    file
-        A file without buffer, or bytes in memory (`io.BytesIO`).
-    stop
-        Position at which the log ends.
-    pieces
-        Receives position and a copy of every large piece that is read; null to keep none.
     """
 
-    file: _File
-    stop: int
+    file: _File  # a file without buffer, or bytes in memory (`io.BytesIO`)
+    stop: int  # position at which the log ends
+    # receives position and a copy of every large piece that is read; null to keep none
     pieces: list[tuple[int, bytes]] | None = None
 
     def read_into(self, target: memoryview, position: int) -> int:

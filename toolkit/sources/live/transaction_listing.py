@@ -31,25 +31,14 @@ LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFilters:
-    """Filters of ListTransactions; those that a broker's version lacks are applied here.
+    """Filters of ListTransactions; those that a broker's version lacks are applied here."""
 
-    Parameters
-    ----------
-    states
-        Kafka's state names.
-    producer_ids
-        Producer ids.
-    min_duration_ms
-        Only transactions open for longer than this. Brokers also apply it to the last transaction of an id without
-        an open one; here such an id never matches.
-    pattern
-        Regular expression that must match the complete id.
-    """
-
-    states: Collection[str] = ()
+    states: Collection[str] = ()  # Kafka's state names
     producer_ids: Collection[int] = ()
+    # only transactions open for longer than this. Brokers also apply it to the last transaction of an id without an
+    # open one; here such an id never matches
     min_duration_ms: int | None = None
-    pattern: str | None = None
+    pattern: str | None = None  # regular expression that must match the complete id
     _regex: re.Pattern[str] = field(init=False, repr=False)
 
     @classmethod
@@ -140,24 +129,13 @@ class KnownId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """The brokers' ListTransactions responses.
+    """The brokers' ListTransactions responses."""
 
-    Parameters
-    ----------
-    listed
-        Newest response and matching ids of each broker, as messages: there may be a million.
-    coordinator_topic
-        The topic that ids hash to.
-    failures
-        A record without id for each broker that failed.
-    versions
-        Broker id to its version of ListTransactions.
-    """
-
+    # newest response and matching ids of each broker, as messages: there may be a million
     listed: Collection[tuple[BrokerResponse, Mapping[str, Any]]]
-    coordinator_topic: CoordinatorTopic
-    failures: list[Transaction]
-    versions: Mapping[int, int]
+    coordinator_topic: CoordinatorTopic  # the topic that ids hash to
+    failures: list[Transaction]  # a record without id for each broker that failed
+    versions: Mapping[int, int]  # broker id to its version of ListTransactions
 
     @property
     def ids(self) -> Iterator[tuple[str, int]]:

@@ -56,18 +56,10 @@ CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy 
 
 @dataclass(slots=True)
 class ConsistencyCheck:
-    """Doubts about a hanging transaction, and what was proven instead.
+    """Doubts about a hanging transaction, and what was proven instead."""
 
-    Parameters
-    ----------
-    doubts
-        What is missing, a sentence each.
-    notes
-        What was proven, a sentence each.
-    """
-
-    doubts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # what is missing, a sentence each
+    notes: list[str] = field(default_factory=list)  # what was proven, a sentence each
 
 
 def check_consistency(

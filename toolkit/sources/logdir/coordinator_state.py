@@ -35,51 +35,27 @@ CLOCKS_APART = dt.timedelta(seconds=60)  # assumed maximum difference between th
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLogPartition:
-    """One partition of ``__transaction_state``.
+    """One partition of ``__transaction_state``."""
 
-    Parameters
-    ----------
-    replica
-        The replica that was read.
-    newest
-        Newest record of each transactional id.
-    as_of
-        Time of the newest record below the high watermark, by the coordinator's clock: the partition is complete at
-        least up to then. Null if there is no such record or no high watermark.
-    clock_set_back
-        Offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none.
-    errors
-        Read errors.
-    """
-
-    replica: ReplicaState
-    newest: dict[str, TransactionLogRecord] = field(default_factory=dict)
+    replica: ReplicaState  # the replica that was read
+    newest: dict[str, TransactionLogRecord] = field(default_factory=dict)  # newest record of each transactional id
+    # time of the newest record below the high watermark, by the coordinator's clock: the partition is complete at least
+    # up to then. Null if there is no such record or no high watermark
     as_of: dt.datetime | None = None
+    # offset of the last record before which the clock went back by more than `CLOCKS_APART`; -1 for none
     clock_set_back: int = -1
-    errors: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)  # read errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateTopic:
-    """The partitions of ``__transaction_state``.
+    """The partitions of ``__transaction_state``."""
 
-    Parameters
-    ----------
-    partitions
-        By number.
-    count
-        Expected number of partitions.
-    is_counted
-        Whether the caller or the metadata log has `count`, or all partitions exist and every id is where its hash
-        puts it.
-    gaps
-        What is missing, a phrase each; while there are any, an id without a record proves nothing.
-    """
-
-    partitions: Mapping[int, TransactionLogPartition]
-    count: int
+    partitions: Mapping[int, TransactionLogPartition]  # by number
+    count: int  # expected number of partitions
+    # whether the caller or the metadata log has `count`, or all partitions exist and every id is where its hash puts it
     is_counted: bool
-    gaps: Sequence[str]
+    gaps: Sequence[str]  # what is missing, a phrase each; while there are any, an id without a record proves nothing
 
     @property
     def all_ids(self) -> Sequence[str]:

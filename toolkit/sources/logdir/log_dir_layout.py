@@ -59,27 +59,15 @@ class LogDirRoot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica of a partition: its folder, or some files of it.
+    """One replica of a partition: its folder, or some files of it."""
 
-    Parameters
-    ----------
-    topic, partition
-        By the folder's name; null if a broker gives no such name.
-    root
-        The log directory of the folder.
-    path
-        The folder.
-    only
-        Names of the files that were passed one by one; null for all of the folder.
-    is_remote
-        Whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does.
-    """
-
+    # topic, partition: by the folder's name; null if a broker gives no such name
     topic: str | None
     partition: int | None
-    root: LogDirRoot
-    path: LogPath
-    only: frozenset[str] | None = None
+    root: LogDirRoot  # the log directory of the folder
+    path: LogPath  # the folder
+    only: frozenset[str] | None = None  # names of the files that were passed one by one; null for all of the folder
+    # whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does
     is_remote: bool = False
 
 

@@ -47,24 +47,12 @@ class ReadLimit(Enum):
 
 
 class DamagedBytes(NamedTuple):
-    """Bytes that are no batch, or a batch with a wrong checksum.
+    """Bytes that are no batch, or a batch with a wrong checksum."""
 
-    Parameters
-    ----------
-    reason
-        ``NAME: sentence``.
-    place
-        The byte and the file.
-    is_torn
-        Whether it is an incomplete batch at the end of a log, as a crash leaves it.
-    next_offset
-        The offset after it; null if no batch follows.
-    """
-
-    reason: str
-    place: str
-    is_torn: bool
-    next_offset: int | None
+    reason: str  # ``NAME: sentence``
+    place: str  # the byte and the file
+    is_torn: bool  # whether it is an incomplete batch at the end of a log, as a crash leaves it
+    next_offset: int | None  # the offset after it; null if no batch follows
 
     def reaches(self, offset: int) -> bool:
         """Whether it may be at or after an offset, by the batches around it."""
@@ -73,14 +61,9 @@ class DamagedBytes(NamedTuple):
 
 @dataclass(slots=True)
 class Contiguity:
-    """Missing offsets of a log: removed by the cleaner, or lost when the files were copied.
+    """Missing offsets of a log: removed by the cleaner, or lost when the files were copied."""
 
-    Attributes
-    ----------
-    gaps
-        For each missing range, the expected offset and the base offset of the next batch; only the last `MAX_GAPS`.
-    """
-
+    # for each missing range, the expected offset and the base offset of the next batch; only the last `MAX_GAPS`
     gaps: list[tuple[int, int]] = field(default_factory=list)
     _next: int | None = None
 
@@ -102,19 +85,12 @@ class Contiguity:
 
 @dataclass(slots=True)
 class MarkerNeighbourhood:
-    """The batches around a log's lowest open transaction, kept before it is known which transaction stays open.
+    """The batches around a log's lowest open transaction, kept before it is known which transaction stays open."""
 
-    Attributes
-    ----------
-    start, stop
-        Every batch with an offset in ``start <= offset < stop`` is kept; both 0 if none is.
-    batches
-        The kept batches, once the log was read.
-    """
-
+    # start, stop: every batch with an offset in ``start <= offset < stop`` is kept; both 0 if none is
     start: int = 0
     stop: int = 0
-    batches: Headers = field(default_factory=lambda: concatenate(()))
+    batches: Headers = field(default_factory=lambda: concatenate(()))  # the kept batches, once the log was read
     _chunks: list[Headers] = field(default_factory=list)
     _has_skipped: bool = False
 
@@ -159,52 +135,30 @@ class MarkerNeighbourhood:
 
 @dataclass(kw_only=True, eq=False)
 class LogWindow:
-    """The state of a log, updated chunk by chunk.
+    """The state of a log, updated chunk by chunk."""
 
-    Parameters
-    ----------
-    snapshot
-        Offset of the snapshot at which the producer state begins; null if it was replayed from the segments.
-    producers
-        Producer state.
-    tail
-        First offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction.
-    fold
-        Transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
-        marker, and before each offset passed in advance.
-
-    Attributes
-    ----------
-    first_batches
-        Header of the first batch of every open transaction, by start offset.
-    neighbourhood
-        The batches around the lowest open transaction.
-    contiguity
-        Missing offsets.
-    last_time
-        Time of the last batch, by whatever clock; null if there is none.
-    missing
-        Those after the snapshot that the cleaner did not remove: transactions open before them may have ended, and
-        others may have begun.
-    records, batch_times
-        For `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch.
-    damage, wrong_checksums
-        Unreadable bytes, and batches with a wrong checksum, in log order.
-    """
-
+    # offset of the snapshot at which the producer state begins; null if it was replayed from the segments
     snapshot: int | None = None
-    tail: int = 0
-    producers: ProducerReplay = NOTHING
+    tail: int = 0  # first offset of what every `ReadLimit` reads: of the snapshot, or of an earlier open transaction
+    producers: ProducerReplay = NOTHING  # producer state
+    # transactions from the snapshot on, or of the complete log; records and bytes before each of them, before each
+    # marker, and before each offset passed in advance
     fold: LogFold = field(default_factory=lambda: LogFold(totals=RunningTotals()))
+    # header of the first batch of every open transaction, by start offset
     first_batches: dict[int, Headers] = field(default_factory=dict)
+    # the batches around the lowest open transaction
     neighbourhood: MarkerNeighbourhood = field(default_factory=MarkerNeighbourhood)
-    contiguity: Contiguity = field(default_factory=Contiguity)
-    last_time: int | None = None
+    contiguity: Contiguity = field(default_factory=Contiguity)  # missing offsets
+    last_time: int | None = None  # time of the last batch, by whatever clock; null if there is none
     _tail_time: int | None = None
     _ends_by_broker: bool = False
+    # those after the snapshot that the cleaner did not remove: transactions open before them may have ended, and others
+    # may have begun
     missing: list[LostOffsets] = field(default_factory=list)
+    # records, batch_times: for `ReadLimit.RECORDS`: the index of the records; base offset and time of every batch
     records: RecordIndex = field(default_factory=RecordIndex)
     batch_times: Array = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    # damage, wrong_checksums: unreadable bytes, and batches with a wrong checksum, in log order
     damage: list[DamagedBytes] = field(default_factory=list)
     wrong_checksums: list[DamagedBytes] = field(default_factory=list)
     _control: list[Array] = field(default_factory=list)

@@ -51,33 +51,19 @@ class FileStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
-    """One listing of the files of a replica.
+    """One listing of the files of a replica."""
 
-    Parameters
-    ----------
-    segments, snapshots, txn_indexes
-        In order of their offsets.
-    offset_indexes, time_indexes
-        Offset indexes and time indexes, by base offset.
-    checkpoints
-        ``leader-epoch-checkpoint`` and ``partition.metadata``.
-    left_out
-        Files that are not, or not yet, part of the log.
-    stamps
-        By file name.
-    error
-        Why the folder could not be listed, as ``NAME: sentence``.
-    """
-
+    # segments, snapshots, txn_indexes: in order of their offsets
     segments: Sequence[LogFile] = ()
     snapshots: Sequence[LogFile] = ()
     txn_indexes: Sequence[LogFile] = ()
+    # offset_indexes, time_indexes: offset indexes and time indexes, by base offset
     offset_indexes: Mapping[int, LogPath] = field(default_factory=dict)
     time_indexes: Mapping[int, LogPath] = field(default_factory=dict)
-    checkpoints: Sequence[LogPath] = ()
-    left_out: Sequence[SkippedFile] = ()
-    stamps: Mapping[str, FileStamp] = field(default_factory=dict)
-    error: str | None = None
+    checkpoints: Sequence[LogPath] = ()  # ``leader-epoch-checkpoint`` and ``partition.metadata``
+    left_out: Sequence[SkippedFile] = ()  # files that are not, or not yet, part of the log
+    stamps: Mapping[str, FileStamp] = field(default_factory=dict)  # by file name
+    error: str | None = None  # why the folder could not be listed, as ``NAME: sentence``
 
 
 def list_files(replica: Replica) -> ReplicaFiles:

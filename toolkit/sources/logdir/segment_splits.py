@@ -23,27 +23,13 @@ from toolkit.sources.logdir.replica_files import LogFile, ReplicaFiles, followed
 
 @dataclass(frozen=True, slots=True)
 class SegmentSplit:
-    """A range of bytes of a segment, at batch boundaries.
+    """A range of bytes of a segment, at batch boundaries."""
 
-    Parameters
-    ----------
-    path
-        The segment.
-    start
-        Byte at which a batch begins.
-    stop
-        Byte at which the next split begins; null for the end of the segment.
-    size
-        Bytes when the segment was listed.
-    is_newest
-        Whether its segment is the log's last, so that a torn end is no loss.
-    """
-
-    path: str
-    start: int
-    stop: int | None
-    size: int
-    is_newest: bool
+    path: str  # the segment
+    start: int  # byte at which a batch begins
+    stop: int | None  # byte at which the next split begins; null for the end of the segment
+    size: int  # bytes when the segment was listed
+    is_newest: bool  # whether its segment is the log's last, so that a torn end is no loss
 
 
 class _Boundary(NamedTuple):

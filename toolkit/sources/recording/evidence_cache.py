@@ -21,27 +21,13 @@ MILLISECOND = dt.timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedEvidence:
-    """Log evidence of a transaction.
+    """Log evidence of a transaction."""
 
-    Parameters
-    ----------
-    facts
-        What the logs show.
-    state
-        The state of its coordinator for which they were read.
-    finding
-        Its finding.
-    evidence
-        The evidence that the explanation added.
-    read_at
-        When it was read.
-    """
-
-    facts: LogFacts
-    state: tuple[object, ...]
+    facts: LogFacts  # what the logs show
+    state: tuple[object, ...]  # the state of its coordinator for which they were read
     finding: Finding
-    evidence: tuple[EvidenceEntry, ...]
-    read_at: dt.datetime
+    evidence: tuple[EvidenceEntry, ...]  # the evidence that the explanation added
+    read_at: dt.datetime  # when it was read
 
 
 Cache = Mapping[TransactionKey, CachedEvidence]

@@ -69,29 +69,17 @@ COUNTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSeries:
-    """Metrics of one partition.
+    """Metrics of one partition."""
 
-    Parameters
-    ----------
-    lso_lag
-        Offsets from its LSO to its high watermark.
-    held_seconds
-        How long the transaction that holds the LSO has held it.
-    open, hanging, late
-        Number of transactions.
-    commits_without_marker
-        Number of transactions that were committed, and whose marker is missing here for long or for good.
-    groups_held
-        Groups that the transaction that holds the LSO blocks.
-    """
-
-    lso_lag: int
-    held_seconds: float
+    lso_lag: int  # offsets from its LSO to its high watermark
+    held_seconds: float  # how long the transaction that holds the LSO has held it
+    # open, hanging, late: number of transactions
     open: int
     hanging: int
     late: int
+    # number of transactions that were committed, and whose marker is missing here for long or for good
     commits_without_marker: int = 0
-    groups_held: Sequence[str] = ()
+    groups_held: Sequence[str] = ()  # groups that the transaction that holds the LSO blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,50 +92,30 @@ class GroupLagSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSeries:
-    """Metrics of the newest successful sample.
+    """Metrics of the newest successful sample."""
 
-    Parameters
-    ----------
-    partitions
-        Partitions with a transaction that holds the LSO longer than briefly, is late, or was already open in an earlier
-        sample. Hanging ones and those with a commit without its marker are first, then late ones, then by how long the
-        LSO is held.
-    late_partitions
-        Partitions with a late transaction, by their leader's broker id; 0 for brokers without.
-    transactions
-        Open transactions of the cluster by verdict.
-    outcomes
-        The same by what was decided about their records.
-    groups
-        Number of partitions on which each blocked group is blocked.
-    omitted
-        Number of partitions beyond the `MAX_PARTITIONS` in `partitions`.
-    group_lags
-        By group id, topic and partition, for groups with offsets beyond a held LSO; at most `MAX_GROUP_LAGS`, those
-        with most held offsets.
-    group_lags_omitted
-        Number of further ones.
-    gaps, unread
-        Number of gaps in the coordinators' responses, and of partitions that could not be read.
-    due, seconds
-        Due time in epoch seconds, and duration. 0 before the first sample.
-    interval
-        Seconds between samples; null before the first sample, successful or failed.
-    """
-
+    # partitions with a transaction that holds the LSO longer than briefly, is late, or was already open in an earlier
+    # sample. Hanging ones and those with a commit without its marker are first, then late ones, then by how long the
+    # LSO is held
     partitions: Mapping[TopicPartition, PartitionSeries] = field(default_factory=dict)
+    # partitions with a late transaction, by their leader's broker id; 0 for brokers without
     late_partitions: Mapping[int, int] = field(default_factory=dict)
-    transactions: Mapping[str, int] = field(default_factory=dict)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)  # open transactions of the cluster by verdict
+    outcomes: Mapping[str, int] = field(default_factory=dict)  # the same by what was decided about their records
+    # number of partitions on which each blocked group is blocked
     groups: Mapping[str, int] = field(default_factory=dict)
-    omitted: int = 0
+    omitted: int = 0  # number of partitions beyond the `MAX_PARTITIONS` in `partitions`
+    # by group id, topic and partition, for groups with offsets beyond a held LSO; at most `MAX_GROUP_LAGS`, those with
+    # most held offsets
     group_lags: Mapping[tuple[str, str, int], GroupLagSeries] = field(default_factory=dict)
-    group_lags_omitted: int = 0
+    group_lags_omitted: int = 0  # number of further ones
+    # gaps, unread: number of gaps in the coordinators' responses, and of partitions that could not be read
     gaps: int = 0
     unread: int = 0
+    # due, seconds: due time in epoch seconds, and duration. 0 before the first sample
     due: float = 0.0
     seconds: float = 0.0
-    interval: float | None = None
+    interval: float | None = None  # seconds between samples; null before the first sample, successful or failed
 
 
 def measure(sample: Sample, before: MetricSeries) -> MetricSeries:

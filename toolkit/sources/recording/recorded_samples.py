@@ -88,21 +88,11 @@ def observation_of(tables: Mapping[str, Sequence[Row]]) -> Observation | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSamples:
-    """The newest samples up to a time; rows of ``samples``.
+    """The newest samples up to a time; rows of ``samples``."""
 
-    Parameters
-    ----------
-    sample
-        The newest successful one.
-    before
-        The successful one before it; null if there is none.
-    failed
-        Failed ones after `sample`, in order.
-    """
-
-    sample: Row
-    before: Row | None
-    failed: Sequence[Row]
+    sample: Row  # the newest successful one
+    before: Row | None  # the successful one before it; null if there is none
+    failed: Sequence[Row]  # failed ones after `sample`, in order
 
 
 def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamples:

@@ -40,24 +40,12 @@ class RecorderListener(Protocol):
 
 @dataclass(kw_only=True)
 class Recorder:
-    """Records samples of one cluster to one recording.
+    """Records samples of one cluster to one recording."""
 
-    Parameters
-    ----------
-    sampler
-        Takes samples.
-    writer
-        Writes them.
-    listener
-        Receives progress.
-    retention
-        How long samples are kept; null for no limit.
-    """
-
-    sampler: Sampler
-    writer: SampleWriter
-    listener: RecorderListener
-    retention: dt.timedelta | None = None
+    sampler: Sampler  # takes samples
+    writer: SampleWriter  # writes them
+    listener: RecorderListener  # receives progress
+    retention: dt.timedelta | None = None  # how long samples are kept; null for no limit
     _previous: Sample | None = None
     _compacted_at: dt.datetime = EPOCH
     _lost: int = 0

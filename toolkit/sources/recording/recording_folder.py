@@ -40,16 +40,9 @@ MAX_RETRIES, RETRY_BACKOFF_S = 20, 0.05  # files are removed once an hour
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableFile:
-    """A file of a table.
+    """A file of a table."""
 
-    Parameters
-    ----------
-    start, stop
-        Due times of its samples: from `start` to before `stop`.
-    path
-        Its path.
-    """
-
+    # start, stop: due times of its samples: from `start` to before `stop`
     start: dt.datetime
     stop: dt.datetime
     path: Path

@@ -35,31 +35,19 @@ from toolkit.sources.recording.recorded_samples import observation_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """An observation of a cluster and its findings at one time.
+    """An observation of a cluster and its findings at one time."""
 
-    Parameters
-    ----------
-    due
-        When it was due; `sampled_at` of every row.
-    tables
-        Rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row. If the sample failed, that row's
-        `error` says why and the other tables are empty.
-    observation
-        The newest observation, of this sample or an earlier one; the next sample is diagnosed with it.
-    first_seen
-        When each open transaction was first observed.
-    evidence
-        Log evidence of held transactions, and when it was read.
-    held_groups
-        The lag of groups with offsets beyond a held LSO; null if they were not requested or could
-        not be read.
-    """
-
-    due: dt.datetime
+    due: dt.datetime  # when it was due; `sampled_at` of every row
+    # rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row. If the sample failed, that row's
+    # `error` says why and the other tables are empty
     tables: Mapping[str, Sequence[Row]]
+    # the newest observation, of this sample or an earlier one; the next sample is diagnosed with it
     observation: Observation | None = None
+    # when each open transaction was first observed
     first_seen: Mapping[TransactionKey, dt.datetime] = field(default_factory=dict)
+    # log evidence of held transactions, and when it was read
     evidence: Mapping[TransactionKey, CachedEvidence] = field(default_factory=dict)
+    # the lag of groups with offsets beyond a held LSO; null if they were not requested or could not be read
     held_groups: Sequence[GroupLag] | None = None
 
     @property
@@ -76,21 +64,11 @@ class Sample:
 
 @dataclass(kw_only=True)
 class Sampler:
-    """Takes samples; reconnects after a failed one.
+    """Takes samples; reconnects after a failed one."""
 
-    Parameters
-    ----------
-    connect
-        Returns the cluster, with a timeout of at most the interval.
-    interval_ms
-        Time between samples; only recorded.
-    options
-        Other arguments of `take_sample`.
-    """
-
-    connect: Callable[[], Cluster]
-    interval_ms: int
-    options: Mapping[str, Any] = field(default_factory=dict)
+    connect: Callable[[], Cluster]  # returns the cluster, with a timeout of at most the interval
+    interval_ms: int  # time between samples; only recorded
+    options: Mapping[str, Any] = field(default_factory=dict)  # other arguments of `take_sample`
     _cluster: Cluster | None = None
     _longest_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 

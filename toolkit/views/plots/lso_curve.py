@@ -30,18 +30,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LsoCurve:
-    """The log end over time, in the order of offsets, and the LSO at each point.
+    """The log end over time, in the order of offsets, and the LSO at each point."""
 
-    Parameters
-    ----------
-    points
-        In the order of offset and time.
-    lso
-        LSO at each of them; null if unknown.
-    """
-
-    points: Sequence[CurvePoint]
-    lso: Sequence[int | None]
+    points: Sequence[CurvePoint]  # in the order of offset and time
+    lso: Sequence[int | None]  # LSO at each of them; null if unknown
 
     @staticmethod
     def of(

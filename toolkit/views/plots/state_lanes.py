@@ -20,29 +20,18 @@ MANY = "short states"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateInterval:
-    """A transactional id in one state.
+    """A transactional id in one state."""
 
-    Parameters
-    ----------
-    transactional_id, state
-        The id and the state; `MANY` for several that are too short to draw.
-    start, end
-        From when to when, by the coordinator's clock.
-    record
-        The record of the coordinator, or the past transaction, of the state; the first one for `MANY`.
-    goes_on
-        Whether it is the last known state.
-    transactions
-        Number of transactions in it.
-    """
-
+    # transactional_id, state: the id and the state; `MANY` for several that are too short to draw
     transactional_id: str
     state: str
+    # start, end: from when to when, by the coordinator's clock
     start: dt.datetime
     end: dt.datetime
+    # the record of the coordinator, or the past transaction, of the state; the first one for `MANY`
     record: TransactionLogRecord | PastTransaction
-    goes_on: bool = False
-    transactions: int = 0
+    goes_on: bool = False  # whether it is the last known state
+    transactions: int = 0  # number of transactions in it
 
     @property
     def length(self) -> dt.timedelta:

@@ -46,26 +46,16 @@ STEPS_S = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """An axis.
+    """An axis."""
 
-    Parameters
-    ----------
-    kind
-        ``linear``, ``log``, ``date`` or ``category``.
-    low, high
-        The drawn range: of times in milliseconds, of a logarithmic axis as exponents, of categories as indexes.
-    start, end
-        Pixels of both.
-    categories
-        Names of the categories.
-    """
-
-    kind: str
+    kind: str  # ``linear``, ``log``, ``date`` or ``category``
+    # low, high: the drawn range: of times in milliseconds, of a logarithmic axis as exponents, of categories as indexes
     low: float
     high: float
+    # start, end: pixels of both
     start: float
     end: float
-    categories: Sequence[str] = ()
+    categories: Sequence[str] = ()  # names of the categories
 
     def number(self, value: Any) -> float:
         """A value as a number of this axis."""

@@ -19,30 +19,19 @@ from toolkit.views.plots.state_lanes import StateInterval, intervals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionBar:
-    """A transaction as a bar.
+    """A transaction as a bar."""
 
-    Parameters
-    ----------
-    kind
-        A key of `toolkit.views.plots.plot_theme.KINDS`.
-    start, end
-        From when to when it was open; an open one ends now.
-    first_offset, end_offset
-        Its first offset, and that of its marker; null while it is open.
-    log_transaction, finding
-        Its rows; without a transaction of the log, unknown columns are null.
-    transactional_id
-        Its transactional id, if known.
-    """
-
-    kind: str
+    kind: str  # a key of `toolkit.views.plots.plot_theme.KINDS`
+    # start, end: from when to when it was open; an open one ends now
     start: dt.datetime
     end: dt.datetime
+    # first_offset, end_offset: its first offset, and that of its marker; null while it is open
     first_offset: int
     end_offset: int | None
+    # log_transaction, finding: its rows; without a transaction of the log, unknown columns are null
     log_transaction: LogTransaction
     finding: Finding | None = None
-    transactional_id: str | None = None
+    transactional_id: str | None = None  # its transactional id, if known
 
     @property
     def length(self) -> dt.timedelta:

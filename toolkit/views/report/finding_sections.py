@@ -27,21 +27,12 @@ _OF_LOG = {"held_since", "first_batch"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEnd:
-    """The end of a hold.
+    """The end of a hold."""
 
-    Parameters
-    ----------
-    time
-        Time of the marker; or of the first sample without the transaction, and the marker was written before.
-    marker
-        What is known of the marker, as a sentence; null if no log was read that has it.
-    last_seen
-        When it was last seen open, if the end is that of a sample and that is known.
-    """
-
+    # time of the marker; or of the first sample without the transaction, and the marker was written before
     time: dt.datetime
-    marker: str | None = None
-    last_seen: dt.datetime | None = None
+    marker: str | None = None  # what is known of the marker, as a sentence; null if no log was read that has it
+    last_seen: dt.datetime | None = None  # when it was last seen open, if the end is that of a sample and that is known
 
 
 def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:

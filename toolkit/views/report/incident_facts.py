@@ -42,30 +42,19 @@ class IncidentTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStall:
-    """How long a consumer group waited.
-
-    Parameters
-    ----------
-    group
-        The group.
-    seen_from, seen_to
-        First and last observation of the group at the held LSO.
-    not_before, not_after
-        Bounds: the hold began, or a sample was without the group; the group committed a later offset, or a sample was
-        without it. Null if not known, or if it still waits.
-    moved_at
-        When the group committed an offset behind the transaction's first one; null if not known.
-    source
-        Where it was seen.
-    """
+    """How long a consumer group waited."""
 
     group: str
+    # seen_from, seen_to: first and last observation of the group at the held LSO
     seen_from: dt.datetime
     seen_to: dt.datetime
+    # not_before, not_after: bounds: the hold began, or a sample was without the group; the group committed a later
+    # offset, or a sample was without it. Null if not known, or if it still waits
     not_before: dt.datetime | None
     not_after: dt.datetime | None
+    # when the group committed an offset behind the transaction's first one; null if not known
     moved_at: dt.datetime | None
-    source: str
+    source: str  # where it was seen
 
     @property
     def at_least(self) -> dt.timedelta:

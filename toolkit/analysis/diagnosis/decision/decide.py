@@ -102,23 +102,13 @@ TwoSourceText = Callable[[TwoSourceEvidence], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSourceRule:
-    """A rule on a transaction that a log and a recording have.
+    """A rule on a transaction that a log and a recording have."""
 
-    Parameters
-    ----------
-    name
-        What it is about.
-    applies
-        Whether it applies.
-    source
-        The finding whose decision it is; null if the two contradict each other, so that nothing is proven.
-    why, needs
-        For a contradiction: the reason, and what is missing.
-    """
-
-    name: str
-    applies: Callable[[TwoSourceEvidence], bool]
+    name: str  # what it is about
+    applies: Callable[[TwoSourceEvidence], bool]  # whether it applies
+    # the finding whose decision it is; null if the two contradict each other, so that nothing is proven
     source: Callable[[TwoSourceEvidence], Finding | None]
+    # why, needs: for a contradiction: the reason, and what is missing
     why: TwoSourceText = lambda e: ""
     needs: TwoSourceText = lambda e: ""
 

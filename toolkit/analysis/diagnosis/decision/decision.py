@@ -13,34 +13,18 @@ from toolkit.schema.record import replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A decision on a transaction, a partition or the cluster.
+    """A decision on a transaction, a partition or the cluster."""
 
-    Parameters
-    ----------
-    verdict
-        One of `verdicts.VERDICTS`.
-    outcome
-        One of `verdicts.OUTCOMES`; null if nothing is open.
-    reason, remedy
-        Sentences for the operator.
-    action
-        The command that is safe: ``abort``, ``complete``, ``commit`` or ``fence``; null if none is.
-    missing
-        For `unknown`: what is missing, a phrase each.
-    cause
-        The cause that the coordinator's state alone shows.
-    rule
-        Name of the rule that decided.
-    """
-
-    verdict: str
-    outcome: str | None
+    verdict: str  # one of `verdicts.VERDICTS`
+    outcome: str | None  # one of `verdicts.OUTCOMES`; null if nothing is open
+    # reason, remedy: sentences for the operator
     reason: str
     remedy: str
+    # the command that is safe: ``abort``, ``complete``, ``commit`` or ``fence``; null if none is
     action: str | None = None
-    missing: tuple[str, ...] = ()
-    cause: str | None = None
-    rule: str
+    missing: tuple[str, ...] = ()  # for `unknown`: what is missing, a phrase each
+    cause: str | None = None  # the cause that the coordinator's state alone shows
+    rule: str  # name of the rule that decided
 
     def finding(self, *, observed_at: dt.datetime) -> Finding:
         """A finding with this decision, and nothing else yet."""
@@ -73,40 +57,19 @@ OpenText = Callable[[OpenEvidence], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRule:
-    """A rule on open transactions.
+    """A rule on open transactions."""
 
-    Parameters
-    ----------
-    name
-        What it is about.
-    applies
-        Whether it applies.
-    verdict
-        One of `verdicts.VERDICTS`.
-    outcome
-        One of `verdicts.OUTCOMES`; null if it has ended.
-    why, remedy
-        Sentences for the operator.
-    action
-        Command that is safe.
-    needs
-        For `unknown`: what is missing.
-    cause
-        Root cause, if the coordinator's state shows it.
-    is_explained
-        Whether the logs are read to explain it.
-    """
-
-    name: str
-    applies: Callable[[OpenEvidence], bool]
-    verdict: str
-    outcome: str | None
+    name: str  # what it is about
+    applies: Callable[[OpenEvidence], bool]  # whether it applies
+    verdict: str  # one of `verdicts.VERDICTS`
+    outcome: str | None  # one of `verdicts.OUTCOMES`; null if it has ended
+    # why, remedy: sentences for the operator
     why: OpenText
     remedy: OpenText
-    action: str | None = None
-    needs: Callable[[OpenEvidence], tuple[str, ...]] = lambda e: ()
-    cause: str | None = None
-    is_explained: bool = False
+    action: str | None = None  # command that is safe
+    needs: Callable[[OpenEvidence], tuple[str, ...]] = lambda e: ()  # for `unknown`: what is missing
+    cause: str | None = None  # root cause, if the coordinator's state shows it
+    is_explained: bool = False  # whether the logs are read to explain it
 
     def decision(self, e: OpenEvidence) -> Decision:
         """The decision, if the rule applies."""

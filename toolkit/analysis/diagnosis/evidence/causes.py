@@ -30,21 +30,12 @@ SKIPPED = "a coordinator skips the marker of a partition that has no leader (KAF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a transaction is held.
+    """Why a transaction is held."""
 
-    Parameters
-    ----------
-    names
-        Keys of `CAUSES`, the deciding one first; empty if the cause has no name, or none was found.
-    sentence
-        The cause, followed by the names.
-    evidence
-        The batches and records that prove it.
-    """
-
+    # keys of `CAUSES`, the deciding one first; empty if the cause has no name, or none was found
     names: tuple[str, ...]
-    sentence: str
-    evidence: tuple[EvidenceEntry, ...] = ()
+    sentence: str  # the cause, followed by the names
+    evidence: tuple[EvidenceEntry, ...] = ()  # the batches and records that prove it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

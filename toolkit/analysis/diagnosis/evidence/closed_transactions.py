@@ -38,26 +38,16 @@ WITHIN_LIMIT: Sequence[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedTransaction:
-    """A decided transaction that includes the partition, or may.
+    """A decided transaction that includes the partition, or may."""
 
-    Parameters
-    ----------
-    is_commit, is_version_2
-        The decision; and whether its client raises the epoch with every transaction.
-    epoch
-        Epoch of its data; null if its records do not show it.
-    decided_from, decided_at
-        When it was decided, in ms by the coordinator's clock: not before, and at the latest.
-    ended_at
-        When all of its markers were written; infinite if they are not yet.
-    """
-
+    # is_commit, is_version_2: the decision; and whether its client raises the epoch with every transaction
     is_commit: bool
     is_version_2: bool
-    epoch: int | None
+    epoch: int | None  # epoch of its data; null if its records do not show it
+    # decided_from, decided_at: when it was decided, in ms by the coordinator's clock: not before, and at the latest
     decided_from: float
     decided_at: float
-    ended_at: float = FOR_EVER
+    ended_at: float = FOR_EVER  # when all of its markers were written; infinite if they are not yet
 
     def can_have(self, marker: ProducerMarker) -> bool:
         """Whether a marker can be of this transaction, by decision and epoch."""
@@ -94,38 +84,20 @@ class ProducerMarker:
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedTransactions:
-    """Decided transactions, compared with the markers before the open records.
+    """Decided transactions, compared with the markers before the open records."""
 
-    Parameters
-    ----------
-    decided
-        Decided transactions that include the partition, or may, in order.
-    markers
-        The producer's markers before the open records, in order.
-    lowest_epoch
-        Epoch of the first open batch, as far as known.
-    began
-        When the first transaction of the records began, or their first record was written; earlier transactions, which
-        ended before, may be missing. Null if none is, as the producer began with it.
-    read_from
-        Earliest broker's time in the excerpt of the partition, in ms; minus infinity if it was read from its beginning,
-        infinity if it was not read.
-    has_gaps
-        Whether batches before the open records were removed by the cleaner: markers may be among them.
-    is_one_coordinator
-        Whether one broker has written all records that are compared.
-    is_one_clock
-        Whether that broker has written the markers too.
-    """
-
-    decided: Sequence[DecidedTransaction]
-    markers: Sequence[ProducerMarker]
-    lowest_epoch: int
+    decided: Sequence[DecidedTransaction]  # decided transactions that include the partition, or may, in order
+    markers: Sequence[ProducerMarker]  # the producer's markers before the open records, in order
+    lowest_epoch: int  # epoch of the first open batch, as far as known
+    # when the first transaction of the records began, or their first record was written; earlier transactions, which
+    # ended before, may be missing. Null if none is, as the producer began with it
     began: float | None
+    # earliest broker's time in the excerpt of the partition, in ms; minus infinity if it was read from its beginning,
+    # infinity if it was not read
     read_from: float
-    has_gaps: bool
-    is_one_coordinator: bool
-    is_one_clock: bool
+    has_gaps: bool  # whether batches before the open records were removed by the cleaner: markers may be among them
+    is_one_coordinator: bool  # whether one broker has written all records that are compared
+    is_one_clock: bool  # whether that broker has written the markers too
 
     def last(self) -> set[int]:
         """Possible indices in `decided` of the last closed transaction, -1 for none; empty if times contradict."""

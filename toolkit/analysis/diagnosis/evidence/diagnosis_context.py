@@ -231,22 +231,13 @@ class ExcerptStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSelection:
-    """The logs to read for open transactions.
+    """The logs to read for open transactions."""
 
-    Parameters
-    ----------
-    excerpts
-        The logs of their partitions, in the order of the transactions.
-    owned
-        Those that a transactional id owns, by its partition of ``__transaction_state``; null if that is not known. The
-        records of the id are read.
-    producer_ids
-        Producers without an owner: the records of every id that had one of them are read.
-    """
-
-    excerpts: Sequence[ExcerptStart]
+    excerpts: Sequence[ExcerptStart]  # the logs of their partitions, in the order of the transactions
+    # those that a transactional id owns, by its partition of ``__transaction_state``; null if that is not known. The
+    # records of the id are read
     owned: Mapping[int | None, Sequence[OpenEvidence]]
-    producer_ids: frozenset[int]
+    producer_ids: frozenset[int]  # producers without an owner: the records of every id that had one of them are read
 
 
 def select_logs(to_read: Iterable[OpenEvidence]) -> LogSelection:

@@ -32,29 +32,17 @@ END = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherMarker:
-    """A marker of a producer on another partition, after data of the epoch before it.
+    """A marker of a producer on another partition, after data of the epoch before it."""
 
-    Parameters
-    ----------
-    tp, offset
-        Where it is.
-    producer_id, data_epoch
-        The producer, and the epoch of its data; the marker has the next one.
-    is_commit
-        COMMIT, or ABORT.
-    time
-        When it was written, by its leader's clock; null if it has no time.
-    entry
-        The marker as evidence.
-    """
-
+    # tp, offset: where it is
     tp: TopicPartition
     offset: int
+    # producer_id, data_epoch: the producer, and the epoch of its data; the marker has the next one
     producer_id: int
     data_epoch: int
-    is_commit: bool
-    time: dt.datetime | None
-    entry: EvidenceEntry
+    is_commit: bool  # COMMIT, or ABORT
+    time: dt.datetime | None  # when it was written, by its leader's clock; null if it has no time
+    entry: EvidenceEntry  # the marker as evidence
 
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:

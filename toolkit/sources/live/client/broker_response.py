@@ -128,24 +128,13 @@ def mute_kafka_python(client: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerResponse:
-    """The response to one request: a message, or an error.
+    """The response to one request: a message, or an error."""
 
-    Parameters
-    ----------
-    broker_id
-        Broker that answered, or failed to.
-    observed_at
-        When the response arrived, by this machine's clock.
-    message
-        The response with Kafka's field names in snake case, error codes included; null if `error` is set.
-    error
-        Why there is no message.
-    """
-
-    broker_id: int | None
-    observed_at: dt.datetime
+    broker_id: int | None  # broker that answered, or failed to
+    observed_at: dt.datetime  # when the response arrived, by this machine's clock
+    # the response with Kafka's field names in snake case, error codes included; null if `error` is set
     message: Any = None
-    error: ToolkitError | None = None
+    error: ToolkitError | None = None  # why there is no message
 
     @property
     def error_text(self) -> str | None:

@@ -37,19 +37,13 @@ TRANSIENT = {
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """An offset of a partition, and the broker to fetch it from.
+    """An offset of a partition, and the broker to fetch it from."""
 
-    Parameters
-    ----------
-    tp, offset, broker_id
-        The partition, the offset and the broker.
-    leader_epoch
-        Epoch in which that broker leads, so that it fails if it no longer leads, or not yet; -1 skips the check.
-    """
-
+    # tp, offset, broker_id: the partition, the offset and the broker
     tp: TopicPartition
     offset: int
     broker_id: int
+    # epoch in which that broker leads, so that it fails if it no longer leads, or not yet; -1 skips the check
     leader_epoch: int = -1
 
     @classmethod
@@ -61,25 +55,15 @@ class FetchPosition:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """The response for one partition.
+    """The response for one partition."""
 
-    Parameters
-    ----------
-    records
-        Record batches; the first contains the offset, or follows it if compacted away. The last may be truncated.
-        Empty at the high watermark.
-    aborted
-        Producer id to the first offsets of its aborted transactions in `records`; with read_committed only.
-    high_watermark
-        The broker's, at the time of the response.
-    error
-        ``"NAME: text"``; null on success.
-    """
-
+    # record batches; the first contains the offset, or follows it if compacted away. The last may be truncated. Empty
+    # at the high watermark
     records: bytes = b""
+    # producer id to the first offsets of its aborted transactions in `records`; with read_committed only
     aborted: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    high_watermark: int | None = None
-    error: str | None = None
+    high_watermark: int | None = None  # the broker's, at the time of the response
+    error: str | None = None  # ``"NAME: text"``; null on success
 
 
 def fetch(

@@ -35,50 +35,27 @@ UNREPLICATED = "OFFSET_NOT_AVAILABLE: the high watermark stays at {}, so later o
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FetchedChunk:
-    """A chunk of a partition's log, or the error that prevented reading it.
+    """A chunk of a partition's log, or the error that prevented reading it."""
 
-    Parameters
-    ----------
-    scanned
-        The batches of the chunk; positions are relative to `records`.
-    records
-        The bytes that the broker sent. The last batch may be truncated, and batches after the requested range may
-        follow.
-    broker_id
-        The broker that sent it, or failed to.
-    error
-        ``"NAME: text"`` if offsets are missing; the chunk is then empty.
-    aborted
-        Producer id to the first offsets of its aborted transactions in the chunk; with read_committed only.
-    """
-
-    scanned: ScanResult
+    scanned: ScanResult  # the batches of the chunk; positions are relative to `records`
+    # the bytes that the broker sent. The last batch may be truncated, and batches after the requested range may follow
     records: bytes = b""
-    broker_id: int | None = None
-    error: str | None = None
+    broker_id: int | None = None  # the broker that sent it, or failed to
+    error: str | None = None  # ``"NAME: text"`` if offsets are missing; the chunk is then empty
+    # producer id to the first offsets of its aborted transactions in the chunk; with read_committed only
     aborted: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedRange:
-    """A range of a partition's log, read lazily.
+    """A range of a partition's log, read lazily."""
 
-    Parameters
-    ----------
-    tp
-        Topic and partition.
-    broker_id
-        Its leader, before anything is read.
-    start, stop
-        The batches with an offset in ``start <= offset < stop``; the first one may begin before `start`.
-    chunks
-        The log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched.
-    """
-
-    tp: TopicPartition
-    broker_id: int | None
+    tp: TopicPartition  # topic and partition
+    broker_id: int | None  # its leader, before anything is read
+    # start, stop: the batches with an offset in ``start <= offset < stop``; the first one may begin before `start`
     start: int
     stop: int
+    # the log in chunks of some megabytes, which can be iterated once; the next chunk is prefetched
     chunks: Generator[FetchedChunk, None, None]
 
 
@@ -278,22 +255,13 @@ class _LogLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRange:
-    """Batches of a partition whose base offset is in ``start <= offset < stop``.
+    """Batches of a partition whose base offset is in ``start <= offset < stop``."""
 
-    Parameters
-    ----------
-    tp
-        The partition.
-    start, stop
-        Bounds of the base offsets.
-    is_first
-        Whether this is the first range, which also has the batch that contains `start`.
-    """
-
-    tp: TopicPartition
+    tp: TopicPartition  # the partition
+    # start, stop: bounds of the base offsets
     start: int
     stop: int
-    is_first: bool = True
+    is_first: bool = True  # whether this is the first range, which also has the batch that contains `start`
 
 
 def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:

@@ -41,21 +41,11 @@ NewestRecords = dict[bytes, tuple[int, bytes | None]]  # key to partition and va
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLog:
-    """The newest record of every transactional id.
+    """The newest record of every transactional id."""
 
-    Parameters
-    ----------
-    transactions
-        The state of each id.
-    failures
-        A record without id for each partition that could not be read to its end.
-    partitions
-        Number of partitions read completely.
-    """
-
-    transactions: list[Transaction]
-    failures: list[Transaction]
-    partitions: int
+    transactions: list[Transaction]  # the state of each id
+    failures: list[Transaction]  # a record without id for each partition that could not be read to its end
+    partitions: int  # number of partitions read completely
 
     @property
     def is_complete(self) -> bool:

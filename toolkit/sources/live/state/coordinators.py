@@ -25,18 +25,10 @@ NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COO
 
 @dataclass(frozen=True)
 class CoordinatorTopic:
-    """A coordinators' topic: the partition that a key hashes to, and its leader.
+    """A coordinators' topic: the partition that a key hashes to, and its leader."""
 
-    Parameters
-    ----------
-    topic
-        ``__transaction_state`` or ``__consumer_offsets``.
-    metadata
-        Metadata of this topic.
-    """
-
-    topic: str
-    metadata: ClusterMetadata
+    topic: str  # ``__transaction_state`` or ``__consumer_offsets``
+    metadata: ClusterMetadata  # metadata of this topic
 
     @classmethod
     def read(cls, client: BrokerClient, topic: str) -> Self:

@@ -62,21 +62,11 @@ class LeaderQuery(Protocol[A]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """One Metadata response.
+    """One Metadata response."""
 
-    Parameters
-    ----------
-    partitions
-        Partitions and their leaders.
-    errors
-        ``"NAME: text"`` by topic, for requested topics that were not returned.
-    topic_ids
-        By topic; of brokers that have them.
-    """
-
-    partitions: Mapping[TopicPartition, PartitionLeader]
-    errors: Mapping[str, str]
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, PartitionLeader]  # partitions and their leaders
+    errors: Mapping[str, str]  # ``"NAME: text"`` by topic, for requested topics that were not returned
+    topic_ids: Mapping[str, str] = field(default_factory=dict)  # by topic; of brokers that have them
 
     def at(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLeader]:
         """Some of the partitions; one that no longer exists has `error`."""
