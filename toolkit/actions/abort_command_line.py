@@ -23,18 +23,11 @@ FILES_AGE = (
 class AbortAdvice:
     """One open transaction on one partition, and whether it should be aborted.
 
-    Parameters
-    ----------
-    target
-        ``orders-0@913095344``.
-    command
-        The line of ``kafka-transactions.sh``, by start offset: it reads the producer's state afresh.
-    old_command
-        For brokers before 2.8, which lack DescribeProducers: by producer id and both epochs.
-    proven
-        Whether the files prove that it hangs.
-    speaks_for, speaks_against
-        Sentences.
+    `target`: ``orders-0@913095344``.
+    `command`: the line of ``kafka-transactions.sh``, by start offset: it reads the producer's state afresh.
+    `old_command`: for brokers before 2.8, which lack DescribeProducers: by producer id and both epochs.
+    `proven`: whether the files prove that it hangs.
+    `speaks_for`, `speaks_against`: sentences.
     """
 
     target: str
@@ -61,21 +54,10 @@ def abort_advice(
 ) -> list[AbortAdvice]:
     """Advice for every partition where a producer has a transaction open.
 
-    Parameters
-    ----------
-    files
-        The files; best with ``__transaction_state`` among them.
-    producer_id, producer_epoch
-        The producer, by the partition's producer state.
-    topics, partitions
-        Partitions to search; all if null.
-    bootstrap_server
-        Bootstrap server in the command.
-
-    Raises
-    ------
-    NotFound
-        If that producer has nothing open there.
+    `files`: the files; best with ``__transaction_state`` among them.
+    `producer_id`, `producer_epoch`: the producer, by the partition's producer state.
+    `topics`, `partitions`: partitions to search; all if null.
+    Raises NotFound if that producer has nothing open there.
     """
     found = [
         each

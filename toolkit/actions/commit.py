@@ -76,15 +76,9 @@ class PartitionToCommit(MarkerPlan):
 class CommittedPartition:
     """What the commit changed on a partition.
 
-    Parameters
-    ----------
-    topic, partition
-        The partition.
-    last_stable_offset_before, last_stable_offset_after
-        The LSO before and after.
-    records_checked, records_delivered
-        Records of the transaction that were looked for by a read_committed consumer, and those that it received; null
-        if another transaction holds the LSO before them.
+    `last_stable_offset_before`, `last_stable_offset_after`: the LSO before and after.
+    `records_checked`, `records_delivered`: records of the transaction that were looked for by a read_committed
+        consumer, and those that it received; null if another transaction holds the LSO before them.
     """
 
     topic: str
@@ -332,13 +326,7 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
 
 
 def check_owner(owner: Transaction, committable: Committable) -> None:
-    """Refuse unless the coordinator has exactly this transaction open.
-
-    Raises
-    ------
-    ActionRefused
-        If it does not.
-    """
+    """Refuse unless the coordinator has exactly this transaction open. Raises ActionRefused if it does not."""
     name, now = committable.transactional_id, (owner.producer_id, owner.producer_epoch)
     theirs = f"producer {owner.producer_id} epoch {owner.producer_epoch}"
     if now != (committable.producer_id, committable.producer_epoch):

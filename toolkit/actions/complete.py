@@ -327,10 +327,7 @@ def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: L
     Each transaction of a client with transaction version 2, and each new instance, has a higher epoch, and a leader
     takes no lower one. So all open records have the same epoch if the first of them has that of the producer state.
 
-    Raises
-    ------
-    ActionRefused
-        If a newer epoch has written since, or none of the records is left.
+    Raises ActionRefused if a newer epoch has written since, or none of the records is left.
     """
     batches = open_batches(
         cluster.client,

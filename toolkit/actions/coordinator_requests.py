@@ -34,12 +34,7 @@ ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 def describe_owner(cluster: Cluster, transactional_id: str) -> Transaction:
     """The coordinator's state of an id.
 
-    Raises
-    ------
-    NotFound
-        If the cluster has no such id.
-    BrokerError
-        If its coordinator does not describe it.
+    Raises NotFound if the cluster has no such id. Raises BrokerError if its coordinator does not describe it.
     """
     (row,) = cluster.transaction_rows(transactional_ids=[transactional_id])
     owner = Transaction.of(row)
@@ -69,16 +64,10 @@ def send_until_decided(
 ) -> str:
     """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written.
 
-    Parameters
-    ----------
-    cluster, transactional_id
-        Where the id is known, and the id.
-    progress
-        The steps; nothing was written if no answer leaves it open.
-    send
-        Sends the request to a broker, and returns ``NONE`` or the error.
-    refused
-        Errors of the request after which it has had no effect.
+    `cluster`, `transactional_id`: where the id is known, and the id.
+    `progress`: the steps; nothing was written if no answer leaves it open.
+    `send`: sends the request to a broker, and returns ``NONE`` or the error.
+    `refused`: errors of the request after which it has had no effect.
     """
     deadline = time.monotonic() + cluster.timeout
     may_have_effect = False
@@ -102,17 +91,7 @@ def send_until_decided(
 def check_response(response: str, *, request: str) -> None:
     """Check a coordinator's answer, ``NONE`` or an error.
 
-    Parameters
-    ----------
-    response
-        The answer.
-    request
-        What was to be done: ``fence 'payments-7'``.
-
-    Raises
-    ------
-    BrokerError
-        If it is an error.
+    `request`: what was to be done: ``fence 'payments-7'``. Raises BrokerError if it is an error.
     """
     code = Error.of(response).code
     if code != "NONE":

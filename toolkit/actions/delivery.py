@@ -36,21 +36,11 @@ class Delivery:
 def delivered(plan: MarkerPlan, last: LastBatch, lso: int | None, check: Callable[[], None]) -> Delivery | None:
     """Read the transaction's records as a read_committed consumer does, at most `MAX_RECORDS` of them.
 
-    Parameters
-    ----------
-    plan
-        The plan whose marker was written.
-    last
-        The transaction's last batch.
-    lso
-        The LSO after the marker.
-    check
-        Called while it waits; what it raises ends the read.
-
-    Returns
-    -------
-    Delivery or None
-        Null if the LSO is before the first of the records: another transaction holds it.
+    Returns: null if the LSO is before the first of the records: another transaction holds it.
+    `plan`: the plan whose marker was written.
+    `last`: the transaction's last batch.
+    `lso`: the LSO after the marker.
+    `check`: called while it waits; what it raises ends the read.
     """
     expected: set[int] = set()
     batches = open_batches(
@@ -86,10 +76,8 @@ def group_offsets(
 ) -> tuple[tuple[OffsetCommitted, ...], tuple[str, ...]]:
     """The offsets that the groups of these commits have now, and the groups that no broker lists to this principal.
 
-    Raises
-    ------
-    BrokerError
-        If a group still has a pending commit of an open transaction there, or its offsets cannot be read.
+    Raises BrokerError if a group still has a pending commit of an open transaction there, or its offsets cannot be
+    read.
     """
     coordinators = group_ids(cluster.client, sorted(cluster.client.brokers))
     found: list[OffsetCommitted] = []

@@ -89,16 +89,7 @@ def marker_impact(
 ) -> MarkerImpact:
     """What ending a transaction changes; reads the log from it to the high watermark, at most some megabytes.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    finding
-        The transaction.
-    partition
-        Its partition, without error.
-    producers
-        The producers of that partition, as its leader has them.
+    `partition`: its partition, without error. `producers`: the producers of that partition, as its leader has them.
     """
     start, lso = finding.start_offset or 0, partition.last_stable_offset or 0
     high_watermark = partition.high_watermark or 0
@@ -144,12 +135,7 @@ def complete_impact(
 ) -> CompleteImpact:
     """`marker_impact`, and the offsets that the transaction commits.
 
-    Parameters
-    ----------
-    client, finding, partition, producers
-        As for `marker_impact`.
-    last
-        The transaction's last batch.
+    `client`, `finding`, `partition`, `producers`: as for `marker_impact`. `last`: the transaction's last batch.
     """
     impact = marker_impact(client, finding, partition=partition, producers=producers)
     values = asdict(impact)
@@ -183,10 +169,7 @@ def offset_commits(
 def _decoded(record: Record) -> OffsetCommitted | None:
     """Null for what is no offset commit.
 
-    Raises
-    ------
-    DecodeError
-        If a newer Kafka wrote it: a plan without it would leave out a group.
+    Raises DecodeError if a newer Kafka wrote it: a plan without it would leave out a group.
     """
     key = read_group_key(record.key or b"")
     if key is None or key.topic is None or key.partition is None:

@@ -335,13 +335,7 @@ def state_of(found: Finding, producers: Sequence[Producer]) -> Producer | None:
 
 
 def leader_view(cluster: Cluster, topic: str, partition: int, leader: int | None = None) -> list[Producer]:
-    """The producers of a partition, as its leader has them.
-
-    Raises
-    ------
-    BrokerError
-        If it does not show them.
-    """
+    """The producers of a partition, as its leader has them. Raises BrokerError if it does not show them."""
     rows = cluster.producer_rows(topics=[topic], partitions=[partition], broker_id=leader)
     found = [Producer.of(row) for row in rows]
     for each in found:
@@ -354,13 +348,7 @@ def leader_view(cluster: Cluster, topic: str, partition: int, leader: int | None
 
 
 def partition_view(cluster: Cluster, topic: str, partition: int) -> Partition:
-    """The partition as its leader has it.
-
-    Raises
-    ------
-    BrokerError
-        If it cannot be read.
-    """
+    """The partition as its leader has it. Raises BrokerError if it cannot be read."""
     (row,) = cluster.partition_rows(topics=[topic], partitions=[partition])
     found = Partition.of(row)
     if found.error:

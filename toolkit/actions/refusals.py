@@ -23,19 +23,10 @@ COMPLETED = {"commit", "abort"}
 def check_confirmation(confirm: str, target: str, *, means: str) -> None:
     """Raise unless the confirmation is exactly the target.
 
-    Parameters
-    ----------
-    confirm
-        The typed text.
-    target
-        The required text.
-    means
-        What the refusal means, as a sentence.
-
-    Raises
-    ------
-    ActionRefused
-        If they differ.
+    `confirm`: the typed text.
+    `target`: the required text.
+    `means`: what the refusal means, as a sentence.
+    Raises ActionRefused if they differ.
     """
     if confirm != target:
         raise ActionRefused(
@@ -57,20 +48,11 @@ def abort_refusal(finding: Finding) -> str | None:
 def check_abort(fresh: Finding, override: str | None, *, target: str) -> None:
     """Refuse an abort, unless it is the safe action, or the verdict is ``unknown`` and overridden by that name.
 
-    Parameters
-    ----------
-    fresh
-        Its fresh finding.
-    override
-        The verdict that a person overrides; null for none. Committed records, and what has an owner, are never
+    `fresh`: its fresh finding.
+    `override`: the verdict that a person overrides; null for none. Committed records, and what has an owner, are never
         overridden.
-    target
-        Its name, for the error.
-
-    Raises
-    ------
-    ActionRefused
-        If it is refused.
+    `target`: its name, for the error.
+    Raises ActionRefused if it is refused.
     """
     refusal = abort_refusal(fresh)
     if fresh.outcome == "commit":
@@ -91,10 +73,7 @@ def check_abort(fresh: Finding, override: str | None, *, target: str) -> None:
 def check_saving(finding: Finding, override: str | None, *, is_saved: bool) -> None:
     """Refuse to discard records without a copy, unless their outcome is proven.
 
-    Raises
-    ------
-    ActionRefused
-        If they have to be saved.
+    Raises ActionRefused if they have to be saved.
     """
     if is_saved or (override is None and finding.outcome in DISCARDED):
         return
@@ -121,10 +100,7 @@ def complete_refusal(finding: Finding) -> str | None:
 def check_complete(fresh: Finding, *, target: str) -> None:
     """Refuse unless the outcome is proven and nobody will write its marker any more.
 
-    Raises
-    ------
-    ActionRefused
-        If it is refused; nobody can override that.
+    Raises ActionRefused if it is refused; nobody can override that.
     """
     refusal = complete_refusal(fresh)
     if refusal is not None:

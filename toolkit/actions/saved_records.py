@@ -61,25 +61,12 @@ def save_records(
 ) -> SavedRecords:
     """Write every record of an open transaction on a partition to a new file, and flush it to disk.
 
-    Parameters
-    ----------
-    cluster
-        The cluster to read from.
-    partition
-        The partition as its leader has it now.
-    path
-        As of `records_path`. The file gets mode 0600, and its folder 0700.
-    producer_id, start_offset, last
-        The transaction, and its last batch by the producer's state.
-    max_bytes
-        Limit of its size in the log.
-    check
-        Called for each batch; what it raises ends the work.
-
-    Raises
-    ------
-    ActionRefused
-        If the records could not be read or written, or are more than the limit. No file is left then.
+    `partition`: the partition as its leader has it now.
+    `path`: as of `records_path`. The file gets mode 0600, and its folder 0700.
+    `producer_id`, `start_offset`, `last`: the transaction, and its last batch by the producer's state.
+    `max_bytes`: limit of its size in the log.
+    `check`: called for each batch; what it raises ends the work.
+    Raises ActionRefused if the records could not be read or written, or are more than the limit. No file is left then.
     """
     batches = open_batches(cluster.client, partition, producer_id=producer_id, start_offset=start_offset, last=last)
     hidden = final = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")

@@ -30,17 +30,10 @@ class _Cluster:
 def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEvent]:
     """The events of one replica of the metadata log.
 
-    Parameters
-    ----------
-    records
-        Its records in order, each partition's with all that holds after it, as the table ``metadata_log`` has them. A
-        snapshot is no event: it says what held at its end.
-
-    Yields
-    ------
-    ClusterEvent
-        In the order of the log. What a metadata transaction (KIP-868) aborts is left out. An unreadable range is an
-        event with `error`.
+    In the order of the log. What a metadata transaction (KIP-868) aborts is left out. An unreadable range is an event
+    with `error`.
+    `records`: its records in order, each partition's with all that holds after it, as the table ``metadata_log`` has
+    them. A snapshot is no event: it says what held at its end.
     """
     cluster, before, pending = _Cluster(), None, list[ClusterEvent]()
     for record in records:
@@ -161,23 +154,13 @@ def events_around(
 ) -> Iterator[ClusterEvent]:
     """The events that bear on a partition's transactions.
 
-    Parameters
-    ----------
-    events
-        Of the whole cluster.
-    tp
-        Topic and number of the partition.
-    transactional_ids
-        The ids of its transactions.
-    txn_state_partitions
-        Their partitions of ``__transaction_state``.
-
-    Yields
-    ------
-    ClusterEvent
-        About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and
-        what could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every
-        controller and replica logs them, too.
+    About the partition or its topic, the leaders of the coordinators, an id, or a broker that came or went; and what
+    could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every controller and
+    replica logs them, too.
+    `events`: of the whole cluster.
+    `tp`: topic and number of the partition.
+    `transactional_ids`: the ids of its transactions.
+    `txn_state_partitions`: their partitions of ``__transaction_state``.
     """
     events = list(events)
     is_decided = any(event.source == FROM_METADATA and event.event for event in events)

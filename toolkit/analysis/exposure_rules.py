@@ -135,12 +135,7 @@ def bug_exposure(releases: Sequence[BrokerRelease], *, release: Release | None) 
 def id_exposure(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
     """Prefixes that get ever more ids, ids whose newest record is of a client below transaction version 2, and errors.
 
-    Parameters
-    ----------
-    records
-        Of ``__transaction_state``.
-    now
-        When they were read, or up to when they reach.
+    `records`: of ``__transaction_state``. `now`: when they were read, or up to when they reach.
     """
     newest: dict[str, TransactionLogRecord] = {}
     readable: list[TransactionLogRecord] = []

@@ -28,10 +28,7 @@ COLUMNS: Mapping[str, Callable[[str], str | int]] = {
 def read_list(path: Path) -> list[Row]:
     """The transactions of a CSV file of ``find-hanging``, by the columns that name them.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be read, lacks a column, or an entry is no number.
+    Raises UsageError if it cannot be read, lacks a column, or an entry is no number.
     """
     csv.field_size_limit(1 << 30)  # the evidence of a finding
     try:
@@ -62,21 +59,11 @@ def abort_list(
 ) -> None:
     """Plan, ask for the confirmation, and abort, up to the first transaction that is not as planned.
 
-    Parameters
-    ----------
-    cluster, transactions, audit
-        As for `plan_abort_list` and `AbortListPlan.execute`.
-    answer
-        Where it is answered.
-    confirm
-        What an option confirms; null to ask at a terminal.
-    recheck_after, save, max_save_bytes
-        As for `AbortPlan.execute`.
-
-    Raises
-    ------
-    ToolkitError
-        What stopped the list, once the result is written.
+    `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `AbortListPlan.execute`.
+    `answer`: where it is answered.
+    `confirm`: what an option confirms; null to ask at a terminal.
+    `recheck_after`, `save`, `max_save_bytes`: as for `AbortPlan.execute`.
+    Raises ToolkitError: what stopped the list, once the result is written.
     """
     from toolkit.actions.abort_list import plan_abort_list
 

@@ -67,10 +67,7 @@ class ActionAnswer:
     def confirmation(self, plan: Any, option: str | None, preview: Iterable[str]) -> str | None:
         """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.
 
-        Raises
-        ------
-        KeyboardInterrupt
-            At Ctrl-C, with a note that nothing was sent.
+        Raises KeyboardInterrupt: at Ctrl-C, with a note that nothing was sent.
         """
         if option is not None:
             return option

@@ -279,13 +279,7 @@ def fence(
 def find_transaction(
     cluster: Cluster, topic: str, partition: int, *, start_offset: int, recheck_after: float
 ) -> Finding:
-    """The finding of the transaction that starts at an offset.
-
-    Raises
-    ------
-    NotFound
-        If none does.
-    """
+    """The finding of the transaction that starts at an offset. Raises NotFound if none does."""
     from toolkit.schema.live import Finding
 
     for row in cluster.finding_rows(topics=[topic], partitions=[partition], recheck_after=recheck_after):
@@ -301,12 +295,7 @@ def find_transaction(
 def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit | None) -> Iterator[None]:
     """Write to the audit trail that a confirmed action was refused when it was planned.
 
-    Parameters
-    ----------
-    action, cluster, finding
-        The action, and what it is for.
-    audit
-        Null unless it was confirmed.
+    `action`, `cluster`, `finding`: the action, and what it is for. `audit`: null unless it was confirmed.
     """
     try:
         yield

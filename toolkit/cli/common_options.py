@@ -38,22 +38,11 @@ def duration_option(
 ) -> Any:
     """An option that takes a duration, ``30s``, ``15m`` or ``2h``, and gives seconds.
 
-    Parameters
-    ----------
-    name
-        Its name.
-    text
-        Its help.
-    default
-        How the help shows the default, such as ``15m``.
-    unit
-        Unit of a bare number.
-    at_least
-        The shortest one, in seconds.
-    unlimited
-        The value for no limit, which gives infinity.
-    panel
-        Its panel of the help.
+    `default`: how the help shows the default, such as ``15m``.
+    `unit`: unit of a bare number.
+    `at_least`: the shortest one, in seconds.
+    `unlimited`: the value for no limit, which gives infinity.
+    `panel`: its panel of the help.
     """
 
     def seconds(value: str | float) -> float:
@@ -113,13 +102,7 @@ MaxTransactionTimeout = Annotated[
 
 
 def time_option(text: str | None) -> dt.datetime | None:
-    """Return the time of an option.
-
-    Raises
-    ------
-    UsageError
-        If it is none, or has no zone.
-    """
+    """Return the time of an option. Raises UsageError if it is none, or has no zone."""
     try:
         time = None if text is None else dt.datetime.fromisoformat(text)
     except ValueError:
@@ -144,10 +127,7 @@ def offset_spec(text: str) -> int | dt.datetime | str:
 def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
     """Return the settings of an option that may be repeated, each ``KEY=VALUE``.
 
-    Raises
-    ------
-    UsageError
-        If one has no value.
+    Raises UsageError if one has no value.
     """
     if wrong := [pair for pair in pairs or () if "=" not in pair]:
         raise UsageError(f"{option} {wrong[0]} is not KEY=VALUE.")
@@ -157,10 +137,7 @@ def key_values(option: str, pairs: list[str] | None) -> dict[str, str]:
 def check_output_path(output: Path, read_only: Iterable[str]) -> None:
     """Refuse, before anything is read, an output that cannot be written, or that is where files are only read.
 
-    Raises
-    ------
-    UsageError
-        If the output is in one of these folders, is a folder, or no file can be made beside it.
+    Raises UsageError if the output is in one of these folders, is a folder, or no file can be made beside it.
     """
     for path in read_only:
         if Path(path).resolve() in output.resolve().parents:
@@ -175,12 +152,6 @@ def check_output_path(output: Path, read_only: Iterable[str]) -> None:
 
 
 def partition_options(topics: list[str] | None, partitions: list[int] | None) -> None:
-    """Refuse partition numbers of no topic.
-
-    Raises
-    ------
-    UsageError
-        If there are `partitions` without `topics`.
-    """
+    """Refuse partition numbers of no topic. Raises UsageError if there are `partitions` without `topics`."""
     if partitions and not topics:
         raise UsageError("--partition is a number within a topic.", do="Add --topic TOPIC.")

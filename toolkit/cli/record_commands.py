@@ -179,12 +179,7 @@ def grafana_dashboard(*, lso_held: LsoHeld = 900, recorder_blind: RecorderBlind 
 class RecorderScreen:
     """Shows what a recorder does, in a terminal in one line; a pipe or a log has warnings only.
 
-    Parameters
-    ----------
-    metrics
-        The metrics to update; may be null.
-    retention
-        For how many seconds samples are kept; infinity for all.
+    `metrics`: the metrics to update; may be null. `retention`: for how many seconds samples are kept; infinity for all.
     """
 
     def __init__(self, metrics: Metrics | None, retention: float) -> None:

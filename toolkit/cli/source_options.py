@@ -317,10 +317,7 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
 
     Options that precede the command, where ``kafka-transactions.sh`` has them, are its defaults.
 
-    Parameters
-    ----------
-    *options
-        Fields of `SourceOptions`.
+    `*options`: fields of `SourceOptions`.
     """
     names = (*CLUSTER_OPTIONS, *options)
 

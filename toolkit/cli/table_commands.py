@@ -362,10 +362,7 @@ def gaps(
 def topic_partition(name: str | None, topic: str | None, partition: int | None) -> tuple[str, int]:
     """Return the topic and partition that ``orders-0`` names, or two options.
 
-    Raises
-    ------
-    UsageError
-        If they name none, or both do.
+    Raises UsageError if they name none, or both do.
     """
     if name is None:
         if topic is None or partition is None:

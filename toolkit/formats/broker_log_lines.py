@@ -206,12 +206,8 @@ LAST = {"producer_epoch": 2**15 - 1, "producer_id": 2**63 - 1}  # 2**31 - 1 of t
 def line_events(message: str, where: ClusterEvent) -> Iterator[ClusterEvent]:
     """The events of a log entry: of each partition that it names; none if it does not bear on transactions.
 
-    Parameters
-    ----------
-    message
-        The message of the entry, and the lines of its exception.
-    where
-        What is known of the entry: its time, text, broker, file and position.
+    `message`: the message of the entry, and the lines of its exception.
+    `where`: what is known of the entry: its time, text, broker, file and position.
     """
     for line in LINES:
         found = line.pattern.search(message) if line.words in message else None

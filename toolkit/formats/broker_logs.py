@@ -71,10 +71,7 @@ class LogEntry(NamedTuple):
 def broker_log_files(path: Path) -> list[Path]:
     """The logs at a path: the file itself, whatever its name, or those in a folder and the folders below it.
 
-    Raises
-    ------
-    NotFound
-        If there is no such path, or the folder has no file with the name of a broker's log.
+    Raises NotFound if there is no such path, or the folder has no file with the name of a broker's log.
     """
     if path.is_file():
         return [path]
@@ -96,12 +93,9 @@ def broker_log_events(path: Path, *, time_zone: dt.tzinfo = dt.UTC) -> Iterator[
     Lines that do not bear on transactions are left out. A file that cannot be read, or not to its end, is an event with
     an `error`; so is one in which no line begins with a time and a level.
 
-    Parameters
-    ----------
-    path
-        The file, gzip or not. For gzip, positions are those in the text.
-    time_zone
-        Zone of times that are written without one; in the hour that a clock is set back, the first of both is taken.
+    `path`: the file, gzip or not. For gzip, positions are those in the text.
+    `time_zone`: zone of times that are written without one; in the hour that a clock is set back, the first of both is
+        taken.
     """
     where = ClusterEvent(source=FROM_BROKER_LOG, file=str(path), broker_id=_broker_of_folder(path))
     position, is_log, is_first = 0, False, True
@@ -151,10 +145,7 @@ def _is_named_as_log(name: str) -> bool:
 def time_zone_of(text: str) -> dt.tzinfo:
     """A time zone by its offset, as ``+02:00``, or its name, as ``Europe/Berlin``.
 
-    Raises
-    ------
-    UsageError
-        If there is no such zone.
+    Raises UsageError if there is no such zone.
     """
     from zoneinfo import ZoneInfo
 
@@ -241,13 +232,7 @@ def _entry_events(found: bytes, where: ClusterEvent, time_zone: dt.tzinfo) -> It
 
 
 def _entry(found: bytes, time_zone: dt.tzinfo) -> LogEntry:
-    """An entry in any layout.
-
-    Raises
-    ------
-    ValueError
-        If it begins as JSON, and is none.
-    """
+    """An entry in any layout. Raises ValueError if it begins as JSON, and is none."""
     if start := STARTS_JSON.match(found):
         row = json.loads(found[start.end() :].strip().rstrip(b",]\r\n").decode(errors="replace"))
         if isinstance(row.get("log"), str):  # as Docker keeps a line

@@ -170,19 +170,9 @@ STATES = {
 def decode(response: Buffer, *, api_key: int, version: int) -> tuple[int, Any]:
     """The correlation id of a response and its message.
 
-    Parameters
-    ----------
-    response
-        Header and body, without the size before them.
-    api_key
-        One of `APIS`.
-    version
-        Version of the request.
-
-    Raises
-    ------
-    DecodeError
-        If it is damaged, or of an unknown version.
+    `response`: header and body, without the size before them.
+    `api_key`: one of `APIS`.
+    Raises DecodeError if it is damaged, or of an unknown version.
     """
     api = APIS[api_key]
     if version not in api.versions:

@@ -49,14 +49,8 @@ def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
 def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Table:
     """An Arrow table with exactly the declared columns.
 
-    Parameters
-    ----------
-    table
-        The declaration.
-    columns
-        By column name: an Arrow array, or one value for every row. A column that is missing is null.
-    rows
-        Number of rows.
+    `columns`: by column name: an Arrow array, or one value for every row. A column that is missing is null.
+    `rows`: number of rows.
     """
     arrays = []
     for column in table.columns:
@@ -101,12 +95,7 @@ def header_table(
 ) -> pa.Table:
     """Headers as an Arrow table with exactly the columns of ``schema.BATCHES``, in unchanged order.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `HEADER`.
-    topic, partition, broker_id, file
-        Location of the log; the same on every row, null if unknown.
+    `topic`, `partition`, `broker_id`, `file`: location of the log; the same on every row, null if unknown.
     """
     attributes, magic = headers["attributes"], headers["magic"]
     in_transactions = magic == 2
@@ -139,12 +128,7 @@ def damage_rows(
 ) -> list[Row]:
     """Damage as rows of ``schema.BATCHES``: position, size and error, all header fields null.
 
-    Parameters
-    ----------
-    damage
-        Damaged ranges of one file or partition.
-    topic, partition, broker_id, file
-        As for `header_table`.
+    `damage`: damaged ranges of one file or partition. `topic`, `partition`, `broker_id`, `file`: as for `header_table`.
     """
     log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
     return [log_columns | {"position": each.position, "size": each.size, "error": each.reason} for each in damage]

@@ -77,13 +77,7 @@ class CopyManifest:
 
 
 def parse_manifest(text: bytes | str) -> CopyManifest:
-    """Read the text of a manifest.
-
-    Raises
-    ------
-    DecodeError
-        If it is none, or of a newer version of the tool.
-    """
+    """Read the text of a manifest. Raises DecodeError if it is none, or of a newer version of the tool."""
     try:
         values: dict[str, Any] = json.loads(text)
         if values.pop("format") != FORMAT:
@@ -101,12 +95,7 @@ def parse_manifest(text: bytes | str) -> CopyManifest:
 def read_manifest(folder: LogPath) -> CopyManifest | None:
     """The manifest of a log directory; null if it has none.
 
-    Raises
-    ------
-    DecodeError
-        If it is none, or of a newer version of the tool.
-    OSError
-        If it cannot be read.
+    Raises DecodeError if it is none, or of a newer version of the tool. Raises OSError if it cannot be read.
     """
     try:
         text = (folder / MANIFEST).read_bytes()

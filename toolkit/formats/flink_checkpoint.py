@@ -117,10 +117,7 @@ class FlinkCheckpoint:
 def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheckpoint]:
     """The checkpoints at some paths, and the newest completed one beside each, which decides what an older one left.
 
-    Raises
-    ------
-    NotFound, DecodeError, UsageError
-        As `read_checkpoint`.
+    Raises NotFound, DecodeError, UsageError: as `read_checkpoint`.
     """
     found: list[FlinkCheckpoint] = []
     for path in paths:
@@ -133,19 +130,10 @@ def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheck
 def read_checkpoint(path: str | os.PathLike[str]) -> FlinkCheckpoint:
     """Read a completed checkpoint or a savepoint, and the files of the states that its sinks have.
 
-    Parameters
-    ----------
-    path
-        Its ``_metadata``, the folder that has it (``chk-5``), or the folder of the job, for its newest one.
-
-    Raises
-    ------
-    NotFound
-        If there is none, or a file of its states is not there.
-    DecodeError
-        If it is not whole, or of another version.
-    UsageError
-        If none of its operators is a KafkaSink, its states are compressed, or its folder ``chk-N`` has another number.
+    `path`: its ``_metadata``, the folder that has it (``chk-5``), or the folder of the job, for its newest one.
+    Raises NotFound if there is none, or a file of its states is not there. Raises DecodeError if it is not whole, or of
+    another version. Raises UsageError if none of its operators is a KafkaSink, its states are compressed, or its folder
+    ``chk-N`` has another number.
     """
     checkpoint = _read(_find(Path(path).expanduser()))
     if not checkpoint.prefixes:
@@ -244,13 +232,7 @@ def _places(stream: StreamHandle, metadata: Path) -> Iterator[Path]:
 
 
 def _item(data: bytes, offset: int) -> Reader:
-    """The bytes of an item of a list state.
-
-    Raises
-    ------
-    UsageError
-        If the states are compressed.
-    """
+    """The bytes of an item of a list state. Raises UsageError if the states are compressed."""
     header = Reader(data, "state of an operator of Flink")
     if header.int32() >= COMPRESSION_FROM and header.int8():
         raise UsageError(

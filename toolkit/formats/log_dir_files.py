@@ -127,21 +127,11 @@ def checkpoint_rows(
     checkpoint has no entries: a broker creates it so. ``.kafka_cleanshutdown`` yields a row even if it is empty (older
     brokers), since its presence is the information.
 
-    Parameters
-    ----------
-    name
-        One of `CHECKPOINT_NAMES`.
-    text
-        The complete file; only lines that are not UTF-8 are lost.
-    broker_id, file
-        For the rows.
-    topic, partition
-        For a file in a partition's folder.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name.
+    `name`: one of `CHECKPOINT_NAMES`.
+    `text`: the complete file; only lines that are not UTF-8 are lost.
+    `broker_id`, `file`: for the rows.
+    `topic`, `partition`: for a file in a partition's folder.
+    Raises UsageError: for an unknown name.
     """
     if name not in READERS:
         raise UsageError(f"{name!r} is no checkpoint file known here.", do=f"Known are {', '.join(CHECKPOINT_NAMES)}.")

@@ -72,13 +72,7 @@ def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
 
 
 def scandir(path: LogPath) -> Iterator[os.DirEntry[str] | ObjectEntry]:
-    """The entries of a folder, in any order.
-
-    Raises
-    ------
-    OSError
-        If it cannot be listed.
-    """
+    """The entries of a folder, in any order. Raises OSError if it cannot be listed."""
     return path.scandir() if isinstance(path, ObjectPath) else iter(os.scandir(path))
 
 

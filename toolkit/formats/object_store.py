@@ -128,25 +128,13 @@ class ObjectPath:
         return False
 
     def is_dir(self) -> bool:
-        """Whether it is a folder.
-
-        Raises
-        ------
-        OSError
-            If the store cannot be read.
-        """
+        """Whether it is a folder. Raises OSError if the store cannot be read."""
         with suppress(FileNotFoundError):
             return stat.S_ISDIR(self.stat().st_mode)
         return False
 
     def stat(self) -> ObjectStat:
-        """Size and time.
-
-        Raises
-        ------
-        OSError
-            If it does not exist, or the store cannot be read.
-        """
+        """Size and time. Raises OSError if it does not exist, or the store cannot be read."""
         from pyarrow.fs import FileType
 
         with _in_words(self):
@@ -156,13 +144,7 @@ class ObjectPath:
         return _status(info)
 
     def scandir(self) -> Iterator[ObjectEntry]:
-        """The entries of a folder.
-
-        Raises
-        ------
-        OSError
-            If it does not exist, or the store cannot be read.
-        """
+        """The entries of a folder. Raises OSError if it does not exist, or the store cannot be read."""
         from pyarrow.fs import FileSelector
 
         # pyarrow lists no folders of Google's that were not made as such: their objects show them.
@@ -183,13 +165,7 @@ class ObjectPath:
         errors: str | None = None,
         newline: str | None = None,
     ) -> Any:
-        """Open an object for reading.
-
-        Raises
-        ------
-        OSError
-            If it does not exist, or the store cannot be read.
-        """
+        """Open an object for reading. Raises OSError if it does not exist, or the store cannot be read."""
         file = ObjectFile(self)
         if buffering == 0:
             return file
@@ -197,13 +173,7 @@ class ObjectPath:
         return buffered if "b" in mode else io.TextIOWrapper(buffered, encoding, errors, newline)
 
     def read_bytes(self) -> bytes:
-        """All of an object.
-
-        Raises
-        ------
-        OSError
-            If it does not exist, or the store cannot be read.
-        """
+        """All of an object. Raises OSError if it does not exist, or the store cannot be read."""
         with ObjectFile(self) as file:
             return file.readall()
 
@@ -222,15 +192,7 @@ class ObjectFile(io.RawIOBase):
     A read that goes on where the last one ended asks for twice as much; another one, for little more than it takes.
     A read that fails is repeated, as connections break.
 
-    Parameters
-    ----------
-    path
-        The object.
-
-    Raises
-    ------
-    OSError
-        If it does not exist, or the store cannot be read.
+    Raises OSError if it does not exist, or the store cannot be read.
     """
 
     def __init__(self, path: ObjectPath) -> None:
@@ -268,10 +230,7 @@ class ObjectFile(io.RawIOBase):
     def readinto(self, target: Any, /) -> int:
         """Fill the target as far as the range in memory reaches, or else read the next range.
 
-        Raises
-        ------
-        OSError
-            If the object cannot be read: `FileNotFoundError` if it was deleted meanwhile.
+        Raises OSError if the object cannot be read: `FileNotFoundError` if it was deleted meanwhile.
         """
         view = memoryview(target).cast("B")
         if self._at not in self.range_in_memory:

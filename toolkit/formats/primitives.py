@@ -20,17 +20,10 @@ INT8, INT16, INT32, INT64 = (struct.Struct(f">{form}") for form in "bhiq")
 class Reader:
     """Read big-endian fields one after the other, and check every length.
 
-    Parameters
-    ----------
-    buf
-        A key or a value of a record, or a response.
-    what
-        Its name in errors: ``"value of a __transaction_state record"``.
-
-    Raises
-    ------
-    DecodeError
-        From every method, with the byte position of the field, if the bytes end within it or it is invalid.
+    `buf`: a key or a value of a record, or a response.
+    `what`: its name in errors: ``"value of a __transaction_state record"``.
+    Raises DecodeError: from every method, with the byte position of the field, if the bytes end within it or it is
+    invalid.
     """
 
     __slots__ = ("data", "position", "what")

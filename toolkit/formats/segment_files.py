@@ -62,11 +62,6 @@ def read_txn_index(buf: Buffer) -> tuple[list[AbortedTxn], list[DamagedRange]]:
     The entries have no checksum. An entry that is contradictory, out of order or of an unknown version is damage
     (``CORRUPT_ENTRY``); the next one is still read. A crash can leave an incomplete last entry, and zeros at the end
     (``TORN_TAIL``).
-
-    Parameters
-    ----------
-    buf
-        The whole file.
     """
     view = memoryview(buf).cast("B")
     end = _end_of_entries(view)
@@ -94,12 +89,7 @@ def read_offset_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     There is no checksum, and brokers rebuild damaged indexes: entries that do not rise are left out silently, and the
     caller must check that a batch begins at a position.
 
-    Parameters
-    ----------
-    buf
-        The complete file; it ends in zeros while a broker has it open, and after a crash.
-    base_offset
-        Base offset of the segment.
+    `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
     """
     entries = np.frombuffer(buf, OFFSET_ENTRY, count=len(memoryview(buf).cast("B")) // OFFSET_ENTRY.itemsize)
     entries = entries[(entries["offset"] > 0) & (entries["position"] > 0)]  # the first batch has no entry
@@ -116,12 +106,7 @@ def read_time_index(buf: Buffer, *, base_offset: int) -> npt.NDArray[Any]:
     No record with a newer time than an entry's has a lower offset, so the last entry below a time has the offset to
     search from. Entries that do not rise are left out, as in `read_offset_index`.
 
-    Parameters
-    ----------
-    buf
-        The complete file; it ends in zeros while a broker has it open, and after a crash.
-    base_offset
-        Base offset of the segment.
+    `buf`: the complete file; it ends in zeros while a broker has it open, and after a crash.
     """
     entries = np.frombuffer(buf, TIME_ENTRY, count=len(memoryview(buf).cast("B")) // TIME_ENTRY.itemsize)
     entries = entries[(entries["timestamp"] > 0) & (entries["offset"] >= 0)]
@@ -202,15 +187,7 @@ def read_snapshot(buf: bytes | bytearray | memoryview) -> tuple[SnapshotEntry, .
 
     A file with any error is rejected completely, as by a broker.
 
-    Parameters
-    ----------
-    buf
-        The complete file.
-
-    Raises
-    ------
-    DecodeError
-        If the file is empty, too short or too long, of another version, or does not match its CRC.
+    Raises DecodeError if the file is empty, too short or too long, of another version, or does not match its CRC.
     """
     from google_crc32c import value as crc32c
 

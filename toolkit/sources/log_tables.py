@@ -97,16 +97,10 @@ def at_missing_offsets(
 ) -> Iterator[ScanChunk]:
     """The chunks of a log, divided where offsets are missing.
 
-    Parameters
-    ----------
-    chunks
-        Consecutive chunks of one log, in order.
-    is_within_file
-        Whether the first one does not begin its segment.
-    end
-        Base offset of the newest segment, which may be empty, if the chunks end there.
-    cleaned
-        Offset up to which the log was cleaned, as in `missing_between`.
+    `chunks`: consecutive chunks of one log, in order.
+    `is_within_file`: whether the first one does not begin its segment.
+    `end`: base offset of the newest segment, which may be empty, if the chunks end there.
+    `cleaned`: offset up to which the log was cleaned, as in `missing_between`.
     """
     expected: int | None = None
     files: set[str | None] = set()
@@ -266,14 +260,9 @@ def from_offset(headers: Headers, offset: int) -> Headers:
 def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int | None = None) -> Iterator[pa.Table]:
     """Batches, and rows for damaged bytes, as tables of ``schema.BATCHES``, per chunk.
 
-    Parameters
-    ----------
-    chunks
-        Of one partition, in log order.
-    log_id
-        Columns of every row.
-    producer_id
-        Only batches of this producer, and damage.
+    `chunks`: of one partition, in log order.
+    `log_id`: columns of every row.
+    `producer_id`: only batches of this producer, and damage.
     """
     for scanned, file, _ in chunks:
         headers = scanned.headers
@@ -290,12 +279,8 @@ def log_transaction_tables(
 ) -> Iterator[pa.Table]:
     """Tables of ``schema.LOG_TRANSACTIONS``: ended transactions, then open ones, then damage.
 
-    Parameters
-    ----------
-    chunks, log_id, producer_id
-        As for `batch_tables`.
-    before
-        State before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
+    `chunks`, `log_id`, `producer_id`: as for `batch_tables`.
+    `before`: state before the first chunk; `log_transactions.begin` at the start of a log. Unknown by default.
     """
     fold = LogFold(partial=before)
     for chunk in chunks:
@@ -309,13 +294,7 @@ def log_transaction_tables(
 
 
 def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
-    """Transaction statistics of a log, and its read errors.
-
-    Parameters
-    ----------
-    chunks, before
-        As for `log_transaction_tables`.
-    """
+    """Transaction statistics of a log, and its read errors. `chunks`, `before`: as for `log_transaction_tables`."""
     fold = LogFold(partial=before)
     total = NO_TRANSACTIONS
     for chunk in chunks:
@@ -336,12 +315,8 @@ def lso_timeline_table(
 ) -> pa.Table:
     """Every step of the LSO as ``schema.LSO_TIMELINE``; damage is skipped.
 
-    Parameters
-    ----------
-    chunks, log_id, before
-        As for `log_transaction_tables`.
-    log_end_offset
-        For a log without batches; by default the offset after the last batch.
+    `chunks`, `log_id`, `before`: as for `log_transaction_tables`.
+    `log_end_offset`: for a log without batches; by default the offset after the last batch.
     """
     fold = LogFold(partial=before)
     for chunk in chunks:

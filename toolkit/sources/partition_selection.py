@@ -13,17 +13,8 @@ def requested_partitions(
 ) -> list[TopicPartition]:
     """The selected partitions; whether they exist is not checked.
 
-    Parameters
-    ----------
-    topics
-        Topic names.
-    partitions
-        Numbers, for each of `topics`; or pairs of topic and number, without `topics`.
-
-    Raises
-    ------
-    UsageError
-        If `partitions` are numbers without topics, or pairs with topics.
+    `partitions`: numbers, for each of `topics`; or pairs of topic and number, without `topics`.
+    Raises UsageError if `partitions` are numbers without topics, or pairs with topics.
     """
     numbers = [item for item in partitions if isinstance(item, int)]
     pairs = [TopicPartition(*item) for item in partitions if not isinstance(item, int)]

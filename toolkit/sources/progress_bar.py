@@ -13,19 +13,10 @@ DELAY = 1.0  # seconds before a bar shows
 def progress(title: str, *, total: int, unit: str) -> Iterator[Callable[[int], object]]:
     """Show the progress of a long read.
 
-    Parameters
-    ----------
-    title
-        Label of the bar.
-    total
-        Number of units.
-    unit
-        Name of a unit.
-
-    Returns
-    -------
-    context manager
-        Yields a function that takes the number of units read since its last call.
+    Returns: yields a function that takes the number of units read since its last call.
+    `title`: label of the bar.
+    `total`: number of units.
+    `unit`: name of a unit.
     """
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda count: None

@@ -54,14 +54,7 @@ class ResourceChecks:
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
     """Check the named resources, or every held partition if none is named.
 
-    Parameters
-    ----------
-    source
-        A cluster, files or a recording.
-    named
-        The resources.
-    recheck_after
-        As for ``Cluster.findings``; clusters only.
+    `recheck_after`: as for ``Cluster.findings``; clusters only.
     """
     return _Check(source, named, recheck_after).run()
 

@@ -189,12 +189,8 @@ def source_table(
 ) -> Callable[[Callable[Concatenate[S, P], None]], Callable[Concatenate[S, P], pd.DataFrame]]:
     """Declare a method that returns a table as a frame; its signature has some of `TableArguments`.
 
-    Parameters
-    ----------
-    table
-        The schema of the result.
-    of
-        The sources that have the table, and implement it by a method of the same name with `implements`.
+    `table`: the schema of the result.
+    `of`: the sources that have the table, and implement it by a method of the same name with `implements`.
     """
 
     def declare(spec: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], pd.DataFrame]:
@@ -216,14 +212,8 @@ def implements(
 ) -> Callable[[Callable[[S, TableArguments], Rows]], Callable[Concatenate[S, P], pd.DataFrame]]:
     """Make a source's function for a table its method of that name, with the declared signature.
 
-    Parameters
-    ----------
-    declared
-        The method of `Source`.
-    without
-        Arguments that this source does not support; they raise `UsageError`.
-    rows_of, topics, also_reads, needs_topic
-        As for `SourceFunction`.
+    `without`: arguments that this source does not support; they raise `UsageError`.
+    `rows_of`, `topics`, `also_reads`, `needs_topic`: as for `SourceFunction`.
     """
     name = _name(declared)
     takes = frozenset(SOURCE_TABLES[name].takes)

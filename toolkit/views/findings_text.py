@@ -69,14 +69,9 @@ _STYLES = (
 def finding_lines(findings: Data, *, now: dt.datetime, width: int | None = None) -> list[str]:
     """Findings as lines of text, a block per partition, healthy partitions in a line per transaction.
 
-    Parameters
-    ----------
-    findings
-        ``schema.FINDINGS`` in its order; a null column may be missing.
-    now
-        Time up to which ages are counted.
-    width
-        Columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
+    `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
+    `now`: time up to which ages are counted.
+    `width`: columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
     """
     by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
     partitions = [

@@ -7,15 +7,7 @@ from typing import Any
 
 
 def page(package: str, template: str, **values: Any) -> str:
-    """Render a template of a package.
-
-    Parameters
-    ----------
-    package, template
-        Package and name of the template.
-    **values
-        Values of the template.
-    """
+    """Render a template of a package."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -151,13 +151,7 @@ def alerts(settings: AlertSettings) -> list[Alert]:
 
 
 def prometheus_rules(settings: AlertSettings | None = None) -> str:
-    """The rules, for ``rule_files`` of Prometheus 2 or 3.
-
-    Raises
-    ------
-    UsageError
-        If PyYAML is not installed.
-    """
+    """The rules, for ``rule_files`` of Prometheus 2 or 3. Raises UsageError if PyYAML is not installed."""
     try:
         import yaml
     except ImportError as error:
@@ -185,10 +179,7 @@ def prometheus_rules(settings: AlertSettings | None = None) -> str:
 def grafana_dashboard(settings: AlertSettings | None = None) -> str:
     """The dashboard, for Grafana's import or provisioning; its data source is a variable.
 
-    Parameters
-    ----------
-    settings
-        Those of the rules: its colours change at the thresholds of the alerts.
+    `settings`: those of the rules: its colours change at the thresholds of the alerts.
     """
     settings = settings or AlertSettings()
     thresholds = {

@@ -34,16 +34,10 @@ def row_lines(
 ) -> list[str]:
     """Rows as aligned columns, or as one block per row if they do not fit into `width`. No value is ever cut.
 
-    Parameters
-    ----------
-    table, rows
-        The rows to show.
-    width
-        Columns of the terminal; null for no limit.
-    without
-        Columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
-    columns
-        Show exactly these columns, in this order.
+    `table`, `rows`: the rows to show.
+    `width`: columns of the terminal; null for no limit.
+    `without`: columns to leave out. ``observed_at`` is left out too: JSON and CSV have every column.
+    `columns`: show exactly these columns, in this order.
     """
     if not rows:
         return [f"no {table.name.replace('_', ' ')}"]
@@ -164,19 +158,9 @@ class WriteCounts(NamedTuple):
 def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCounts:
     """Write tables of one schema. A file that cannot be written completely is not created.
 
-    Parameters
-    ----------
-    path
-        The file; its suffix selects the format.
-    table
-        Their declaration.
-    tables
-        The tables.
-
-    Raises
-    ------
-    UsageError
-        For another suffix, or a path that cannot be written to.
+    `path`: the file; its suffix selects the format.
+    `table`: their declaration.
+    Raises UsageError: for another suffix, or a path that cannot be written to.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
@@ -199,10 +183,7 @@ def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCou
 def replaced_file(path: Path) -> Iterator[Path]:
     """Write to another file beside `path`, which replaces it at the end, or is deleted.
 
-    Raises
-    ------
-    UsageError
-        If the path cannot be written to.
+    Raises UsageError if the path cannot be written to.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:

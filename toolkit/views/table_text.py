@@ -24,12 +24,8 @@ Replica = tuple[str | None, int | None, int | None]
 def statistic_lines(statistics: Data, *, opened: Data = ()) -> list[str]:
     """Statistics as lines, a block for each replica of a partition.
 
-    Parameters
-    ----------
-    statistics
-        ``schema.STATISTICS``.
-    opened
-        ``schema.LOG_TRANSACTIONS`` without a marker, which are listed below the number of open transactions.
+    `statistics`: ``schema.STATISTICS``.
+    `opened`: ``schema.LOG_TRANSACTIONS`` without a marker, which are listed below the number of open transactions.
     """
     open_lines: dict[Replica, list[str]] = {}
     for txn in records_of(opened, LogTransaction):
@@ -79,12 +75,7 @@ LONGEST = max(len(name) for name in OffsetVisibility.table.names)
 def visibility_lines(row: Row | OffsetVisibility, *, width: int | None = None) -> Iterator[str]:
     """Lines about an offset; unknown values are left out.
 
-    Parameters
-    ----------
-    row
-        A row or record of ``schema.OFFSET_VISIBILITY``.
-    width
-        Columns of the terminal; null for no limit.
+    `row`: a row or record of ``schema.OFFSET_VISIBILITY``. `width`: columns of the terminal; null for no limit.
     """
     visibility = row if isinstance(row, OffsetVisibility) else OffsetVisibility.of(row)
     status = (visibility.status or "unknown").replace("_", " ")

@@ -133,16 +133,9 @@ def _named_ids(event: TransactionLogRecord) -> Iterator[int]:
 def producer_ids(events: Iterable[TransactionLogRecord]) -> dict[int, list[Owner]]:
     """Every producer id in the records, with its owners.
 
-    Parameters
-    ----------
-    events
-        The records, in offset order within a partition. A compacted log has lost most producer
-        ids; since Kafka 4.1, the first record of a new producer id also has the previous one.
-
-    Returns
-    -------
-    dict of int to list of Owner
-        By producer id. Kafka assigns a producer id to one transactional id only, and never reuses it.
+    By producer id. Kafka assigns a producer id to one transactional id only, and never reuses it.
+    `events`: the records, in offset order within a partition. A compacted log has lost most producer ids; since Kafka
+    4.1, the first record of a new producer id also has the previous one.
     """
     owners: dict[tuple[int, IdReplica], Owner] = {}
     current: dict[IdReplica, int] = {}

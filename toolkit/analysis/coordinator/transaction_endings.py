@@ -277,16 +277,9 @@ def ending(
 ) -> Ending:
     """How a transaction ended.
 
-    Parameters
-    ----------
-    records
-        Its records.
-    as_of
-        When they were read, by the coordinator's clock.
-    settled
-        Whether no records can follow, as in a copy of a log.
-    stuck_after
-        Time after the decision from which on Prepare* is stuck.
+    `as_of`: when they were read, by the coordinator's clock.
+    `settled`: whether no records can follow, as in a copy of a log.
+    `stuck_after`: time after the decision from which on Prepare* is stuck.
     """
     if records.complete is None and records.after is None and records.unread is None:
         return _not_ended(records, as_of, stuck_after)

@@ -59,24 +59,14 @@ def transaction_history(
 ) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
 
-    Parameters
-    ----------
-    events
-        The records, in offset order within a partition; compacted or not, of one replica or several.
-    as_of
-        When they were read, by the coordinators' clock: open transactions last until then, and records may still follow
-        a recent end. By default the newest time in the records, after which no record follows.
-    latest
-        The newest time in the records of all partitions, if `events` are only some; by default the newest in `events`.
-    stuck_after
-        Time after the decision from which on a transaction in Prepare* is stuck.
-    broker_log_events
-        Events in brokers' own logs: they distinguish a timeout from other aborts.
-
-    Returns
-    -------
-    list of PastTransaction
-        With an ``error`` if one of its records may be unreadable.
+    With an ``error`` if one of its records may be unreadable.
+    `events`: the records, in offset order within a partition; compacted or not, of one replica or several.
+    `as_of`: when they were read, by the coordinators' clock: open transactions last until then, and records may still
+        follow a recent end. By default the newest time in the records, after which no record follows.
+    `latest`: the newest time in the records of all partitions, if `events` are only some; by default the newest in
+        `events`.
+    `stuck_after`: time after the decision from which on a transaction in Prepare* is stuck.
+    `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
     found, unreadable, latest_read = _by_replica(events)
     latest = max((time for time in (latest, latest_read) if time is not None), default=None)
@@ -110,14 +100,9 @@ def advance(
 ) -> tuple[list[PastTransaction], HistoryState]:
     """Continue the history of an id: what is final, and the new state.
 
-    Parameters
-    ----------
-    state
-        The previous state; an empty one at the beginning.
-    events
-        The id's next records on that replica, in offset order.
-    lines
-        What brokers' own logs have of the id.
+    `state`: the previous state; an empty one at the beginning.
+    `events`: the id's next records on that replica, in offset order.
+    `lines`: what brokers' own logs have of the id.
     """
     past: list[PastTransaction] = []
     groups = list(_groups([*state.events, *events]))
@@ -142,16 +127,9 @@ def current(
 ) -> list[PastTransaction]:
     """The last entry of an id's history, which later records may change.
 
-    Parameters
-    ----------
-    state
-        The state of the id.
-    as_of, latest, stuck_after
-        As for `transaction_history`.
-    unread
-        Error of later records that could not be read and may be of the same id.
-    lines
-        As for `advance`.
+    `as_of`, `latest`, `stuck_after`: as for `transaction_history`.
+    `unread`: error of later records that could not be read and may be of the same id.
+    `lines`: as for `advance`.
     """
     if not state.events or (state.events[0].error and state.before is not None):
         return []
@@ -181,12 +159,7 @@ def _by_replica(
 def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) -> list[Transaction]:
     """The state of each transactional id, by id, without expired ids.
 
-    Parameters
-    ----------
-    events
-        The newest readable record of each id.
-    observed_at
-        When they were read.
+    `events`: the newest readable record of each id. `observed_at`: when they were read.
     """
     return [
         Transaction(

@@ -105,18 +105,10 @@ def transaction_owners(
 ) -> list[IdOwner]:
     """Which client runs each transactional id.
 
-    Parameters
-    ----------
-    transactions
-        States of ids; errors without id are kept.
-    groups
-        Groups of the cluster; empty if unknown, as in files.
-    groups_error
-        Why groups are missing.
-    all_ids
-        Every transactional id, or every one of Flink's form; none unless they are known completely.
-    flink_prefixes
-        Prefixes that checkpoints of Flink name.
+    `transactions`: states of ids; errors without id are kept.
+    `groups`: groups of the cluster; empty if unknown, as in files.
+    `groups_error`: why groups are missing.
+    `all_ids`: every transactional id, or every one of Flink's form; none unless they are known completely.
     """
     transactions, grids = list(transactions), checkpoint_prefixes(all_ids)
     by_id = {group.group_id: group for group in groups}
@@ -208,10 +200,7 @@ def checkpoint_prefixes(ids: Iterable[str]) -> dict[str, int]:
     subtask. Instances of Spring Kafka, tasks of Connect and a pool of Flink (POOLING) count from 0 on instead, so a
     prefix with a number 0 proves nothing.
 
-    Parameters
-    ----------
-    ids
-        All ids: one that is missing could be the 0.
+    `ids`: all ids: one that is missing could be the 0.
     """
     numbers: dict[str, dict[int, set[int]]] = {}
     for text in ids:

@@ -55,11 +55,8 @@ def state_of(record: TransactionLogRecord) -> str | None:
 def is_allowed(before: TransactionLogRecord, record: TransactionLogRecord) -> bool:
     """Whether a record may directly follow another of the same transactional id.
 
-    Parameters
-    ----------
-    before, record
-        Readable records. In a compacted log, the remaining records are compared in the same way: the cleaner keeps the
-        last record of an id in the cleaned part.
+    `before`, `record`: readable records. In a compacted log, the remaining records are compared in the same way: the
+    cleaner keeps the last record of an id in the cleaned part.
     """
     version = FIRST_VERSION.get((state_of(before) or "", state_of(record) or ""))
     return version is not None and version <= (record.client_transaction_version or 0)

@@ -64,10 +64,7 @@ def prefix_of(transactional_id: str) -> str:
 def logged_ids(records: Iterable[TransactionLogRecord]) -> dict[str, LoggedIds] | None:
     """Prefix to what records of ``__transaction_state`` show of its ids; null if some could not be read.
 
-    Parameters
-    ----------
-    records
-        Those of each partition in the order of their offsets.
+    `records`: those of each partition in the order of their offsets.
     """
     found: dict[str, LoggedIds] = {}
     for each in records:
@@ -95,14 +92,9 @@ def transactional_id_prefixes(
 ) -> Iterator[IdPrefix]:
     """Ids by prefix, and a record for each broker or partition whose ids could not be read.
 
-    Parameters
-    ----------
-    transactions, owners
-        State and owner of every id; errors without id are kept.
-    logged
-        What the coordinators' log shows, by prefix; null if it could not be read.
-    as_of
-        Up to when the log was read.
+    `transactions`, `owners`: state and owner of every id; errors without id are kept.
+    `logged`: what the coordinators' log shows, by prefix; null if it could not be read.
+    `as_of`: up to when the log was read.
     """
     of_id = {each.transactional_id: each for each in owners if each.confidence != "unknown"}
     by_prefix: dict[str, list[Transaction]] = {}

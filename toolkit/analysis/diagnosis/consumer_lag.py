@@ -37,15 +37,10 @@ def group_lag(
 ) -> LagParts:
     """Split a lag; the three parts add up to it.
 
-    Parameters
-    ----------
-    committed
-        The group's committed offset.
-    last_stable_offset, high_watermark
-        Of the partition, read together.
-    ranges
-        The status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if the
-        log was not read.
+    `committed`: the group's committed offset.
+    `last_stable_offset`, `high_watermark`: of the partition, read together.
+    `ranges`: the status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if
+        the log was not read.
     """
     lag = max(0, high_watermark - committed)
     client_lag = max(0, min(last_stable_offset, high_watermark) - committed)
@@ -71,22 +66,12 @@ def share_group_lag(
 ) -> LagParts:
     """Split the lag of a share group, which acknowledges single records: its start offset does not give its lag.
 
-    Parameters
-    ----------
-    lag
-        As the share coordinator counts it (KIP-1226): records up to the high watermark that are not acknowledged; null
-        if the broker does not return it.
-    start_offset, last_stable_offset, high_watermark
-        Of the share partition, and of the partition.
-    ranges
-        As for `group_lag`.
-    read_committed
-        Whether the group reads only up to the LSO (``share.isolation.level``).
-
-    Returns
-    -------
-    LagParts
-        As for `group_lag`, with null ``client_lag``: share consumers do not measure it.
+    Returns: as for `group_lag`, with null ``client_lag``: share consumers do not measure it.
+    `lag`: as the share coordinator counts it (KIP-1226): records up to the high watermark that are not acknowledged;
+        null if the broker does not return it.
+    `start_offset`, `last_stable_offset`, `high_watermark`: of the share partition, and of the partition.
+    `ranges`: as for `group_lag`.
+    `read_committed`: whether the group reads only up to the LSO (``share.isolation.level``).
     """
     if not read_committed:
         return LagParts(lag, None, behind=lag, held=0, markers=None if lag is None else 0)
@@ -102,13 +87,7 @@ def share_group_lag(
 
 
 def lag_reason(lag: GroupLag) -> str | None:
-    """A sentence that explains a lag; null if the lag is unknown.
-
-    Parameters
-    ----------
-    lag
-        The lag; its `reason` is not used.
-    """
+    """A sentence that explains a lag; null if the lag is unknown. `lag`: the lag; its `reason` is not used."""
     if lag.lag is None:
         return None
     behind, held, lso = lag.behind or 0, lag.held or 0, lag.last_stable_offset

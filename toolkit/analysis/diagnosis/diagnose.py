@@ -88,20 +88,11 @@ class Diagnosis:
     ) -> list[Finding]:
         """Complete the evidence, and decide.
 
-        Parameters
-        ----------
-        requested
-            Partitions that get a row even if nothing is held (`clear`).
-        log
-            What the logs show of open transactions, read after the last observation.
-        recorded
-            For a recording: the findings that were recorded with the last observation.
-
-        Returns
-        -------
-        list of Finding
-            One per open transaction, one per partition whose LSO is below its high watermark with nothing open at it,
-            one per partition that could not be read, one with null topic if topics may be hidden.
+        Returns: one per open transaction, one per partition whose LSO is below its high watermark with nothing open at
+        it, one per partition that could not be read, one with null topic if topics may be hidden.
+        `requested`: partitions that get a row even if nothing is held (`clear`).
+        `log`: what the logs show of open transactions, read after the last observation.
+        `recorded`: for a recording: the findings that were recorded with the last observation.
         """
         requested, log = set(requested), log or {}
         by_key = {(transaction_key(finding), finding.producer_epoch): finding for finding in recorded}
@@ -143,19 +134,12 @@ def diagnose(
 ) -> Diagnosis:
     """Index observations, so that it is known what else has to be read.
 
-    Parameters
-    ----------
-    observations
-        In order of time. A later one may cover fewer partitions: those are diagnosed from all observations, the others
-        from the earlier ones.
-    max_transaction_timeout_ms
-        A live transaction older than this is `long`; the default is the broker's default transaction.max.timeout.ms.
-    is_single_sample
-        Whether it is a sample without one before it.
-    checkpoints
-        Completed checkpoints of Flink jobs.
-    earlier
-        Observations before these, indexed already.
+    `observations`: in order of time. A later one may cover fewer partitions: those are diagnosed from all observations,
+        the others from the earlier ones.
+    `max_transaction_timeout_ms`: a live transaction older than this is `long`; the default is the broker's default
+        transaction.max.timeout.ms.
+    `is_single_sample`: whether it is a sample without one before it.
+    `earlier`: observations before these, indexed already.
     """
     indexed = [*earlier, *map(IndexedObservation, observations)]
     opened: dict[TopicPartition, Sequence[OpenEvidence]] = {}

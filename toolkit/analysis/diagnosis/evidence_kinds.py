@@ -116,14 +116,9 @@ class EndEvidence:
 class GapEvidence:
     """Evidence that is missing altogether: hidden topics, failed samples, a transaction without coordinators' answers.
 
-    Parameters
-    ----------
-    reason, remedy
-        Sentences for the operator.
-    missing
-        What is missing, a phrase each.
-    is_open
-        Whether it is about an open transaction.
+    `reason`, `remedy`: sentences for the operator.
+    `missing`: what is missing, a phrase each.
+    `is_open`: whether it is about an open transaction.
     """
 
     reason: str

@@ -167,13 +167,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
 
 
 def release_of(text: str) -> Release:
-    """``4.3.1`` or ``4.3`` as numbers.
-
-    Raises
-    ------
-    UsageError
-        If it is not a Kafka release.
-    """
+    """``4.3.1`` or ``4.3`` as numbers. Raises UsageError if it is not a Kafka release."""
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", text)
     if not found:
         raise UsageError(f"{text!r} is not a Kafka version.", do="Pass it as 4.3.1 or 4.3.")

@@ -219,13 +219,7 @@ class OpenTransaction:
 
 
 class IndexedObservation:
-    """An observation by partition: rows before and after the coordinators answered, and the open transactions.
-
-    Parameters
-    ----------
-    observation
-        The observation.
-    """
+    """An observation by partition: rows before and after the coordinators answered, and the open transactions."""
 
     def __init__(self, observation: Observation) -> None:
         self.observation = observation

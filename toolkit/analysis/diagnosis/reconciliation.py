@@ -42,16 +42,10 @@ def reconcile(
 ) -> list[Reconciliation]:
     """Join every open transaction of a partition with its coordinator's state.
 
-    Parameters
-    ----------
-    producers
-        Producers; those without an open transaction are left out.
-    transactions
-        States of all coordinators, their errors included.
-    transaction_history
-        What became of the same ids; null if that was not read.
-    findings
-        Findings of the same partitions.
+    `producers`: producers; those without an open transaction are left out.
+    `transactions`: states of all coordinators, their errors included.
+    `transaction_history`: what became of the same ids; null if that was not read.
+    `findings`: findings of the same partitions.
     """
     by_key = {transaction_key(each): each for each in findings}
     found: list[Reconciliation] = []

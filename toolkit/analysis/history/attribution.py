@@ -50,12 +50,7 @@ NOT_READ = Attribution(sentence=f"No record of {STATE_TOPIC} was read.")
 def attribute(hold: LsoHold, transaction_history: Iterable[PastTransaction]) -> Attribution:
     """Find the coordinator's transaction that held the LSO of a partition.
 
-    Parameters
-    ----------
-    hold
-        The hold.
-    transaction_history
-        What became of transactional ids; that of other producer ids is ignored.
+    `transaction_history`: what became of transactional ids; that of other producer ids is ignored.
     """
     events = [each for each in transaction_history if hold.producer_id in (each.producer_id, each.previous_producer_id)]
     ids = sorted({each.transactional_id for each in events})
@@ -184,12 +179,7 @@ LEFT_BEHIND = {"timeout", "fence"}
 def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
     """The root cause as a sentence with its names; null if none was found.
 
-    Parameters
-    ----------
-    hold
-        A hold that is over.
-    attribution
-        Whose transaction it was.
+    `hold`: a hold that is over. `attribution`: whose transaction it was.
     """
     indicators = [found for check in CHECKS if (found := check(hold, attribution)) is not None]
     names = dict.fromkeys(name for indicator in indicators for name in indicator.names)

@@ -51,20 +51,11 @@ class PartitionFinding(Protocol):
 def close(finding: Finding, *, end: str, before: Finding | None = None) -> Finding:
     """The finding of a transaction whose end is known.
 
-    Parameters
-    ----------
-    finding
-        The finding, as of the time of the proof.
-    end
-        The proof, in sentences.
-    before
-        The last finding while it was open, or one that is closed already; null if there is none.
-
-    Returns
-    -------
-    Finding
-        With verdict `ended`, and without outcome and action. Its reason and evidence state when it was last seen open,
-        and with which verdict.
+    With verdict `ended`, and without outcome and action. Its reason and evidence state when it was last seen open, and
+    with which verdict.
+    `finding`: the finding, as of the time of the proof.
+    `end`: the proof, in sentences.
+    `before`: the last finding while it was open, or one that is closed already; null if there is none.
     """
     evidence = finding.evidence
     entry = None if before is None else _entry_before(before)
@@ -80,12 +71,8 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
 def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTransaction]) -> list[Finding]:
     """Close the past findings whose marker is in the log.
 
-    Parameters
-    ----------
-    findings
-        Findings, open and closed.
-    log_transactions
-        Transactions of their logs; findings of all other transactions stay unchanged.
+    `findings`: findings, open and closed.
+    `log_transactions`: transactions of their logs; findings of all other transactions stay unchanged.
     """
     markers: dict[TransactionKey, LogTransaction] = {
         TransactionKey(each.topic, each.partition, each.producer_id, each.first_offset): each
@@ -103,12 +90,8 @@ def close_by_log(findings: Iterable[Finding], log_transactions: Iterable[LogTran
 def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) -> list[Finding]:
     """Close the past findings whose partition a later sample read without the transaction.
 
-    Parameters
-    ----------
-    findings
-        Findings, open and closed.
-    later
-        Findings of a later sample of these partitions; a partition without a finding was not read.
+    `findings`: findings, open and closed.
+    `later`: findings of a later sample of these partitions; a partition without a finding was not read.
     """
     observations: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
     for each in later:
@@ -188,19 +171,10 @@ T = TypeVar("T")
 def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -> list[Finding]:
     """Findings of a log and of a recording: one for each transaction.
 
-    Parameters
-    ----------
-    of_log
-        From `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
-    of_recording
-        From `toolkit.analysis.history.findings_over_time.over_time`.
-
-    Returns
-    -------
-    list of Finding
-        Where both have a transaction, the log's times and amounts win, if it has them; which verdict it has is decided
-        on both (`decision.decide.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the
-        transaction is over.
+    Where both have a transaction, the log's times and amounts win, if it has them; which verdict it has is decided on
+    both (`decision.decide.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the transaction is over.
+    `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
+    `of_recording`: from `toolkit.analysis.history.findings_over_time.over_time`.
     """
     recorded: defaultdict[TransactionKey, list[Finding]] = defaultdict(list)
     found: list[Finding] = []

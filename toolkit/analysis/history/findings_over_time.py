@@ -32,10 +32,7 @@ SOURCE = "recording"
 def observation_times(samples: Iterable[RecordedSample]) -> list[ObservationTime]:
     """The samples in order, and the gaps between them.
 
-    Parameters
-    ----------
-    samples
-        Samples of a recorder; only their times, gaps and errors are used.
+    `samples`: samples of a recorder; only their times, gaps and errors are used.
     """
     found: list[ObservationTime] = []
     failed: list[RecordedSample] = []
@@ -71,22 +68,14 @@ def _missed(start: dt.datetime, end: dt.datetime | None, failed: Sequence[Record
 def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Finding]:
     """The transactions that were open in a recording, one finding each.
 
-    Parameters
-    ----------
-    findings
-        ``schema.RECORDED["findings"]``, of one partition or of several; those of other samples are ignored. A table of
-        an earlier version may lack newer columns, which are null then.
-    samples
-        The samples that did not fail.
-
-    Returns
-    -------
-    list of Finding
-        With ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from the first sample that shows it,
-        or from the earlier time in that sample's evidence, until the first sample that read the partition without it:
-        then it is `ended`. A transaction still open in the last sample has that sample's decision. Earlier verdicts are
-        evidence. Each verdict on the partition itself, such as waiting for replication or unreadable, has a finding
-        without these times.
+    With ``held_from``, ``held_to`` and ``held_ms``. A transaction held the LSO from the first sample that shows it, or
+    from the earlier time in that sample's evidence, until the first sample that read the partition without it: then it
+    is `ended`. A transaction still open in the last sample has that sample's decision. Earlier verdicts are evidence.
+    Each verdict on the partition itself, such as waiting for replication or unreadable, has a finding without these
+    times.
+    `findings`: ``schema.RECORDED["findings"]``, of one partition or of several; those of other samples are ignored. A
+        table of an earlier version may lack newer columns, which are null then.
+    `samples`: the samples that did not fail.
     """
     known = {each.sampled_at: each for each in samples}
     by_partition: defaultdict[tuple[str | None, int | None], list[_Sampled]] = defaultdict(list)
@@ -103,10 +92,7 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
 def observed_holds(findings: Iterable[Finding]) -> list[LsoHold]:
     """The holds of the LSO that samples show; a partition that could not be read is a hold with its error alone.
 
-    Parameters
-    ----------
-    findings
-        Findings over time, as by `over_time`.
+    `findings`: findings over time, as by `over_time`.
     """
     return [
         LsoHold(
@@ -168,13 +154,7 @@ class _Lifetime:
     gone: dt.datetime | None
 
     def finding(self, last: Finding) -> Finding:
-        """Its finding.
-
-        Parameters
-        ----------
-        last
-            The last of its findings, whole.
-        """
+        """Its finding. `last`: the last of its findings, whole."""
         gone = None if last.start_offset is None else self.gone
         held_from = self._held_from() if last.start_offset is not None else None
         held_to = None if held_from is None else last.held_to or gone

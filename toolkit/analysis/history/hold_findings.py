@@ -40,23 +40,13 @@ def held_findings(
 ) -> list[Finding]:
     """Current findings of one partition, and findings of earlier holds of its LSO.
 
-    Parameters
-    ----------
-    holds
-        The holds, with the records they blocked.
-    transaction_history
-        What became of transactional ids, by producer id; null if no coordinator's log was read.
-    current_findings
-        Current findings; null without a diagnosis.
-    min_held_ms
-        Leave out ended transactions that are not proven to have held the LSO for that long.
-
-    Returns
-    -------
-    list of Finding
-        `current_findings`, where the finding of the LSO's holder gets evidence from the log; one `ended` finding for
-        each hold that is over; and one `unknown` finding for a transaction that is open in the log and missing in
-        `current_findings`.
+    `current_findings`, where the finding of the LSO's holder gets evidence from the log; one `ended` finding for each
+    hold that is over; and one `unknown` finding for a transaction that is open in the log and missing in
+    `current_findings`.
+    `holds`: the holds, with the records they blocked.
+    `transaction_history`: what became of transactional ids, by producer id; null if no coordinator's log was read.
+    `current_findings`: current findings; null without a diagnosis.
+    `min_held_ms`: leave out ended transactions that are not proven to have held the LSO for that long.
     """
     by_producer = {each.producer_id: each for each in current_findings or () if each.start_offset is not None}
     found: list[Finding] = []
@@ -85,12 +75,7 @@ def attributed_holds(
 ) -> list[LsoHold]:
     """Holds with the transactional id and the times that the coordinators' log has of them.
 
-    Parameters
-    ----------
-    holds
-        The holds, by the log of their partition.
-    transaction_history
-        As for `held_findings`.
+    `holds`: the holds, by the log of their partition. `transaction_history`: as for `held_findings`.
     """
     found = []
     for hold in holds:
@@ -112,12 +97,8 @@ def attributed_holds(
 def merge_holds(of_log: Iterable[LsoHold], of_recording: Iterable[LsoHold]) -> list[LsoHold]:
     """Holds in a log and in a recording: one for each transaction, with the times of the log.
 
-    Parameters
-    ----------
-    of_log
-        From `attributed_holds`.
-    of_recording
-        From `toolkit.analysis.history.findings_over_time.observed_holds`.
+    `of_log`: from `attributed_holds`.
+    `of_recording`: from `toolkit.analysis.history.findings_over_time.observed_holds`.
     """
     recorded: dict[TransactionKey, LsoHold] = {}
     found: list[LsoHold] = []
@@ -153,12 +134,8 @@ def by_producer(transaction_history: Iterable[PastTransaction]) -> Mapping[int, 
 def held_offsets(hold: LsoHold, *, lso: int | None = None, high_watermark: int | None = None) -> tuple[int, int] | None:
     """The first offset that a hold blocked, and the one after the last; null if the log was not read that far.
 
-    Parameters
-    ----------
-    hold
-        The hold.
-    lso, high_watermark
-        Current offsets of the partition; they bound what an open transaction blocks. Null if unknown.
+    `lso`, `high_watermark`: current offsets of the partition; they bound what an open transaction blocks. Null if
+    unknown.
     """
     first, end = hold.first_offset, hold.log_end_offset
     if hold.truncated or first is None:

@@ -34,18 +34,10 @@ SCHEMA = LSO_HOLDS.arrow_schema
 def lso_holds(*ranges: pa.Table, min_held_ms: int = 0) -> pa.Table:
     """Every transaction that held the LSO of one log for long enough, or still does.
 
-    Parameters
-    ----------
-    *ranges
-        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; if it has missing offsets, those of each range
-        between them. Only those open at the end of the last range are known to be open.
-    min_held_ms
-        Leave out ended transactions that held the LSO for less; those with an unknown duration stay.
-
-    Returns
-    -------
-    pyarrow.Table
-        Rows of `LSO_HOLDS`, by first offset.
+    Rows of `LSO_HOLDS`, by first offset.
+    `*ranges`: rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; if it has missing offsets, those of each
+        range between them. Only those open at the end of the last range are known to be open.
+    `min_held_ms`: leave out ended transactions that held the LSO for less; those with an unknown duration stay.
     """
     if not any(each.num_rows for each in ranges):  # most logs of a cluster; by far cheaper
         return SCHEMA.empty_table()
@@ -59,21 +51,13 @@ def candidates(
 ) -> pa.Table:
     """Candidates for holds from one range of a log; `without_short_holds` selects from the candidates of all ranges.
 
-    Parameters
-    ----------
-    log_transactions
-        Rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; the transactions in the range are enough.
-    start, stop
-        Only transactions that became the lowest at a batch or marker with an offset of ``start <= offset < stop``, so
-        each is in one range.
-    min_held_ms
-        As for `lso_holds`.
-
-    Returns
-    -------
-    pyarrow.Table
-        Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range. The
-        first and the last marker of this range are rows without first_offset.
+    Rows of `LSO_HOLDS`. They include holds of any duration that need the time of a marker in another range. The first
+    and the last marker of this range are rows without first_offset.
+    `log_transactions`: rows of ``schema.LOG_TRANSACTIONS`` of one log, in any order; the transactions in the range are
+        enough.
+    `start`, `stop`: only transactions that became the lowest at a batch or marker with an offset of ``start <= offset <
+        stop``, so each is in one range.
+    `min_held_ms`: as for `lso_holds`.
     """
     stop = NEVER if stop is None else stop
     lowest, marker_times = _LowestOpen.of(log_transactions), _MarkerTimes.of(log_transactions).within(start, stop)
@@ -99,17 +83,7 @@ def candidates(
 def without_short_holds(found: pa.Table, *, min_held_ms: int = 0) -> pa.Table:
     """The holds of one log, from the `candidates` of all its ranges.
 
-    Parameters
-    ----------
-    found
-        Rows of `LSO_HOLDS`, in any order.
-    min_held_ms
-        As for `lso_holds`.
-
-    Returns
-    -------
-    pyarrow.Table
-        Rows of `LSO_HOLDS`, by first offset.
+    Rows of `LSO_HOLDS`, by first offset. `found`: rows of `LSO_HOLDS`, in any order. `min_held_ms`: as for `lso_holds`.
     """
     marker_times = _MarkerTimes.of(found)
     found = found.filter(pc.is_valid(found["first_offset"])).sort_by("first_offset")

@@ -163,10 +163,7 @@ class LogState:
     def lose(self, *, is_deleted: bool = False) -> pa.Table:
         """Drop the open transactions, which may have ended at offsets that were not read, and return their rows.
 
-        Parameters
-        ----------
-        is_deleted
-            Whether the log now begins after these offsets: the next range starts a new log.
+        `is_deleted`: whether the log now begins after these offsets: the next range starts a new log.
         """
         rows = self._table(lose_open(self._open))
         if is_deleted:
@@ -212,13 +209,7 @@ class LogState:
     def from_bytes(
         cls, data: bytes, *, topic: str | None, partition: int | None, broker_id: int | None, min_held_ms: int = 0
     ) -> LogState:
-        """The state that `to_bytes` wrote.
-
-        Raises
-        ------
-        UsageError
-            If another release wrote it with another schema.
-        """
+        """The state that `to_bytes` wrote. Raises UsageError if another release wrote it with another schema."""
         (row,) = from_ipc(data).to_pylist()
         if row["version"] != VERSION:
             raise UsageError(

@@ -30,18 +30,10 @@ def diagnose_sample(
 ) -> list[Finding]:
     """Diagnose one sample, together with the one before it.
 
-    Parameters
-    ----------
-    observation, before
-        As for `sample_diagnoses`.
-    requested, max_transaction_timeout_ms, recorded
-        As for `diagnose` and `Diagnosis.findings`.
-
-    Returns
-    -------
-    list of Finding
-        In their declared order. A transaction in one observation only is `unknown`, never `hanging`, until the next
-        sample.
+    Returns: in their declared order. A transaction in one observation only is `unknown`, never `hanging`, until the
+    next sample.
+    `observation`, `before`: as for `sample_diagnoses`.
+    `requested`, `max_transaction_timeout_ms`, `recorded`: as for `diagnose` and `Diagnosis.findings`.
     """
     diagnoses = sample_diagnoses(observation, before, max_transaction_timeout_ms=max_transaction_timeout_ms)
     return sample_findings(diagnoses, requested=requested, recorded=recorded)
@@ -55,14 +47,9 @@ def sample_diagnoses(
 ) -> list[Diagnosis]:
     """The partitions of a sample that the previous sample has too, and the others.
 
-    Parameters
-    ----------
-    observation
-        The sample's observation. Only its partitions get findings: a deleted topic holds nothing.
-    before
-        The previous sample's observation, however old; null if there is none.
-    max_transaction_timeout_ms
-        As for `diagnose`.
+    `observation`: the sample's observation. Only its partitions get findings: a deleted topic holds nothing.
+    `before`: the previous sample's observation, however old; null if there is none.
+    `max_transaction_timeout_ms`: as for `diagnose`.
     """
     topic_partitions = _topic_partitions(observation)
     twice = topic_partitions & _topic_partitions(before) if before else set()
@@ -87,12 +74,7 @@ def sample_findings(
 ) -> list[Finding]:
     """Decide on a sample.
 
-    Parameters
-    ----------
-    diagnoses
-        From `sample_diagnoses`.
-    requested, log, recorded
-        As for `Diagnosis.findings`.
+    `diagnoses`: from `sample_diagnoses`. `requested`, `log`, `recorded`: as for `Diagnosis.findings`.
     """
     requested, recorded = set(requested), list(recorded)
     rows: list[Finding] = []
@@ -105,17 +87,9 @@ def sample_findings(
 def with_recorded(findings: Iterable[Finding], recorded: Iterable[Finding]) -> list[Finding]:
     """Add the recorded log evidence to a sample's findings: the log of that time cannot be read again.
 
-    Parameters
-    ----------
-    findings
-        New findings, decided with the recorded ones as evidence.
-    recorded
-        Findings that were recorded with the same sample; those of other transactions are ignored.
-
-    Returns
-    -------
-    list of Finding
-        The new findings with recorded impact, and with recorded cause where the verdict is the same.
+    Returns: the new findings with recorded impact, and with recorded cause where the verdict is the same.
+    `findings`: new findings, decided with the recorded ones as evidence.
+    `recorded`: findings that were recorded with the same sample; those of other transactions are ignored.
     """
     known = {(transaction_key(each), each.producer_epoch): each for each in recorded}
     return [_with(each, known.get((transaction_key(each), each.producer_epoch))) for each in findings]
@@ -165,26 +139,14 @@ def late_transactions(
 ) -> list[LateTransaction]:
     """The open transactions that are late.
 
-    Parameters
-    ----------
-    findings
-        The findings of a sample.
-    observation
-        The newest observation behind the findings.
-    sampled_at
-        When the sample was due.
-    first_seen
-        When each transaction was first seen open; used if neither a coordinator nor the log has an opening time, or if
-        that time is in the future.
-    padding_ms
-        How long past its timeout a transaction may stay open.
-    longest_timeout_ms
-        The timeout of a transaction without a known transactional id: the brokers' maximum.
-
-    Returns
-    -------
-    list of LateTransaction
-        Two-phase commit has no timeout, so it is never late.
+    Two-phase commit has no timeout, so it is never late.
+    `findings`: the findings of a sample.
+    `observation`: the newest observation behind the findings.
+    `sampled_at`: when the sample was due.
+    `first_seen`: when each transaction was first seen open; used if neither a coordinator nor the log has an opening
+        time, or if that time is in the future.
+    `padding_ms`: how long past its timeout a transaction may stay open.
+    `longest_timeout_ms`: the timeout of a transaction without a known transactional id: the brokers' maximum.
     """
     timeouts = {
         (each.transactional_id, each.producer_id): each.timeout_ms
@@ -234,12 +196,8 @@ def _opened(
 def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:
     """When each open transaction was first seen open.
 
-    Parameters
-    ----------
-    observation
-        The newest observation.
-    before
-        The result for the previous observation. A transaction on a partition that cannot be read now stays in it.
+    `observation`: the newest observation.
+    `before`: the result for the previous observation. A transaction on a partition that cannot be read now stays in it.
     """
     producers = (*observation.producers, *observation.producers_after)
     unread = _unread((*observation.partitions, *observation.partitions_after, *producers))

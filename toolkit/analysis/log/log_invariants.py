@@ -85,17 +85,8 @@ class InvariantChecker:
     def check(self, headers: Headers, *, file: str | None = None) -> list[Violation]:
         """Violations of the next batches.
 
-        Parameters
-        ----------
-        headers
-            Structured array of `toolkit.formats.log.headers.HEADER`.
-        file
-            Their file; without one, positions are not checked.
-
-        Returns
-        -------
-        list of Violation
-            After a thousand of one invariant, it gets one per range with the number of violations.
+        After a thousand of one invariant, it gets one per range with the number of violations.
+        `file`: their file; without one, positions are not checked.
         """
         size = max(BLOCK, self._of_producers.size)
         blocks = [headers[start : start + size] for start in range(0, headers.size, size)]
@@ -211,11 +202,8 @@ def _in_the_log(broken: OrderViolation, order: Array, selected: Array) -> OrderV
 def event_violations(events: Iterable[TransactionLogRecord]) -> list[Violation]:
     """Violations in the records of coordinators.
 
-    Parameters
-    ----------
-    events
-        The records, in offset order within a partition; compacted or not. An unreadable record is no violation, and the
-        next record is not compared with earlier ones.
+    `events`: the records, in offset order within a partition; compacted or not. An unreadable record is no violation,
+    and the next record is not compared with earlier ones.
     """
     last: dict[IdReplica, TransactionLogRecord] = {}
     found: list[Violation] = []

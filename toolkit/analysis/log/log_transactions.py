@@ -135,13 +135,9 @@ EMPTY = PartialTransactions()
 def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransactions:
     """The transactions of consecutive batches of one partition.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `headers.HEADER` in the order of the log. Batches that are neither transactional nor a
-        COMMIT or ABORT marker are skipped. Pass thousands at once: a call takes about 0.2 ms even for a few.
-    file_id
-        Number of the file they were read from, for the column ``file``.
+    `headers`: structured array of `headers.HEADER` in the order of the log. Batches that are neither transactional nor
+        a COMMIT or ABORT marker are skipped. Pass thousands at once: a call takes about 0.2 ms even for a few.
+    `file_id`: number of the file they were read from, for the column ``file``.
     """
     ends = markers(headers)
     data = (headers["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
@@ -160,10 +156,7 @@ def partial_transactions(headers: Headers, *, file_id: int = 0) -> PartialTransa
 def merge(*partials: PartialTransactions) -> PartialTransactions:
     """Merge the transactions of consecutive ranges, in the order of the log; many at once cost one sort.
 
-    Raises
-    ------
-    UsageError
-        If a range that came from `begin` follows another one.
+    Raises UsageError if a range that came from `begin` follows another one.
     """
     partials = tuple(each for each in partials if each.closed or each.edges.size or each.settled)
     if len(partials) < 2:
@@ -189,12 +182,9 @@ def merge(*partials: PartialTransactions) -> PartialTransactions:
 def begin(*, opened_before: Mapping[int, tuple[int, int]] | None = None) -> PartialTransactions:
     """The left end of a log: the transactions that are open before its first batch.
 
-    Parameters
-    ----------
-    opened_before
-        Start offset and producer epoch of every transaction that is open where the first range begins, by producer id;
-        by default there is none. The epoch becomes the ``first_epoch``, although the first batches may have an older
-        one.
+    `opened_before`: start offset and producer epoch of every transaction that is open where the first range begins, by
+    producer id; by default there is none. The epoch becomes the ``first_epoch``, although the first batches may have an
+    older one.
     """
     opened = opened_before or {}
     log_transactions: LogTransactions = np.full(len(opened), -1, LOG_TRANSACTION)
@@ -219,22 +209,13 @@ def finish(
 ) -> LogTransactions:
     """Every transaction of a partition, from the merged transactions of all ranges read.
 
-    Parameters
-    ----------
-    partial_transactions
-        The merged transactions. If they came from `begin`, the other arguments are ignored.
-    from_start
-        Whether no batch precedes the first one: the log begins at offset 0.
-    opened_before
-        Start offset and producer epoch of the transactions open before the first batch, by producer id (from a
-        ``.snapshot``); ``None`` if unknown. Each of them has a row, even if none of its batches was read.
-
-    Returns
-    -------
-    numpy.ndarray
-        Structured array of `LOG_TRANSACTION`, sorted by (first_offset, marker_offset), unknown ones last. ``truncated``
-        is -1 if neither the start of the log, nor a snapshot, nor an earlier batch of the producer decides it: a first
-        marker without data may end an empty transaction, or one whose data was not read.
+    Structured array of `LOG_TRANSACTION`, sorted by (first_offset, marker_offset), unknown ones last. ``truncated`` is
+    -1 if neither the start of the log, nor a snapshot, nor an earlier batch of the producer decides it: a first marker
+    without data may end an empty transaction, or one whose data was not read.
+    `partial_transactions`: the merged transactions. If they came from `begin`, the other arguments are ignored.
+    `from_start`: whether no batch precedes the first one: the log begins at offset 0.
+    `opened_before`: start offset and producer epoch of the transactions open before the first batch, by producer id
+        (from a ``.snapshot``); ``None`` if unknown. Each of them has a row, even if none of its batches was read.
     """
     if not partial_transactions.settled and (from_start or opened_before is not None):
         partial_transactions = merge(begin(opened_before=None if from_start else opened_before), partial_transactions)
@@ -254,14 +235,10 @@ def log_transaction_table(
 ) -> pa.Table:
     """Transactions as an Arrow table with exactly the columns of ``schema.LOG_TRANSACTIONS``, in unchanged order.
 
-    Parameters
-    ----------
-    log_transactions
-        From `finish`.
-    topic, partition, broker_id
-        Location of the log: one value for all rows, or an Arrow array with one value per row; null if unknown.
-    files
-        The file of each ``file_id``.
+    `log_transactions`: from `finish`.
+    `topic`, `partition`, `broker_id`: location of the log: one value for all rows, or an Arrow array with one value per
+        row; null if unknown.
+    `files`: the file of each ``file_id``.
     """
     columns = {
         name: numbers(log_transactions[name])

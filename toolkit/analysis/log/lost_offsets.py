@@ -27,14 +27,9 @@ class LostOffsets(NamedTuple):
 def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool) -> LostOffsets | None:
     """The missing offsets before a segment; null if there are none, or the cleaner may have removed them.
 
-    Parameters
-    ----------
-    expected, found
-        The offset after the batches of earlier segments, and the segment's base offset.
-    cleaned
-        Offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
-    is_damaged
-        Whether there are unreadable bytes after those batches.
+    `expected`, `found`: the offset after the batches of earlier segments, and the segment's base offset.
+    `cleaned`: offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
+    `is_damaged`: whether there are unreadable bytes after those batches.
     """
     if found == expected or (expected < found <= cleaned and not is_damaged):
         return None
@@ -44,12 +39,7 @@ def missing_between(expected: int, found: int, *, cleaned: int, is_damaged: bool
 def out_of_order(headers: Headers, *, expected: int) -> Array:
     """Which batches of a file have an offset that is damaged, as no checksum covers it: those that go back, or far on.
 
-    Parameters
-    ----------
-    headers
-        Consecutive batches of the file, at least one.
-    expected
-        The offset after the batches before them.
+    `headers`: consecutive batches of the file, at least one. `expected`: the offset after the batches before them.
     """
     begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
     due = np.maximum.accumulate(np.append(expected, ends[:-1]))
@@ -65,16 +55,10 @@ def missing_in(
 ) -> list[tuple[int, LostOffsets]]:
     """The batches of a file before which offsets are missing, by row.
 
-    Parameters
-    ----------
-    headers
-        Consecutive batches of the file, at least one, without those `out_of_order`.
-    damage
-        Unreadable bytes between and around them.
-    expected
-        The offset after the batches before them.
-    is_damaged
-        Whether there are unreadable bytes before them in the file, after those batches.
+    `headers`: consecutive batches of the file, at least one, without those `out_of_order`.
+    `damage`: unreadable bytes between and around them.
+    `expected`: the offset after the batches before them.
+    `is_damaged`: whether there are unreadable bytes before them in the file, after those batches.
     """
     begins, ends = headers["base_offset"].copy(), headers["last_offset"] + 1
     due = np.append(expected, ends[:-1])

@@ -50,25 +50,15 @@ def lso_steps(
 ) -> Array:
     """Every step of the LSO, in order.
 
-    Parameters
-    ----------
-    log_transactions
-        Every transaction of one partition, from `log_transactions.finish`; for a range of offsets, the transactions
-        that overlap it are enough.
-    log_end_offset
-        Offset after the last one that was read; null if the range does not reach the end of the log.
-    end_time
-        Time of the last batch in ms, for the last row; -1 if unknown.
-    start, stop
-        Only steps of batches within ``start <= offset < stop``; null for the ends of the log.
-
-    Returns
-    -------
-    numpy.ndarray
-        Structured array of `LSO_STEP`. One row when a transaction opens while no other is open: the LSO stops at its
-        first offset. One row when the lowest open transaction gets its marker: the LSO moves to the first offset of the
-        next lowest one, or to the log end, which it then follows. One last row ``end`` if the log ends in the range. A
-        transaction that was open before the range read has its first row right after its first offset, without a time.
+    Structured array of `LSO_STEP`. One row when a transaction opens while no other is open: the LSO stops at its first
+    offset. One row when the lowest open transaction gets its marker: the LSO moves to the first offset of the next
+    lowest one, or to the log end, which it then follows. One last row ``end`` if the log ends in the range. A
+    transaction that was open before the range read has its first row right after its first offset, without a time.
+    `log_transactions`: every transaction of one partition, from `log_transactions.finish`; for a range of offsets, the
+        transactions that overlap it are enough.
+    `log_end_offset`: offset after the last one that was read; null if the range does not reach the end of the log.
+    `end_time`: time of the last batch in ms, for the last row; -1 if unknown.
+    `start`, `stop`: only steps of batches within ``start <= offset < stop``; null for the ends of the log.
     """
     open_ = _OpenTransactions.of(log_transactions)
     # Whether a batch is a step, and which transactions are open right after it, depends only on transactions that begin
@@ -108,12 +98,9 @@ def lso_table(
 ) -> pa.Table:
     """Steps from `lso_steps` as an Arrow table with exactly the columns of ``schema.LSO_TIMELINE``.
 
-    Parameters
-    ----------
-    steps
-        From `lso_steps`.
-    topic, partition, broker_id
-        Location of the log: one value for all rows, or an Arrow array with one value per row.
+    `steps`: from `lso_steps`.
+    `topic`, `partition`, `broker_id`: location of the log: one value for all rows, or an Arrow array with one value per
+        row.
     """
     columns = {name: numbers(steps[name]) for name in LSO_STEP.names or ()}
     log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}

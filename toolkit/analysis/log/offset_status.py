@@ -106,18 +106,10 @@ def batch_statuses(
 ) -> Array:
     """Index in `STATUSES` of each batch; -1 where the marker that decides was not read.
 
-    Parameters
-    ----------
-    batches
-        Headers of `log`, in one array.
-    log
-        The batches and the aborted transactions.
-    last_stable_offset
-        LSO of the partition.
-    opened
-        Known start offsets of open transactions, by producer id.
-    reaches_end
-        Whether `batches` reach the high watermark, so that a transaction without a marker in them is open.
+    `batches`: headers of `log`, in one array.
+    `log`: the batches and the aborted transactions.
+    `opened`: known start offsets of open transactions, by producer id.
+    `reaches_end`: whether `batches` reach the high watermark, so that a transaction without a marker in them is open.
     """
     statuses = np.full(len(batches), NON_TRANSACTIONAL, np.int8)
     attributes, ends = batches["attributes"], markers(batches)
@@ -192,17 +184,11 @@ def status_ranges(
 ) -> list[StatusRange]:
     """The status of every offset of ``start <= offset < stop``.
 
-    Parameters
-    ----------
-    log
-        The batches with those offsets, and later batches that decide them.
-    start, stop
-        Offsets between log start offset and high watermark.
-    last_stable_offset, opened, reaches_end
-        As for `batch_statuses`.
-    is_compacted
-        Whether the log cleaner may have cleaned the log: a gap between batches is then `compacted`, otherwise
-        `unexplained`. Null if unknown.
+    `log`: the batches with those offsets, and later batches that decide them.
+    `start`, `stop`: offsets between log start offset and high watermark.
+    `last_stable_offset`, `opened`, `reaches_end`: as for `batch_statuses`.
+    `is_compacted`: whether the log cleaner may have cleaned the log: a gap between batches is then `compacted`,
+        otherwise `unexplained`. Null if unknown.
     """
     batches = log.batches
     statuses = batch_statuses(
@@ -261,12 +247,7 @@ class TransactionAtOffset(NamedTuple):
 def transactions_at(batches: Headers, offset: int) -> dict[int, TransactionAtOffset]:
     """The transactions that were open at an offset, by producer id, including one whose marker is at the offset.
 
-    Parameters
-    ----------
-    batches
-        Headers around the offset, in the order of the log.
-    offset
-        The offset.
+    `batches`: headers around the offset, in the order of the log.
     """
     ends = markers(batches)
     data = (batches["attributes"] & (CONTROL | TRANSACTIONAL)) == TRANSACTIONAL
@@ -311,12 +292,7 @@ UNKNOWN_REASON = "Unknown: the data that decides it could not be read."
 def missing_reason(status: str | None, partition: Partition) -> str:
     """Why offsets of a status are missing.
 
-    Parameters
-    ----------
-    status
-        One of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null if unknown.
-    partition
-        The partition.
+    `status`: one of `offset_status.STATUSES`, or `offset_status.BEYOND_LSO`; null if unknown.
     """
     return UNKNOWN_REASON if status is None else _missing(status, partition)
 

@@ -42,16 +42,11 @@ class ProducerOrder:
 
     All its arrays have this order; `order` maps it to the batches.
 
-    Parameters
-    ----------
-    carried
-        Earlier batches, from `remembered`.
-    headers
-        Batches that follow them.
-    selected
-        Indices of the batches that count, by `is_of_producer`.
-    compacted
-        Whether compaction may have removed batches, so that sequences may have gaps and markers may be missing.
+    `carried`: earlier batches, from `remembered`.
+    `headers`: batches that follow them.
+    `selected`: indices of the batches that count, by `is_of_producer`.
+    `compacted`: whether compaction may have removed batches, so that sequences may have gaps and markers may be
+        missing.
     """
 
     def __init__(self, carried: Headers, headers: Headers, selected: Array, *, compacted: bool) -> None:

@@ -69,10 +69,7 @@ NOTHING = ProducerReplay()
 def replay(headers: Headers) -> ProducerReplay:
     """Replay batches of one partition.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `toolkit.formats.log.headers.HEADER` in the order of the log.
+    `headers`: structured array of `toolkit.formats.log.headers.HEADER` in the order of the log.
     """
     ends, data = markers(headers), (headers["attributes"] & CONTROL) == 0
     cleaned = ~data & (headers["record_count"] == 0)

@@ -17,17 +17,10 @@ from toolkit.formats.log.headers import Array, Headers
 def amounts(headers: Headers, first: int, stop: int) -> tuple[int, int]:
     """Data records and bytes of the batches with an offset of ``first <= offset < stop``.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `toolkit.formats.log.headers.HEADER`, of one log.
-    first, stop
-        Offsets. For a batch that begins before `first`, no more records count than it has offsets from `first` on.
-
-    Returns
-    -------
-    tuple of int
-        Records without control records, and bytes of complete batches with control batches.
+    Records without control records, and bytes of complete batches with control batches.
+    `headers`: structured array of `toolkit.formats.log.headers.HEADER`, of one log.
+    `first`, `stop`: offsets. For a batch that begins before `first`, no more records count than it has offsets from
+        `first` on.
     """
     in_range = headers[(headers["last_offset"] >= first) & (headers["base_offset"] < stop)]
     records = records_inside(
@@ -51,10 +44,7 @@ def records_inside(
 class RunningTotals:
     """Follows the batches of a log in order.
 
-    Parameters
-    ----------
-    offsets
-        Offsets to count at, which may be within a batch; base offsets of batches are passed with the batches.
+    `offsets`: offsets to count at, which may be within a batch; base offsets of batches are passed with the batches.
     """
 
     def __init__(self, offsets: Iterable[int] = ()) -> None:
@@ -67,12 +57,8 @@ class RunningTotals:
     def add(self, headers: Headers, base_offsets: npt.NDArray[np.int64]) -> None:
         """Count the next batches of the log.
 
-        Parameters
-        ----------
-        headers
-            Headers of at least one batch.
-        base_offsets
-            Base offsets to count at, in any order; those after the last batch are ignored.
+        `headers`: headers of at least one batch.
+        `base_offsets`: base offsets to count at, in any order; those after the last batch are ignored.
         """
         begins, ends = headers["base_offset"].copy(), headers["last_offset"].copy()  # contiguous, for fast search
         records = records_inside(

@@ -14,13 +14,7 @@ DIGIT = np.uint64(16)  # numpy sorts 16-bit integers by radix, which is stable a
 
 
 def stable_order(numbers: Array) -> Array:
-    """The indices that sort integers, stably.
-
-    Parameters
-    ----------
-    numbers
-        Integers of 64 bits; the smaller their range, the faster.
-    """
+    """The indices that sort integers, stably. `numbers`: integers of 64 bits; the smaller their range, the faster."""
     if numbers.size == 0:
         return np.zeros(0, np.intp)
     low = numbers.min()
@@ -34,13 +28,7 @@ def stable_order(numbers: Array) -> Array:
 
 
 def run_starts(*, changes: Array) -> Array:
-    """Indices at which a run begins.
-
-    Parameters
-    ----------
-    changes
-        Whether each element begins a new run; from the second element on.
-    """
+    """Indices at which a run begins. `changes`: whether each element begins a new run; from the second element on."""
     return np.concatenate(([0], np.flatnonzero(changes) + 1))
 
 

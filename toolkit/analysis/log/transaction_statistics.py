@@ -133,13 +133,7 @@ NO_TRANSACTIONS = Statistics(open=NO_LOG_TRANSACTIONS)
 
 
 def statistics(log_transactions: LogTransactions) -> Statistics:
-    """The statistics of transactions in any order.
-
-    Parameters
-    ----------
-    log_transactions
-        Structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
-    """
+    """The statistics of transactions in any order."""
     if log_transactions.size == 0:
         return NO_TRANSACTIONS
     outcome, with_data = log_transactions["outcome"], log_transactions["first_offset"] >= 0

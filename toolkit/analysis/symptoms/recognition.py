@@ -104,13 +104,7 @@ class NamedResources:
 
 
 def named_resources(text: str) -> NamedResources:
-    """The resources that a text names.
-
-    Parameters
-    ----------
-    text
-        Text from `searchable`.
-    """
+    """The resources that a text names. `text`: text from `searchable`."""
     return NamedResources(
         transactional_ids=_first(_TRANSACTIONAL_ID, text),
         groups=_first(_GROUP, text),
@@ -169,16 +163,9 @@ class RecognizedSymptom:
 def recognize(text: str) -> tuple[tuple[RecognizedSymptom, ...], NamedResources]:
     """The symptoms in a text, in the order of ``SYMPTOMS``, and the resources that it names.
 
-    Parameters
-    ----------
-    text
-        An error, log lines, or the output of ``kafka-consumer-groups.sh``; of any length, see `searchable`.
-
-    Returns
-    -------
-    tuple
-        No symptom if the text is unknown. Omitted are general symptoms that a more specific one replaces
-        (`Symptom.instead_of`), and those that give way to any other (`Symptom.gives_way`).
+    No symptom if the text is unknown. Omitted are general symptoms that a more specific one replaces
+    (`Symptom.instead_of`), and those that give way to any other (`Symptom.gives_way`).
+    `text`: an error, log lines, or the output of ``kafka-consumer-groups.sh``; of any length, see `searchable`.
     """
     line = searchable(text)
     found = [each for symptom in SYMPTOMS.values() if (each := _recognized(symptom, line))]

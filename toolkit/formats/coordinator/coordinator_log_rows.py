@@ -55,24 +55,11 @@ def transaction_log(
 ) -> Iterator[TransactionLogRecord]:
     """The records of one batch of ``__transaction_state``.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a log segment or of a fetch response.
-    position
-        Where the batch starts in the bytes.
-    txn_state_partition
-        Partition of the topic.
-    broker_id, file
-        Where the bytes are from.
-    file_position
-        Where the batch starts in the file, if the buffer is only a part of it.
-
-    Returns
-    -------
-    iterator of TransactionLogRecord
-        In offset order; none for an intact control batch. One with ``error`` stands for a batch or its unreadable rest
-        (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    In offset order; none for an intact control batch. One with ``error`` stands for a batch or its unreadable rest
+    (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    `buf`: bytes of a log segment or of a fetch response.
+    `position`: where the batch starts in the bytes.
+    `file_position`: where the batch starts in the file, if the buffer is only a part of it.
     """
     at = file_position if file_position is not None or file is None else position
     source = _Source(txn_state_partition, broker_id, file, at)
@@ -92,23 +79,10 @@ def offsets_log(
 
     The metadata that users commit with an offset is not kept.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a log segment or of a fetch response.
-    position
-        Where the batch starts in them.
-    group_partition
-        Partition of the topic.
-    broker_id, file
-        Where the bytes are from.
-    file_position
-        Where the batch starts in the file, if the buffer is only a part of it.
-
-    Returns
-    -------
-    iterator of OffsetsLogRecord
-        In offset order; none for a control batch, and errors as in `transaction_log`.
+    In offset order; none for a control batch, and errors as in `transaction_log`.
+    `buf`: bytes of a log segment or of a fetch response.
+    `position`: where the batch starts in them.
+    `file_position`: where the batch starts in the file, if the buffer is only a part of it.
     """
     at = file_position if file_position is not None or file is None else position
     source = _Source(group_partition, broker_id, file, at)
@@ -118,17 +92,9 @@ def offsets_log(
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Key and value of each record of some batches, in log order; control batches have none.
 
-    Parameters
-    ----------
-    buf
-        Bytes with the batches.
-    headers
-        Their headers; all are complete.
-
-    Raises
-    ------
-    DecodeError
-        During iteration, for a damaged batch or record.
+    `buf`: bytes with the batches.
+    `headers`: their headers; all are complete.
+    Raises DecodeError: during iteration, for a damaged batch or record.
     """
     headers = headers[headers["attributes"] & CONTROL == 0]
     positions, ends = headers["position"], headers["position"] + headers["size"]
@@ -293,17 +259,9 @@ FIELDS = 5
 def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Key and producer ids of the only record of each batch.
 
-    Parameters
-    ----------
-    buf
-        Bytes with the batches.
-    positions, ends
-        Where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
-
-    Returns
-    -------
-    numpy.ndarray
-        One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
+    One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
+    `buf`: bytes with the batches.
+    `positions`, `ends`: where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
     """
     found = np.full((len(positions), FIELDS), -1, np.int64)
     _PlainBytes.total += len(buf)

@@ -27,10 +27,7 @@ class ConnectAssignment:
 def read_streams_process_id(metadata: Buffer) -> str | None:
     """The process id of a member of a Kafka Streams application; null if its data has none.
 
-    Raises
-    ------
-    DecodeError
-        If these are not metadata of a consumer.
+    Raises DecodeError if these are not metadata of a consumer.
     """
     reader = Reader(metadata, "subscription of a consumer")
     reader.int16()
@@ -47,26 +44,14 @@ def read_streams_process_id(metadata: Buffer) -> str | None:
 
 
 def read_connect_url(metadata: Buffer) -> str:
-    """The REST URL of a Kafka Connect worker.
-
-    Raises
-    ------
-    DecodeError
-        If these are not metadata of a worker.
-    """
+    """The REST URL of a Kafka Connect worker. Raises DecodeError if these are not metadata of a worker."""
     reader = Reader(metadata, "state of a Connect worker")
     reader.int16()
     return reader.text(flexible=False)
 
 
 def read_connect_assignment(assignment: Buffer) -> ConnectAssignment:
-    """The assignment of a Kafka Connect worker.
-
-    Raises
-    ------
-    DecodeError
-        If the bytes are not an assignment.
-    """
+    """The assignment of a Kafka Connect worker. Raises DecodeError if the bytes are not an assignment."""
     reader = Reader(assignment, "assignment of a Connect worker")
     reader.int16()
     reader.int16()

@@ -91,20 +91,8 @@ class GroupMetadata:
 def read_group_key(buf: Buffer) -> GroupKey | None:
     """Read the key of a record.
 
-    Parameters
-    ----------
-    buf
-        Key of the record.
-
-    Returns
-    -------
-    GroupKey or None
-        ``None`` for a key version of a newer Kafka.
-
-    Raises
-    ------
-    DecodeError
-        If the bytes end early, are too many, or are not UTF-8.
+    Returns: ``None`` for a key version of a newer Kafka.
+    Raises DecodeError if the bytes end early, are too many, or are not UTF-8.
     """
     reader = Reader(buf, "key of a __consumer_offsets record")
     version = reader.int16()
@@ -127,15 +115,8 @@ def read_group_key(buf: Buffer) -> GroupKey | None:
 def read_offset_commit(buf: Buffer) -> OffsetCommit:
     """Read a committed offset; a tombstone has no value.
 
-    Parameters
-    ----------
-    buf
-        Value of the record, version 0 to 4.
-
-    Raises
-    ------
-    DecodeError
-        If the version is unknown, or the bytes end early, are too many or contradictory.
+    `buf`: value of the record, version 0 to 4.
+    Raises DecodeError if the version is unknown, or the bytes end early, are too many or contradictory.
     """
     reader = Reader(buf, f"value of an {OFFSET_COMMIT}")
     version = _version(reader, OFFSET_COMMIT, newest=4)
@@ -159,15 +140,8 @@ def read_offset_commit(buf: Buffer) -> OffsetCommit:
 def read_group_metadata(buf: Buffer) -> GroupMetadata:
     """Read a group of the classic protocol; a tombstone has no value.
 
-    Parameters
-    ----------
-    buf
-        Value of the record, version 0 to 4.
-
-    Raises
-    ------
-    DecodeError
-        If the version is unknown, or the bytes end early, are too many or contradictory.
+    `buf`: value of the record, version 0 to 4.
+    Raises DecodeError if the version is unknown, or the bytes end early, are too many or contradictory.
     """
     reader = Reader(buf, f"value of a {GROUP_METADATA}")
     version = _version(reader, GROUP_METADATA, newest=4)
@@ -196,15 +170,8 @@ def read_group_metadata(buf: Buffer) -> GroupMetadata:
 def read_group_epoch(buf: Buffer) -> int:
     """Read the epoch of a group of a newer protocol, which corresponds to the generation of a classic group.
 
-    Parameters
-    ----------
-    buf
-        Value of a record whose kind is one of `GROUP_EPOCH_KINDS`; the bytes after the epoch are not read.
-
-    Raises
-    ------
-    DecodeError
-        If the version is unknown, or the bytes end early.
+    `buf`: value of a record whose kind is one of `GROUP_EPOCH_KINDS`; the bytes after the epoch are not read.
+    Raises DecodeError if the version is unknown, or the bytes end early.
     """
     reader = Reader(buf, f"value of a {GROUP_METADATA}")
     _version(reader, GROUP_METADATA, newest=0)

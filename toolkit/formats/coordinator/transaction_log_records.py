@@ -52,20 +52,8 @@ class TransactionState(NamedTuple):
 def read_transaction_key(buf: Buffer) -> str | None:
     """The transactional id of a record.
 
-    Parameters
-    ----------
-    buf
-        Key of the record.
-
-    Returns
-    -------
-    str or None
-        ``None`` for a key version of a newer Kafka.
-
-    Raises
-    ------
-    DecodeError
-        If the bytes end early, are too many, or are not UTF-8.
+    ``None`` for a key version of a newer Kafka.
+    Raises DecodeError if the bytes end early, are too many, or are not UTF-8.
     """
     reader = Reader(buf, "key of a __transaction_state record")
     if reader.int16() != 0:
@@ -80,16 +68,9 @@ def read_transaction_value(buf: Buffer) -> TransactionState:
 
     A tombstone has no value: the id has expired (``transactional.id.expiration.ms``).
 
-    Parameters
-    ----------
-    buf
-        Value of the record, version 0 or 1.
-
-    Raises
-    ------
-    DecodeError
-        If the version or status is unknown, or the bytes end early, are too many or contradictory. Memory stays within
-        a small multiple of ``buf``, whatever lengths the bytes claim.
+    `buf`: value of the record, version 0 or 1.
+    Raises DecodeError if the version or status is unknown, or the bytes end early, are too many or contradictory.
+    Memory stays within a small multiple of ``buf``, whatever lengths the bytes claim.
     """
     reader = Reader(buf, "value of a __transaction_state record")
     version = reader.int16()

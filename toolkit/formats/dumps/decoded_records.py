@@ -58,15 +58,7 @@ def decoded_topic(text: str, *, otherwise: str | None = None) -> str | None:
 def read_transaction_event(text: str) -> DecodedFields:
     """Columns of ``schema.TRANSACTION_LOG`` from a record's text.
 
-    Parameters
-    ----------
-    text
-        From ``key:`` on.
-
-    Raises
-    ------
-    NotDecoded
-        If it is not what a decoder prints.
+    `text`: from ``key:`` on. Raises NotDecoded if it is not what a decoder prints.
     """
     if JSON_TRANSACTION.match(text):
         key, value = _json_pair(text)
@@ -133,15 +125,7 @@ def _json_partitions(topics: object) -> list[DecodedFields]:
 def read_offsets_log(text: str) -> DecodedFields:
     """Columns of ``schema.OFFSETS_LOG`` from a record's text, without the users' own metadata.
 
-    Parameters
-    ----------
-    text
-        From ``key:`` on.
-
-    Raises
-    ------
-    NotDecoded
-        If it is not what a decoder prints.
+    `text`: from ``key:`` on. Raises NotDecoded if it is not what a decoder prints.
     """
     if JSON_GROUP.match(text):
         return _json_offsets_log(*_json_pair(text))

@@ -22,13 +22,7 @@ from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
 
 
 class TextLines:
-    """Lines without their line breaks, numbered from 1.
-
-    Parameters
-    ----------
-    lines
-        With or without line breaks.
-    """
+    """Lines without their line breaks, numbered from 1. `lines`: with or without line breaks."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)

@@ -65,14 +65,7 @@ class DumpChunk:
 class DumpSection:
     """The rows of one dump that were read and not yet emitted.
 
-    Parameters
-    ----------
-    number
-        Of the dump in the text.
-    path
-        File that was dumped; null if unknown.
-    line
-        Number of its first line.
+    `number`: of the dump in the text. `path`: file that was dumped; null if unknown. `line`: number of its first line.
     """
 
     def __init__(self, number: int, *, path: str | None, line: int) -> None:

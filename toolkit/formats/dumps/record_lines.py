@@ -124,16 +124,10 @@ def pass_over(
 ) -> list[str] | None:
     """The further lines of a record's text, consumed from ``lines``; null, and none consumed, if its end is not found.
 
-    Parameters
-    ----------
-    lines
-        The lines after the first line of the text.
-    text
-        The text on its first line.
-    size
-        Bytes of the whole text, if they are known.
-    comes_next
-        Whether a line can follow a record whose text ends exactly (or only possibly) before it.
+    `lines`: the lines after the first line of the text.
+    `text`: the text on its first line.
+    `size`: bytes of the whole text, if they are known.
+    `comes_next`: whether a line can follow a record whose text ends exactly (or only possibly) before it.
     """
     further: list[str] = []
     rows = False  # whether the consumed lines look like rows: then only the very next batch proves that they are not
@@ -165,14 +159,9 @@ IN_VAIN = 100_000  # lines to search for the end of a text, in addition to those
 class RecordLines:
     """Read the record lines of one dump.
 
-    Parameters
-    ----------
-    lines
-        The lines of the dump; further lines of a text are consumed from it.
-    section
-        The dump to add them to.
-    file
-        Name of the text.
+    `lines`: the lines of the dump; further lines of a text are consumed from it.
+    `section`: the dump to add them to.
+    `file`: name of the text.
     """
 
     def __init__(self, lines: TextLines, section: DumpSection, file: str | None) -> None:

@@ -52,16 +52,10 @@ class FoundBatches(NamedTuple):
 def find_batches(window: npt.NDArray[np.uint8], position: int, end: int, *, at_most: int) -> FoundBatches:
     """Find consecutive batches, while each is followed by a plausible header.
 
-    Parameters
-    ----------
-    window
-        Bytes, with `RAW_BYTES` after their end.
-    position
-        Where to start.
-    end
-        Where the bytes end.
-    at_most
-        Where to stop; bytes made to look like headers would be followed again from each of them.
+    `window`: bytes, with `RAW_BYTES` after their end.
+    `position`: where to start.
+    `end`: where the bytes end.
+    `at_most`: where to stop; bytes made to look like headers would be followed again from each of them.
     """
     view = window.data
     size = readable_size(view, position, end)
@@ -92,12 +86,7 @@ def candidates(window: npt.NDArray[np.uint8], end: int, room: int) -> Iterator[i
 
     A message of magic 0 or 1 is found only if its key is short: its value's size must be within `REACH`.
 
-    Parameters
-    ----------
-    window, end
-        As for `find_batches`.
-    room
-        Where the log ends, which may be after the bytes.
+    `window`, `end`: as for `find_batches`. `room`: where the log ends, which may be after the bytes.
     """
     count = max(end - MESSAGE_SIZE + 1, 0)
     byte = [window[i : i + count] for i in range(MAGIC_AT + 1)]

@@ -70,24 +70,13 @@ def read_records(
 
     The CRC is not checked. A control batch yields its control record.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a log segment or of a fetch response.
-    position
-        Where the batch starts in them.
-    header
-        The header of that batch, if it was read.
-    limit
-        Maximum bytes of its records, compressed or not.
-    with_headers
-        Keep the records' headers; few need them.
-
-    Raises
-    ------
-    DecodeError
-        Immediately if there is no complete batch at the position or it cannot be decompressed; during iteration if a
-        record is damaged. The position is that of the record, or of the batch if it is compressed.
+    `buf`: bytes of a log segment or of a fetch response.
+    `position`: where the batch starts in them.
+    `header`: the header of that batch, if it was read.
+    `limit`: maximum bytes of its records, compressed or not.
+    `with_headers`: keep the records' headers; few need them.
+    Raises DecodeError: immediately if there is no complete batch at the position or it cannot be decompressed; during
+    iteration if a record is damaged. The position is that of the record, or of the batch if it is compressed.
     """
     header = header or read_header(buf, position)
     end = position + header.size
@@ -189,21 +178,12 @@ def _damaged(header: BatchHeader, position: int, at: int, why: str) -> DecodeErr
 def decompress(codec: str, data: Buffer, *, limit: int, position: int = 0) -> bytes:
     """Decompress the records of a batch.
 
-    Parameters
-    ----------
-    codec
-        ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``, as `BatchHeader.compression` has it.
-    data
-        Everything of the batch after its header.
-    limit
-        Maximum size of the result, so that a few bytes that claim to be gigabytes take no memory.
-    position
-        Where the batch starts; for the error only.
-
-    Raises
-    ------
-    DecodeError
-        If the codec is unknown, the bytes are damaged or end early, or the result would exceed ``limit``.
+    `codec`: ``none``, ``gzip``, ``snappy``, ``lz4`` or ``zstd``, as `BatchHeader.compression` has it.
+    `data`: everything of the batch after its header.
+    `limit`: maximum size of the result, so that a few bytes that claim to be gigabytes take no memory.
+    `position`: where the batch starts; for the error only.
+    Raises DecodeError if the codec is unknown, the bytes are damaged or end early, or the result would exceed
+    ``limit``.
     """
     found: bytes | None = None
     if codec == "none":
@@ -320,10 +300,7 @@ def partial_batches(headers: Headers) -> Array:
 def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
     """Offsets of the records of the batch at a position.
 
-    Raises
-    ------
-    DecodeError
-        If it cannot be decompressed, or a record is damaged.
+    Raises DecodeError if it cannot be decompressed, or a record is damaged.
     """
     return [record.offset for record in read_records(buf, position)]
 
@@ -339,16 +316,10 @@ def decode_batch(
 
     A batch whose checksum is wrong yields none of its records, which may be none that Kafka wrote.
 
-    Parameters
-    ----------
-    buf, position
-        Bytes, and where the batch starts in them.
-    where
-        Where the bytes are from, for both functions.
-    decode
-        Makes the result of a record.
-    unread
-        Makes the result of a batch, or of the unreadable rest of it from an offset on, from its error.
+    `buf`, `position`: bytes, and where the batch starts in them.
+    `where`: where the bytes are from, for both functions.
+    `decode`: makes the result of a record.
+    `unread`: makes the result of a batch, or of the unreadable rest of it from an offset on, from its error.
     """
     offset = None
     try:

@@ -83,18 +83,10 @@ class BatchHeader:
 def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
     """Read the batch header at a position; neither the records nor the CRC are checked.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a log segment or of a fetch response.
-    position
-        Where the batch starts in them.
-
-    Raises
-    ------
-    DecodeError
-        If the bytes end within the header, are contradictory, or of an older or unknown format (magic other than 2).
-        The caller must check that the batch is complete (``size``).
+    `buf`: bytes of a log segment or of a fetch response.
+    `position`: where the batch starts in them.
+    Raises DecodeError if the bytes end within the header, are contradictory, or of an older or unknown format (magic
+    other than 2). The caller must check that the batch is complete (``size``).
     """
     left = max(len(buf) - position, 0) if position >= 0 else 0
     magic = buf[position + MAGIC_AT] if left > MAGIC_AT else 2
@@ -149,23 +141,12 @@ def write_batch(
 ) -> bytes:
     """Write an uncompressed record batch, ready for Produce.
 
-    Parameters
-    ----------
-    records
-        (key, value) of each; ``None`` is null.
-    timestamp
-        Create time of every record, with its time zone; precise to the millisecond.
-    producer_id, producer_epoch, base_sequence
-        As assigned by the broker; -1 for a batch that is not idempotent.
-    is_transactional
-        Whether the batch is part of a transaction.
-    base_offset
-        Offset of the first record; a broker assigns its own.
-
-    Raises
-    ------
-    UsageError
-        Without records, or for a time without its zone.
+    `records`: (key, value) of each; ``None`` is null.
+    `timestamp`: create time of every record, with its time zone; precise to the millisecond.
+    `producer_id`, `producer_epoch`, `base_sequence`: as assigned by the broker; -1 for a batch that is not idempotent.
+    `is_transactional`: whether the batch is part of a transaction.
+    `base_offset`: offset of the first record; a broker assigns its own.
+    Raises UsageError: without records, or for a time without its zone.
     """
     from google_crc32c import value as crc32c
 
@@ -217,10 +198,7 @@ def _varint(number: int) -> bytes:
 def read_varint(data: bytes, at: int, bits: int = 35) -> tuple[int, int]:
     """A zigzag varint of at most so many bits, seven in a byte, and where it ends (``ByteUtils.readVarlong``).
 
-    Raises
-    ------
-    ValueError, IndexError
-        If it is longer, or the bytes end within it.
+    Raises ValueError or IndexError if it is longer, or the bytes end within it.
     """
     number = data[at]
     at += 1

@@ -32,14 +32,9 @@ _compiling = threading.Lock()
 def compiled(function: Callable[..., Any], *, example: tuple[Any, ...], helpers: tuple[Any, ...] = ()) -> Any:
     """Compile a function for arguments of the example's types; the result releases the GIL.
 
-    Parameters
-    ----------
-    function
-        A function that numba can compile; it is not changed.
-    example
-        Arguments of one call, which compiles it.
-    helpers
-        Functions of its module that it calls.
+    `function`: a function that numba can compile; it is not changed.
+    `example`: arguments of one call, which compiles it.
+    `helpers`: functions of its module that it calls.
     """
     for helper in helpers:
         register_jitable(helper)

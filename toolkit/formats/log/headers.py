@@ -210,12 +210,7 @@ def read_raw_headers(
 ) -> Headers:
     """Headers from the first bytes of batches.
 
-    Parameters
-    ----------
-    first_bytes
-        The first `RAW_BYTES` of each batch.
-    position, crc_ok
-        Columns that are not in the bytes.
+    `first_bytes`: the first `RAW_BYTES` of each batch. `position`, `crc_ok`: columns that are not in the bytes.
     """
     raw = first_bytes.view(RAW)
     headers: Headers = np.empty(len(raw), HEADER)

@@ -61,20 +61,11 @@ NOWHERE = MetadataLogRecord()
 def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = NOWHERE) -> Iterator[MetadataLogRecord]:
     """The records of one batch of ``__cluster_metadata``, as they are: `MetadataState` completes them.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a segment or snapshot.
-    position
-        Where the batch starts in the bytes.
-    where
-        The columns that say where the bytes are from.
-
-    Returns
-    -------
-    iterator of MetadataLogRecord
-        In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
-        (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
+    (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    `buf`: bytes of a segment or snapshot.
+    `position`: where the batch starts in the bytes.
+    `where`: the columns that say where the bytes are from.
     """
     return decode_batch(buf, position, where, _decode, _unread)
 
@@ -96,10 +87,7 @@ def read_metadata_record(value: Buffer) -> dict[str, Any]:
 
     Credentials, tokens, quotas, rules of access and types of a newer Kafka have their type and version only.
 
-    Raises
-    ------
-    DecodeError
-        If the frame is of a newer Kafka, or the bytes end early or are too many.
+    Raises DecodeError if the frame is of a newer Kafka, or the bytes end early or are too many.
     """
     reader = Reader(value, "value of a __cluster_metadata record")
     if (frame := reader.varint()) != FRAME:

@@ -41,14 +41,9 @@ def check(
 ) -> npt.NDArray[np.int8]:
     """Whether each batch matches its checksum: 1 or 0.
 
-    Parameters
-    ----------
-    window
-        Bytes with every batch complete.
-    positions, raw
-        Position and first bytes (`RAW`) of each batch.
-    compiled
-        Whether to use a compiled loop.
+    `window`: bytes with every batch complete.
+    `positions`, `raw`: position and first bytes (`RAW`) of each batch.
+    `compiled`: whether to use a compiled loop.
     """
     right, crc32c = np.zeros(len(raw), np.int8), _crc32c()
     by_address = (raw["magic"] == 2) & (crc32c is not None)
@@ -116,10 +111,7 @@ class LogBytes:
     def read_into(self, target: memoryview, position: int) -> int:
         """Fill the target from a position on, as far as there are bytes, and return their number.
 
-        Raises
-        ------
-        OSError
-            If the file cannot be read there.
+        Raises OSError if the file cannot be read there.
         """
         size = max(min(len(target), self.stop - position), 0)
         self.file.seek(position)
@@ -201,12 +193,7 @@ class Resync:
     def search(self, position: int, *, give_up_at: int | None = None) -> ResyncResult:
         """The next intact batch from a position on.
 
-        Parameters
-        ----------
-        position
-            Where to start.
-        give_up_at
-            Where to stop; the end of the log by default.
+        `position`: where to start. `give_up_at`: where to stop; the end of the log by default.
         """
         stop = self._source.stop if give_up_at is None else min(give_up_at, self._source.stop)
         zeros_from, chunk_bytes = position, FIRST_BYTES

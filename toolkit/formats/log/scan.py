@@ -97,17 +97,11 @@ LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> ScanResult:
     """The batches in bytes: a Fetch response, a small file.
 
-    Parameters
-    ----------
-    buf
-        Bytes of a log.
-    position
-        Where in them to start; positions in the result count from the start of ``buf``.
-    crc
-        Check every batch's checksum.
-    last
-        Whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left out,
-        and `ScanResult.end` is where it starts.
+    `buf`: bytes of a log.
+    `position`: where in them to start; positions in the result count from the start of ``buf``.
+    `crc`: check every batch's checksum.
+    `last`: whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left
+        out, and `ScanResult.end` is where it starts.
     """
     walk = LogWalk(LogBytes(io.BytesIO(buf), len(buf)), position, crc=crc, last=last, chunk_bytes=CHUNK_BYTES)
     while walk.advance():
@@ -129,20 +123,13 @@ def scan_file(
     Takes about 30 MB of memory, however large the file or a batch is. The file may grow or shrink meanwhile: it is
     read up to its first end, or up to its new one if that is lower.
 
-    Parameters
-    ----------
-    path
-        A segment. One that cannot be read (missing, a directory, no permission, an I/O error) is one `DamagedRange`.
-    start
-        Byte at which a batch starts.
-    stop
-        Byte at which to stop; a batch that it cuts is left out. The end of the file by default.
-    crc
-        Check every batch's checksum.
-    chunk_bytes
-        Bytes to read at once, ideally as many as fit into the processor's cache; does not change the result.
-    piece_bytes
-        Approximate bytes of the file per chunk.
+    `path`: a segment. One that cannot be read (missing, a directory, no permission, an I/O error) is one
+        `DamagedRange`.
+    `start`: byte at which a batch starts.
+    `stop`: byte at which to stop; a batch that it cuts is left out. The end of the file by default.
+    `crc`: check every batch's checksum.
+    `chunk_bytes`: bytes to read at once, ideally as many as fit into the processor's cache; does not change the result.
+    `piece_bytes`: approximate bytes of the file per chunk.
     """
     try:
         if kind := other_kind(found := log_path(path)):
@@ -200,18 +187,10 @@ class LogWalk:
     Every byte belongs to one header or to one damaged range. The result does not depend on the size of the window:
     `find_batches` accepts a batch only if `_step` would accept it, too.
 
-    Parameters
-    ----------
-    source
-        The log.
-    position
-        Where to start.
-    crc
-        Whether to check every batch's checksum.
-    last
-        Whether the log ends at ``source.stop``.
-    chunk_bytes
-        Size of the window.
+    `position`: where to start.
+    `crc`: whether to check every batch's checksum.
+    `last`: whether the log ends at ``source.stop``.
+    `chunk_bytes`: size of the window.
     """
 
     def __init__(self, source: LogBytes, position: int, *, crc: bool, last: bool, chunk_bytes: int) -> None:

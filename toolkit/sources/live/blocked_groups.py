@@ -59,12 +59,7 @@ def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Findi
 def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[TopicPartition, list[str]]:
     """Groups that a held LSO blocks, by partition; a partition whose groups are unknown is left out.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    held
-        The LSO of each partition, and its leader.
+    `held`: the LSO of each partition, and its leader.
     """
     offsets = [each for each in held if each.tp.topic == OFFSETS_TOPIC]
     data = [each for each in held if each.tp.topic != OFFSETS_TOPIC]
@@ -83,18 +78,10 @@ def groups_at(
     Their committed offset is the LSO, or is before it with only markers and aborted records in between: librdkafka
     commits the offset after the last record, not after the markers that follow it.
 
-    Parameters
-    ----------
-    client, brokers
-        The connection to the brokers, and the ids of those to query.
-    held
-        The LSO of each partition, and its leader.
-
-    Returns
-    -------
-    dict or None
-        Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is
-        left out if this principal may not see all groups.
+    Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is left
+    out if this principal may not see all groups.
+    `client`, `brokers`: the connection to the brokers, and the ids of those to query.
+    `held`: the LSO of each partition, and its leader.
     """
     brokers = list(brokers)
     try:
@@ -115,17 +102,8 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
     another committed offset of the same data partition is not found: Kafka returns such a partition only if the request
     names it.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partitions
-        Partition of ``__consumer_offsets`` to its leader's broker id.
-
-    Returns
-    -------
-    dict or None
-        Group ids by partition, sorted; null if the offsets of a group could not be read. As `groups_at`.
+    Group ids by partition, sorted; null if the offsets of a group could not be read. As `groups_at`.
+    `partitions`: partition of ``__consumer_offsets`` to its leader's broker id.
     """
     leaders = sorted(set(partitions.values()))
     found: dict[int, list[str]] = {number: [] for number in partitions}

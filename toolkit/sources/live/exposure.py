@@ -44,12 +44,7 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> li
     What this principal may not read is a record with `error`. The newest 20,000 offsets of each partition of
     ``__transaction_state`` are read.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    release
-        Release of the brokers; null to detect the minor release.
+    `release`: release of the brokers; null to detect the minor release.
     """
     releases = [_detected(client, broker_id) for broker_id in sorted(client.brokers)]
     brokers = [*_settings(client), *_software(client)]
@@ -114,10 +109,7 @@ def _means(software: Software) -> str:
 def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     """Records of the newest 20,000 offsets of each partition of ``__transaction_state``; unreadable ones have `error`.
 
-    Raises
-    ------
-    BrokerError
-        If this principal may not describe the topic.
+    Raises BrokerError if this principal may not describe the topic.
     """
     return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
 

@@ -22,15 +22,7 @@ FETCH_BYTES = 1 << 20  # most ranges are small; a long one takes several request
 
 
 class LiveOffsetReader:
-    """A partition, read from its current leader.
-
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partition
-        The partition as its leader has it.
-    """
+    """A partition, read from its current leader. `partition`: the partition as its leader has it."""
 
     truncated_end: int | None = None  # a leader does not know offsets that it never had
 

@@ -143,13 +143,7 @@ class TransactionListing:
         return ((name, response.broker_id or 0) for response, ids in self.listed for name in ids)
 
     def selected(self, is_selected: Callable[[int, str], bool] = lambda producer_id, state: True) -> list[KnownId]:
-        """Some of the ids.
-
-        Parameters
-        ----------
-        is_selected
-            Takes a producer id, which may be -1, and a state.
-        """
+        """Some of the ids. `is_selected`: takes a producer id, which may be -1, and a state."""
         return [
             KnownId(
                 transactional_id=each.transactional_id,
@@ -329,10 +323,8 @@ def _missing(error: str) -> Transaction:
 def all_ids(client: BrokerClient) -> list[str]:
     """Every transactional id.
 
-    Raises
-    ------
-    BrokerError
-        If a broker does not list its ids, or this principal may not see all, and their log cannot be read.
+    Raises BrokerError if a broker does not list its ids, or this principal may not see all, and their log cannot be
+    read.
     """
     found = filtered_transactions(client, TransactionFilters())
     for txn in found:
@@ -345,12 +337,7 @@ def all_ids(client: BrokerClient) -> list[str]:
 def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[str]:
     """Every id of the prefixes of some ids of Flink's form, by name only; none unless all brokers list their ids.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    among
-        The ids whose prefixes are listed; those of another form are left out.
+    `among`: the ids whose prefixes are listed; those of another form are left out.
     """
     prefixes = sorted({found["prefix"] for each in among if each and (found := FLINK_SINK.fullmatch(each))})
     if not prefixes:

@@ -14,10 +14,7 @@ FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux: type, whence, 
 def is_locked(path: Path) -> bool:
     """Whether a process of this machine has locked a file, as Kafka's ``FileLock`` does.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
+    Raises OSError if the file cannot be opened.
     """
     if sys.platform != "linux" or not os.path.lexists(path):
         return False

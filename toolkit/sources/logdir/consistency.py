@@ -73,20 +73,13 @@ def check_consistency(
 ) -> ConsistencyCheck:
     """Doubts about a transaction that is open on its partition and that no coordinator owns.
 
-    Parameters
-    ----------
-    txn
-        The transaction, which no coordinator owns as far as the files show.
-    state
-        The replica of its partition, read with checksums from `lowest` on.
-    state_topic
-        ``__transaction_state``.
-    proof
-        What the manifests of the files prove.
-    lowest
-        Start offset of the partition's lowest such transaction.
-    changes
-        Returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else null.
+    `txn`: the transaction, which no coordinator owns as far as the files show.
+    `state`: the replica of its partition, read with checksums from `lowest` on.
+    `state_topic`: ``__transaction_state``.
+    `proof`: what the manifests of the files prove.
+    `lowest`: start offset of the partition's lowest such transaction.
+    `changes`: returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else
+        null.
     """
     start, producer_id, name = txn.start or 0, txn.producer_id, state.log.where
     found = ConsistencyCheck(doubts=[*_segment_doubts(txn, state, start, lowest)])

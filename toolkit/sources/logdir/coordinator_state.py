@@ -65,12 +65,7 @@ class StateTopic:
     def transactions(self, as_of: Mapping[TopicPartition, AsOf], *, observed_at: dt.datetime) -> list[Transaction]:
         """The newest state of each id; its `observed_at` is the time up to which its partition is complete.
 
-        Parameters
-        ----------
-        as_of
-            That time, by partition.
-        observed_at
-            For ids without any such time.
+        `as_of`: that time, by partition. `observed_at`: for ids without any such time.
         """
         found: list[Transaction] = []
         for number, partition in self.partitions.items():
@@ -85,12 +80,7 @@ class StateTopic:
 def read_state_topic(contents: Contents, *, count: int | None) -> StateTopic:
     """Read every partition of ``__transaction_state`` among the files.
 
-    Parameters
-    ----------
-    contents
-        The files.
-    count
-        Number of partitions of the topic, if the caller knows it; else 50, or what the metadata log says.
+    `count`: number of partitions of the topic, if the caller knows it; else 50, or what the metadata log says.
     """
     read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, limit=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
@@ -257,17 +247,7 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
     A transactional commit counts from its COMMIT marker on, unless it was deleted before. A pending one that was
     deleted, or whose transaction is not open by the producer state, has an error of its own.
 
-    Parameters
-    ----------
-    files
-        Log directories with ``__consumer_offsets``.
-    group
-        Group id.
-
-    Raises
-    ------
-    NotFound
-        If ``__consumer_offsets`` is not among them.
+    `files`: log directories with ``__consumer_offsets``. Raises NotFound if ``__consumer_offsets`` is not among them.
     """
     commits = [
         record
@@ -313,10 +293,7 @@ def committed_in_files(files: Source, group: str) -> Mapping[TopicPartition, Com
 def groups_in_files(files: Source) -> list[str]:
     """Groups with a committed or a pending offset in the files, sorted.
 
-    Raises
-    ------
-    NotFound
-        If ``__consumer_offsets`` is not among them.
+    Raises NotFound if ``__consumer_offsets`` is not among them.
     """
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none
     commits = records_of(files.offsets_log(), OffsetsLogRecord)
@@ -327,10 +304,7 @@ def groups_in_files(files: Source) -> list[str]:
 def committing_in_files(files: Source, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a record about some partitions, sorted; a tombstone or an abort does not take a group out.
 
-    Raises
-    ------
-    NotFound
-        If ``__consumer_offsets`` is not among the files.
+    Raises NotFound if ``__consumer_offsets`` is not among the files.
     """
     found: dict[TopicPartition, set[str]] = {tp: set() for tp in partitions}
     files.partition_rows(topics=[OFFSETS_TOPIC])  # it raises if there are none

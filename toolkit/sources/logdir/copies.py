@@ -15,10 +15,7 @@ from toolkit.sources.logdir.replica_log import ReplicaLog
 class Copies:
     """When log directories were copied, and how.
 
-    Parameters
-    ----------
-    as_of
-        When those without a manifest were copied, as the caller asserts; null if unknown.
+    `as_of`: when those without a manifest were copied, as the caller asserts; null if unknown.
     """
 
     def __init__(self, as_of: dt.datetime | None = None) -> None:

@@ -28,13 +28,7 @@ END = 1 << 62  # an offset behind every log
 
 
 class CopyProof:
-    """What the manifests of the files prove.
-
-    Parameters
-    ----------
-    contents
-        The files.
-    """
+    """What the manifests of the files prove."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -45,14 +39,9 @@ class CopyProof:
     ) -> Mapping[TopicPartition, AsOf]:
         """The time up to which partitions are proven to be complete, as `Observation.as_of`.
 
-        Parameters
-        ----------
-        state_topic
-            ``__transaction_state``.
-        states
-            The observed partitions.
-        consistent_copy
-            Whether the caller asserts that all files are of one moment, with replicas in sync.
+        `state_topic`: ``__transaction_state``.
+        `states`: the observed partitions.
+        `consistent_copy`: whether the caller asserts that all files are of one moment, with replicas in sync.
         """
         newest = self._newest_time(state_topic) if consistent_copy else None
         found = {}
@@ -86,14 +75,9 @@ class CopyProof:
     def doubt(self, state: ReplicaState, coordinators: Collection[ReplicaState], start: int) -> str | None:
         """Why the manifest does not prove that a transaction was open when the coordinators' log was read.
 
-        Parameters
-        ----------
-        state
-            The replica of its partition.
-        coordinators
-            Those partitions of ``__transaction_state`` that may own it.
-        start
-            Its start offset.
+        `state`: the replica of its partition.
+        `coordinators`: those partitions of ``__transaction_state`` that may own it.
+        `start`: its start offset.
         """
         copies, log = self._contents.copies, state.log
         for each in (state, *coordinators):

@@ -20,12 +20,7 @@ from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, be
 class TextLog:
     """The dumps of one partition in one text (`toolkit.sources.logdir.replica_log.ReplicaLog`).
 
-    Parameters
-    ----------
-    path
-        The text.
-    dumps
-        Chunks of the dumps of its segments, snapshots and indexes, in text order.
+    `dumps`: chunks of the dumps of its segments, snapshots and indexes, in text order.
     """
 
     is_text = True
@@ -143,10 +138,7 @@ class TextLog:
 def read_texts(path: LogPath) -> list[TextLog]:
     """The partitions in a text; each dump without topic and partition is a log of its own.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be read.
+    Raises UsageError if the file cannot be read.
     """
     by_log: dict[tuple[object, ...], list[DumpChunk]] = {}
     try:

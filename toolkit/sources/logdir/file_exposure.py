@@ -42,16 +42,9 @@ def read_exposure(
 ) -> Iterator[Exposure]:
     """Exposure of the cluster, its brokers, and ids with exposed clients.
 
-    Parameters
-    ----------
-    contents
-        The files.
-    records
-        Of ``__transaction_state``.
-    release
-        Release of the brokers; null for the minor release that each broker registered.
-    as_of
-        Up to when the files reach.
+    `records`: of ``__transaction_state``.
+    `release`: release of the brokers; null for the minor release that each broker registered.
+    `as_of`: up to when the files reach.
     """
     metadata = furthest(contents.metadata_ends) or MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
     yield from feature_exposure(metadata.state.features, broker_id=None, observed_at=as_of, error=metadata.error)

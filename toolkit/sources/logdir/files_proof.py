@@ -39,12 +39,7 @@ class FilesProof:
 def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitions: int | None) -> FilesProof:
     """What files prove; it reads ``__transaction_state`` and manifests.
 
-    Parameters
-    ----------
-    contents
-        The files.
-    consistent_copy, txn_state_partitions
-        As for `toolkit.LogDir`.
+    `consistent_copy`, `txn_state_partitions`: as for `toolkit.LogDir`.
     """
     state_topic = read_state_topic(contents, count=txn_state_partitions)
     newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)

@@ -133,23 +133,12 @@ def copy_log_dir(
     open in both readings of the data was open when the coordinators' log was read. An interrupted copy is continued by
     the same call.
 
-    Parameters
-    ----------
-    source
-        An entry of ``log.dirs``; also in an object store.
-    target
-        A folder of this machine that does not exist or is empty, or has an unfinished copy of `source`.
-    topics
-        Only these topics, besides ``__transaction_state`` and ``__cluster_metadata``; null for all.
-    progress
-        Called with the name of each folder before it is copied.
-
-    Raises
-    ------
-    NotFound
-        If the source does not exist, or has no partition of a topic.
-    UsageError
-        If the source is no log directory, or the target has other files or is in the source.
+    `source`: an entry of ``log.dirs``; also in an object store.
+    `target`: a folder of this machine that does not exist or is empty, or has an unfinished copy of `source`.
+    `topics`: only these topics, besides ``__transaction_state`` and ``__cluster_metadata``; null for all.
+    `progress`: called with the name of each folder before it is copied.
+    Raises NotFound if the source does not exist, or has no partition of a topic. Raises UsageError if the source is no
+    log directory, or the target has other files or is in the source.
     """
     source, target = log_path(source), Path(target)
     folders = _folders(source, topics)

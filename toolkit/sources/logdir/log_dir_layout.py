@@ -96,18 +96,10 @@ class LogDirLayout:
 def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayout:
     """Search paths for Kafka files.
 
-    Parameters
-    ----------
-    paths
-        Log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
-        snapshots, transaction indexes, and texts of kafka-dump-log.sh. A file at two paths counts once.
-
-    Raises
-    ------
-    NotFound
-        If a path does not exist, or contains no Kafka files.
-    UsageError
-        If a path cannot be read, or a file has an unknown type.
+    `paths`: log directories (entries of ``log.dirs``), folders above several of them, folders of partitions, segments,
+    snapshots, transaction indexes, and texts of kafka-dump-log.sh. A file at two paths counts once.
+    Raises NotFound if a path does not exist, or contains no Kafka files. Raises UsageError if a path cannot be read, or
+    a file has an unknown type.
     """
     search = _PathSearch()
     for path in paths:

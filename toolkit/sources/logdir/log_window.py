@@ -251,18 +251,10 @@ def read_window(
 ) -> LogWindow:
     """Read a log once.
 
-    Parameters
-    ----------
-    log
-        The log.
-    snapshot
-        Snapshot at which the producer state begins; null to replay from the first segment.
-    limit
-        How far back to read.
-    count_at
-        Offsets at which to count records and bytes, in addition to those of transactions and markers.
-    cleaned
-        Offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
+    `snapshot`: snapshot at which the producer state begins; null to replay from the first segment.
+    `limit`: how far back to read.
+    `count_at`: offsets at which to count records and bytes, in addition to those of transactions and markers.
+    `cleaned`: offset up to which the log was cleaned, by the cleaner's checkpoint; -1 for never or unknown.
     """
     opened = opened_before(snapshot) if snapshot else {}
     starts = [start for start, _ in opened.values()]
@@ -340,12 +332,7 @@ def opened_before(snapshot: ProducerSnapshot) -> dict[int, tuple[int, int]]:
 def known_before(log: ReplicaLog, start: int | None) -> PartialTransactions:
     """The open transactions of a log at an offset, from a snapshot and the batches after it.
 
-    Parameters
-    ----------
-    log
-        The log.
-    start
-        The offset; null for the base offset of the first segment.
+    `start`: the offset; null for the base offset of the first segment.
     """
     first = log.base_offsets[0] if log.base_offsets else 0
     at = first if start is None else max(start, first)

@@ -98,14 +98,8 @@ def metadata_records(
 
     A snapshot replaces the segments that are deleted: the oldest one that has what is missing before the first segment.
 
-    Parameters
-    ----------
-    log
-        The replica.
-    state
-        Filled with what the records say.
-    since
-        Begin with the newest snapshot that was written before this time, `NEWEST` for the state at the end.
+    `state`: filled with what the records say.
+    `since`: begin with the newest snapshot that was written before this time, `NEWEST` for the state at the end.
     """
     if log.error:
         yield MetadataLogRecord(metadata_node_id=log.where.broker_id, file=log.name, error=log.error)

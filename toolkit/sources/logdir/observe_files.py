@@ -80,19 +80,12 @@ def observe_files(
 ) -> FileObservation:
     """Observe partitions and ``__transaction_state``.
 
-    Parameters
-    ----------
-    contents
-        All files.
-    logs
-        Replicas of the partitions to observe.
-    consistent_copy
-        Whether the caller asserts that the brokers were stopped when the files were copied, and that these replicas
-        were in sync.
-    txn_state_partitions
-        Number of partitions of ``__transaction_state``, if the caller knows it.
-    limit
-        How far back the partitions are read.
+    `contents`: all files.
+    `logs`: replicas of the partitions to observe.
+    `consistent_copy`: whether the caller asserts that the brokers were stopped when the files were copied, and that
+        these replicas were in sync.
+    `txn_state_partitions`: number of partitions of ``__transaction_state``, if the caller knows it.
+    `limit`: how far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
     with_end = {(log.where.topic, log.where.partition) for log in logs if not log.is_remote}
@@ -232,12 +225,7 @@ def _first_batches(
 def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
     """Read the log evidence of open transactions.
 
-    Parameters
-    ----------
-    observed
-        The observation and its files.
-    to_read
-        From `Diagnosis.to_read`.
+    `observed`: the observation and its files. `to_read`: from `Diagnosis.to_read`.
     """
     selection = select_logs(to_read)
     excerpts = {
@@ -350,14 +338,9 @@ def read_replica_markers(
 ) -> list[OtherMarker]:
     """Markers of the producers on the partitions that the files show them on.
 
-    Parameters
-    ----------
-    contents
-        The files; of other partitions, the replica with most of the log is read.
-    replicas, producers
-        Of the partitions that were read already.
-    contexts
-        Open transactions whose outcome the coordinators' log does not prove.
+    `contents`: the files; of other partitions, the replica with most of the log is read.
+    `replicas`, `producers`: of the partitions that were read already.
+    `contexts`: open transactions whose outcome the coordinators' log does not prove.
     """
     complete = contents.complete()
     if complete.scope(complete.logs).cluster_gaps:

@@ -28,13 +28,7 @@ from toolkit.sources.logdir.replica_log import Decode, ProducerSnapshot, R, Reco
 
 
 class FolderLog:
-    """The log of one replica (`toolkit.sources.logdir.replica_log.ReplicaLog`).
-
-    Parameters
-    ----------
-    replica
-        Its folder or files.
-    """
+    """The log of one replica (`toolkit.sources.logdir.replica_log.ReplicaLog`)."""
 
     is_text = False
 

@@ -105,12 +105,8 @@ def list_files(replica: Replica) -> ReplicaFiles:
 def changes(before: ReplicaFiles, after: ReplicaFiles, *, appending: bool) -> list[str]:
     """What happened to the files of a log while they were read, a sentence each.
 
-    Parameters
-    ----------
-    before, after
-        Listings before and after the reading.
-    appending
-        Whether a broker may be appending, so that larger files and new ones are not reported.
+    `before`, `after`: listings before and after the reading.
+    `appending`: whether a broker may be appending, so that larger files and new ones are not reported.
     """
     found = []
     names = [file.path.name for file in (*before.segments, *before.snapshots)]
@@ -196,16 +192,10 @@ def read_parts(
 ) -> Iterator[ScanChunk]:
     """The batches of a log in chunks, in bounded memory.
 
-    Parameters
-    ----------
-    listing
-        Its files. A file that has disappeared since is damage (``UNREADABLE``).
-    start
-        First offset; some batches before it are included, depending on the offset index. Null for the log start.
-    stop
-        Offset at which to stop; some batches after it are included. Null for the log end.
-    crc
-        Check every batch's checksum.
+    `listing`: its files. A file that has disappeared since is damage (``UNREADABLE``).
+    `start`: first offset; some batches before it are included, depending on the offset index. Null for the log start.
+    `stop`: offset at which to stop; some batches after it are included. Null for the log end.
+    `crc`: check every batch's checksum.
     """
     for segment, position, is_newest in _segments(listing, start, stop):
         piece_bytes = SMALL_PIECE_BYTES if stop is not None and _is_last(listing, segment, stop) else PIECE_BYTES
@@ -231,10 +221,7 @@ def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tup
 
     A batch in none of the chunks is read from the file.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    Raises OSError if it cannot be read.
     """
     while len(headers):
         first = int(headers["position"][0])

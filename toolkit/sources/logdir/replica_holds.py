@@ -23,14 +23,9 @@ def with_holds(
 ) -> Iterator[Finding]:
     """Findings: current ones, and ended transactions that held the LSO long enough.
 
-    Parameters
-    ----------
-    observed
-        The observation of the current findings; the first replica of each partition was read completely.
-    current_findings
-        The findings at the end of the files.
-    min_held_ms
-        As for `toolkit.analysis.history.hold_findings.held_findings`.
+    `observed`: the observation of the current findings; the first replica of each partition was read completely.
+    `current_findings`: the findings at the end of the files.
+    `min_held_ms`: as for `toolkit.analysis.history.hold_findings.held_findings`.
     """
     by_partition: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
     for finding in current_findings:
@@ -55,14 +50,8 @@ def replica_holds(
 ) -> list[LsoHold]:
     """The holds in the log of a replica that was read completely, with the records and bytes that each held.
 
-    Parameters
-    ----------
-    state
-        The replica.
-    lso, high_watermark
-        Of its partition; null if unknown.
-    min_held_ms
-        As for `toolkit.analysis.history.lso_holds.lso_holds`.
+    `lso`, `high_watermark`: of its partition; null if unknown.
+    `min_held_ms`: as for `toolkit.analysis.history.lso_holds.lso_holds`.
     """
     window = state.window
     ranges = [

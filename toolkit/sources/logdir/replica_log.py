@@ -67,14 +67,9 @@ class RecordIndex:
     def add(self, headers: Headers, pieces: SegmentBytes, file: str) -> None:
         """Add the next batches.
 
-        Parameters
-        ----------
-        headers
-            Batch headers, in log order.
-        pieces
-            Bytes that contain most of the batches; the others are read from the file.
-        file
-            The segment.
+        `headers`: batch headers, in log order.
+        `pieces`: bytes that contain most of the batches; the others are read from the file.
+        `file`: the segment.
         """
         headers = headers[headers["attributes"] & CONTROL == 0]
         if not self._files or self._files[-1] != file:

@@ -24,14 +24,8 @@ NO_RECORDS = (
 class ReplicaOffsetReader:
     """A partition in files.
 
-    Parameters
-    ----------
-    contents
-        The files.
-    replicas
-        The partition's replicas, the one with most of the log first.
-    txn_state_partitions
-        Number of partitions of ``__transaction_state``, if not 50.
+    `replicas`: the partition's replicas, the one with most of the log first.
+    `txn_state_partitions`: number of partitions of ``__transaction_state``, if not 50.
     """
 
     def __init__(

@@ -95,16 +95,9 @@ def read_state(
 ) -> ReplicaState:
     """Replay a log from its newest intact snapshot on, or from its first segment.
 
-    Parameters
-    ----------
-    log
-        The replica.
-    checkpoints
-        The checkpoints of its log directory.
-    limit
-        How far back to read for the other data of the window.
-    copied_at
-        When its files were copied; null if unknown.
+    `checkpoints`: the checkpoints of its log directory.
+    `limit`: how far back to read for the other data of the window.
+    `copied_at`: when its files were copied; null if unknown.
     """
     observed_at = copied_at or EPOCH
     if log.error or not (log.base_offsets or any(True for _ in log.snapshots())):
@@ -225,15 +218,9 @@ def partition_of(state: ReplicaState) -> Partition:
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:
     """The offset of a specification in a log; null if the specification is null or the offset is unknown.
 
-    Parameters
-    ----------
-    log
-        The log.
-    bound
-        An offset; a time with time zone, for the first batch with a record at or after it; or ``"log_start"``,
+    `bound`: an offset; a time with time zone, for the first batch with a record at or after it; or ``"log_start"``,
         ``"lso"``, ``"high_watermark"``, ``"log_end"``.
-    state
-        The log's state, for the named offsets.
+    `state`: the log's state, for the named offsets.
     """
     if bound is None:
         return None

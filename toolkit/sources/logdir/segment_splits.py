@@ -46,14 +46,8 @@ def splits(
 
     Segments are divided at intact batches that the offset index lists; a segment without index is one split.
 
-    Parameters
-    ----------
-    listing
-        The files.
-    start, stop
-        Offsets; null for the ends of the log. Some batches before and after them are included.
-    max_bytes
-        Target size; a split can be larger by a batch, or for lack of an index.
+    `start`, `stop`: offsets; null for the ends of the log. Some batches before and after them are included.
+    `max_bytes`: target size; a split can be larger by a batch, or for lack of an index.
     """
     segments = listing.segments
     first = 0 if start is None else max(bisect_right([segment.offset for segment in segments], start) - 1, 0)
@@ -77,13 +71,9 @@ def splits(
 def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]:
     """The batches of a split, the same as in a read of the complete segment.
 
-    Parameters
-    ----------
-    split
-        The split. A segment that has disappeared since is damage (``UNREADABLE``); one that has grown is read to its
-        end.
-    crc
-        Check every batch's checksum.
+    `split`: the split. A segment that has disappeared since is damage (``UNREADABLE``); one that has grown is read to
+        its end.
+    `crc`: check every batch's checksum.
     """
     for scanned in _read(split, crc):
         yield ScanChunk(scanned if split.is_newest else followed(scanned), split.path)

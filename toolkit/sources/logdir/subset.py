@@ -23,18 +23,10 @@ def found_in(paths: Sequence[str | os.PathLike[str] | LogPath]) -> Contents:
 class Subset(LogDir):
     """Some of the logs that were found.
 
-    Parameters
-    ----------
-    paths
-        The searched paths.
-    layout
-        The folders and texts to read; files are listed again, folders are not.
-    topic_partitions
-        Topic and partition of the requested logs; the other logs only help to diagnose them.
-    scope
-        The scope of all subsets together; that of these files alone if null.
-    consistent_copy, as_of, txn_state_partitions
-        As for `LogDir`.
+    `layout`: the folders and texts to read; files are listed again, folders are not.
+    `topic_partitions`: topic and partition of the requested logs; the other logs only help to diagnose them.
+    `scope`: the scope of all subsets together; that of these files alone if null.
+    `consistent_copy`, `as_of`, `txn_state_partitions`: as for `LogDir`.
     """
 
     def __init__(

@@ -58,16 +58,10 @@ def lag_of_group(
     An offset whose commit is pending in an open transaction is a row with an error; a finding on
     ``__consumer_offsets`` shows the transaction.
 
-    Parameters
-    ----------
-    readers
-        One per partition.
-    group
-        Group id. It is assumed to use read_committed, since brokers do not know its isolation level.
-    committed
-        Committed offset and error by partition.
-    max_offsets
-        Up to this lag, the log is read to distinguish records from markers.
+    `readers`: one per partition.
+    `group`: group id. It is assumed to use read_committed, since brokers do not know its isolation level.
+    `committed`: committed offset and error by partition.
+    `max_offsets`: up to this lag, the log is read to distinguish records from markers.
     """
     return _sorted(_lag(each, group, *committed[each.partition.tp], max_offsets) for each in readers)
 
@@ -82,14 +76,9 @@ def lag_of_share_group(
 ) -> list[GroupLag]:
     """The same of a share group, which reads from its start offset.
 
-    Parameters
-    ----------
-    readers, group, max_offsets
-        As for `lag_of_group`.
-    partitions
-        What the group's coordinator has of each partition.
-    level
-        Its ``share.isolation.level``; null where that is not visible.
+    `readers`, `group`, `max_offsets`: as for `lag_of_group`.
+    `partitions`: what the group's coordinator has of each partition.
+    `level`: its ``share.isolation.level``; null where that is not visible.
     """
     return _sorted(_share_lag(each, group, level, partitions[each.partition.tp], max_offsets) for each in readers)
 
@@ -113,14 +102,7 @@ def absent_lags(group: str, committed: Mapping[TopicPartition, int | None], *, t
 def hidden_topics_lag(group: str, gap: str, *, broker_id: int) -> GroupLag:
     """The record for topics that this principal may not describe: Kafka omits their offsets without an error.
 
-    Parameters
-    ----------
-    group
-        Group id.
-    gap
-        The right or the proof that is missing.
-    broker_id
-        The group's coordinator.
+    `gap`: the right or the proof that is missing. `broker_id`: the group's coordinator.
     """
     error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {gap}"
     return GroupLag(group_id=group, broker_id=broker_id, observed_at=dt.datetime.now(dt.UTC), error=error)

@@ -62,14 +62,7 @@ def read_back(reader: OffsetReader, offset: int, producer_id: int | None) -> tup
     The first offset of a log reaches it, too. Where retention or DeleteRecords moved the log start, earlier batches of
     the transaction may be deleted.
 
-    Parameters
-    ----------
-    reader
-        The log.
-    offset
-        Base offset of a batch.
-    producer_id
-        The producer; null reads the smallest range of `BACK` only.
+    `offset`: base offset of a batch. `producer_id`: the producer; null reads the smallest range of `BACK` only.
     """
     log_start = bounds_of(reader).log_start
     found = LogSlice()
@@ -97,16 +90,7 @@ def read_until_ended(
 ) -> tuple[LogSlice, bool]:
     """The batches from an offset on, until each producer has a marker; and whether they reach the high watermark.
 
-    Parameters
-    ----------
-    reader
-        The log.
-    offset
-        Offset after a batch.
-    producer_ids
-        The producers.
-    limit
-        Maximum number of offsets to read; null for no limit.
+    `offset`: offset after a batch. `limit`: maximum number of offsets to read; null for no limit.
     """
     high_watermark = bounds_of(reader).high_watermark
     stop = high_watermark if limit is None else min(high_watermark, offset + limit)
@@ -177,14 +161,8 @@ def add_slices(slices: Iterable[LogSlice]) -> LogSlice:
 def missing_offsets(reader: OffsetReader, start: int, stop: int, *, read_committed: bool) -> list[MissingOffsets]:
     """The ranges of offsets that a consumer does not receive.
 
-    Parameters
-    ----------
-    reader
-        The partition.
-    start, stop
-        The offsets ``start <= offset < stop``; they may lie outside the log.
-    read_committed
-        The consumer's isolation level; read_uncommitted if false.
+    `start`, `stop`: the offsets ``start <= offset < stop``; they may lie outside the log.
+    `read_committed`: the consumer's isolation level; read_uncommitted if false.
     """
     ranges, errors = classified_ranges(reader, start, stop)
     return [_range(reader, each, errors, read_committed) for each in _missing(reader, ranges, read_committed)]

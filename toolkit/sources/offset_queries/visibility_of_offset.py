@@ -34,12 +34,7 @@ ENDED = {COMMIT: "commit", ABORT: "abort"}
 def visibility(reader: OffsetReader, offset: int) -> OffsetVisibility:
     """What an offset holds, and which consumers receive it.
 
-    Parameters
-    ----------
-    reader
-        The partition.
-    offset
-        The offset. The status of one outside the log says so.
+    `offset`: the offset. The status of one outside the log says so.
     """
     lso = bounds_of(reader).lso
     found = of_partition(reader.partition, offset)

@@ -38,19 +38,9 @@ def cached_findings(
 ) -> tuple[list[Finding], dict[TransactionKey, CachedEvidence]]:
     """Decide on a sample with evidence from logs and groups, from the cache while it is fresh.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    diagnoses
-        From `sample_findings.sample_diagnoses`.
-    cache
-        The cache of the previous sample.
-
-    Returns
-    -------
-    tuple
-        The findings, and the cache for the next sample.
+    Returns: the findings, and the cache for the next sample.
+    `diagnoses`: from `sample_findings.sample_diagnoses`.
+    `cache`: the cache of the previous sample.
     """
     to_read = [each for diagnosis in diagnoses for each in diagnosis.to_read()]
     now = diagnoses[-1].observations[-1].observed_at

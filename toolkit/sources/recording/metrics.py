@@ -121,12 +121,8 @@ class MetricSeries:
 def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     """Metrics of a sample.
 
-    Parameters
-    ----------
-    sample
-        If it failed, only the interval changes; the due time of the last successful one shows the failure.
-    before
-        The previous metrics, which are kept for partitions that could not be read.
+    `sample`: if it failed, only the interval changes; the due time of the last successful one shows the failure.
+    `before`: the previous metrics, which are kept for partitions that could not be read.
     """
     if sample.error is not None or sample.observation is None:
         return replace(before, interval=_interval(sample))
@@ -229,10 +225,7 @@ def _first_observed(row: Row, sample: Sample) -> dt.datetime | None:
 class Metrics:
     """Metrics of the newest sample, and an HTTP server for them.
 
-    Raises
-    ------
-    UsageError
-        If prometheus-client is not installed.
+    Raises UsageError if prometheus-client is not installed.
     """
 
     def __init__(self) -> None:
@@ -252,15 +245,7 @@ class Metrics:
     def serve(self, host: str, port: int) -> int:
         """Serve ``/metrics`` until `close`.
 
-        Returns
-        -------
-        int
-            The port; a free one if `port` is 0.
-
-        Raises
-        ------
-        UsageError
-            If the address cannot be bound.
+        Returns: the port; a free one if `port` is 0. Raises UsageError if the address cannot be bound.
         """
         from prometheus_client import start_http_server
 

@@ -96,13 +96,7 @@ class FoundSamples:
 
 
 def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamples:
-    """Find the samples of a time; null for the newest.
-
-    Raises
-    ------
-    NotFound
-        If there is no successful sample by then.
-    """
+    """Find the samples of a time; null for the newest. Raises NotFound if there is no successful sample by then."""
     failed: list[Row] = []
     successful: list[Row] = []
     for row in _backwards(directory, at):
@@ -121,19 +115,9 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
 def read_sample(directory: Path, row: Row, *, idle_producers: bool = True) -> Mapping[str, list[Row]]:
     """The rows of a sample by table.
 
-    Parameters
-    ----------
-    directory
-        The recording.
-    row
-        The sample's row of ``samples``.
-    idle_producers
-        Include producers without an open transaction: most of the rows, and no verdict needs them.
-
-    Raises
-    ------
-    NotFound
-        If it expires meanwhile.
+    `row`: the sample's row of ``samples``.
+    `idle_producers`: include producers without an open transaction: most of the rows, and no verdict needs them.
+    Raises NotFound if it expires meanwhile.
     """
     due = row["sampled_at"]
     tables = {name: read(directory, name, start=due, stop=due + AN_INSTANT) for name in RECORDED if name != "samples"}
@@ -180,12 +164,8 @@ def select_partitions(
 ) -> Observation:
     """An observation of the selected partitions; with `broker_id`, of those with a replica on it.
 
-    Raises
-    ------
-    NotFound
-        If the observation does not have one of them.
-    UsageError
-        If `partitions` are numbers without topics, or pairs with topics.
+    Raises NotFound if the observation does not have one of them. Raises UsageError if `partitions` are numbers without
+    topics, or pairs with topics.
     """
     topics = [topics] if isinstance(topics, str) else topics
     if topics is None and partitions is None and broker_id is None:
@@ -261,15 +241,7 @@ def _coordinator(
 
 
 def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibility:
-    """Where an offset was.
-
-    Parameters
-    ----------
-    observation
-        A sample's observation of one partition.
-    offset
-        The offset.
-    """
+    """Where an offset was. `observation`: a sample's observation of one partition."""
     partition = (*observation.partitions, *observation.partitions_after)[-1]
     found = of_partition(partition, offset)
     if (status := _outside_log(partition, offset)) is not None:

@@ -58,24 +58,12 @@ class Recorder:
     def run(self, stop: threading.Event, *, samples: int | None = None, until: dt.datetime | None = None) -> int:
         """Record until `stop` is set; the current sample is completed.
 
-        Parameters
-        ----------
-        stop
-            Set by another thread or a signal handler.
-        samples
-            Maximum number of samples.
-        until
-            Latest due time.
-
-        Returns
-        -------
-        int
-            Number of samples taken.
-
-        Raises
-        ------
-        ToolkitError
-            If the cluster cannot be reached and the recording has no sample yet; later, that is a failed sample.
+        Returns: number of samples taken.
+        `stop`: set by another thread or a signal handler.
+        `samples`: maximum number of samples.
+        `until`: latest due time.
+        Raises ToolkitError if the cluster cannot be reached and the recording has no sample yet; later, that is a
+        failed sample.
         """
         self._previous = resume(self.writer.directory)
         if self._previous is None:
@@ -163,18 +151,11 @@ def record_samples(
 ) -> None:
     """Record a cluster, silently.
 
-    Parameters
-    ----------
-    connect
-        Returns the connected cluster.
-    folder
-        Folder of the recording.
-    stop
-        Ends recording when set.
-    samples
-        Maximum number; null until stopped.
-    interval_ms
-        Time between samples.
+    `connect`: returns the connected cluster.
+    `folder`: folder of the recording.
+    `stop`: ends recording when set.
+    `samples`: maximum number; null until stopped.
+    `interval_ms`: time between samples.
     """
     sampler = Sampler(connect=connect, interval_ms=interval_ms)
     with SampleWriter(folder) as writer:

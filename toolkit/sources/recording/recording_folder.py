@@ -105,10 +105,7 @@ def old_folder(directory: Path, table: str) -> Path:
 def files_of(directory: Path, table: str) -> list[TableFile]:
     """The files of a table by time.
 
-    Raises
-    ------
-    FileNotFoundError
-        If neither the table's folder nor its previous one exists.
+    Raises FileNotFoundError if neither the table's folder nor its previous one exists.
     """
     for folder in (directory / table, old_folder(directory, table)):
         try:

@@ -65,26 +65,11 @@ MergeWindow = tuple[dt.datetime, dt.timedelta]  # start and length of a day or a
 def merge(directory: Path, table: str, *, now: dt.datetime) -> int:
     """Merge the files of hours and days that ended by `now`.
 
-    Parameters
-    ----------
-    directory
-        The recording; no other process may write to it.
-    table
-        Name of the table.
-    now
-        Current time; its hour and day are not merged.
-
-    Returns
-    -------
-    int
-        Reduction in the number of files.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; the table is unchanged.
-    DecodeError
-        If a file is damaged; the table is unchanged.
+    Returns: reduction in the number of files.
+    `directory`: the recording; no other process may write to it.
+    `now`: current time; its hour and day are not merged.
+    Raises OSError if it cannot be written; the table is unchanged. Raises DecodeError if a file is damaged; the table
+    is unchanged.
     """
     files = files_of(directory, table)
     candidates = {
@@ -197,15 +182,8 @@ TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_r
 class SampleWriter:
     """Writes a recording, under a lock; others may read it meanwhile.
 
-    Parameters
-    ----------
-    directory
-        Its folder, created if missing. Leftovers of a killed process are cleaned up.
-
-    Raises
-    ------
-    UsageError
-        If another process writes to it, it has other content, or it cannot be written.
+    `directory`: its folder, created if missing. Leftovers of a killed process are cleaned up.
+    Raises UsageError if another process writes to it, it has other content, or it cannot be written.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -244,15 +222,8 @@ class SampleWriter:
     def write(self, sample: Sample) -> bool:
         """Write a sample, unless it is recorded already.
 
-        Returns
-        -------
-        bool
-            Whether it was written.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written, for example on a full disk; nothing of it is left.
+        Returns: whether it was written.
+        Raises OSError if it cannot be written, for example on a full disk; nothing of it is left.
         """
         if self.has(sample.due):
             return False
@@ -272,26 +243,12 @@ class SampleWriter:
     def merge(self, *, now: dt.datetime) -> int:
         """Merge the files of each hour and day that ended by `now`.
 
-        Returns
-        -------
-        int
-            Reduction in the number of files.
-
-        Raises
-        ------
-        OSError
-            If it cannot be written; the files are unchanged.
+        Returns: reduction in the number of files. Raises OSError if it cannot be written; the files are unchanged.
         """
         return sum(merge(self.directory, table, now=now) for table in TABLES)
 
     def retire(self, *, before: dt.datetime) -> int:
-        """Remove files whose samples were all due before a time.
-
-        Returns
-        -------
-        int
-            Number of files removed.
-        """
+        """Remove files whose samples were all due before a time. Returns: number of files removed."""
         removed = 0
         for table in TABLES:  # samples first: its row makes a sample complete
             for file in files_of(self.directory, table):

@@ -75,10 +75,7 @@ class Sampler:
     def take(self, due: dt.datetime, before: Sample | None) -> Sample:
         """Take a sample, with an error instead of rows if the cluster cannot be reached.
 
-        Parameters
-        ----------
-        due, before
-            As for `take_sample`.
+        `due`, `before`: as for `take_sample`.
         """
         started = time.monotonic()
         try:
@@ -101,10 +98,7 @@ class Sampler:
     def cluster(self) -> Cluster:
         """The cluster; connects if needed.
 
-        Raises
-        ------
-        ConnectionFailed, AuthenticationFailed
-            If no broker can be reached, or it rejects the credentials.
+        Raises ConnectionFailed or AuthenticationFailed if no broker can be reached, or it rejects the credentials.
         """
         if self._cluster is None:
             self._cluster = self.connect()
@@ -132,29 +126,15 @@ def take_sample(
 ) -> Sample:
     """Observe a cluster once and diagnose the observation with the previous one, without waiting for a recheck.
 
-    Parameters
-    ----------
-    cluster
-        Its timeout bounds each round of requests; a sample takes several rounds.
-    due
-        When the sample is due, with time zone.
-    interval_ms
-        Time between samples; only recorded.
-    before
-        The previous sample, successful or failed. Without one no verdict is `hanging`.
-    max_transaction_timeout_ms
-        Older live transactions are ``long``.
-    late_padding_ms, longest_timeout_ms
-        As for `analysis.history.sample_findings.late_transactions`.
-    log_evidence
-        Read the log around held LSOs; at most once a minute for the same transaction and verdict.
-    with_held_groups
-        Read the committed offsets of the groups while an LSO is held.
-
-    Returns
-    -------
-    Sample
-        With an error instead of rows if the cluster cannot be reached.
+    Returns: with an error instead of rows if the cluster cannot be reached.
+    `cluster`: its timeout bounds each round of requests; a sample takes several rounds.
+    `due`: when the sample is due, with time zone.
+    `interval_ms`: time between samples; only recorded.
+    `before`: the previous sample, successful or failed. Without one no verdict is `hanging`.
+    `max_transaction_timeout_ms`: older live transactions are ``long``.
+    `late_padding_ms`, `longest_timeout_ms`: as for `analysis.history.sample_findings.late_transactions`.
+    `log_evidence`: read the log around held LSOs; at most once a minute for the same transaction and verdict.
+    `with_held_groups`: read the committed offsets of the groups while an LSO is held.
     """
     started = time.monotonic()
     due = due.astimezone(dt.UTC)
@@ -199,14 +179,9 @@ def failed_sample(
 ) -> Sample:
     """A sample with an error instead of rows; it keeps the observation and evidence of the previous sample.
 
-    Parameters
-    ----------
-    error
-        Why the cluster cannot be reached.
-    due, interval_ms, before
-        As for `take_sample`.
-    seconds
-        Duration until the error.
+    `error`: why the cluster cannot be reached.
+    `due`, `interval_ms`, `before`: as for `take_sample`.
+    `seconds`: duration until the error.
     """
     row = {
         **dict.fromkeys(RECORDED["samples"].names),
@@ -227,17 +202,8 @@ def failed_sample(
 def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:
     """The lag of the groups with offsets beyond a held LSO; markers count as records.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    findings
-        The findings. Partitions whose LSO is held only briefly are left out.
-
-    Returns
-    -------
-    list of GroupLag, or None
-        Null if the offsets of a group could not be read.
+    Null if the offsets of a group could not be read.
+    `findings`: the findings. Partitions whose LSO is held only briefly are left out.
     """
     held: dict[TopicPartition, Finding] = {}
     for each in findings:

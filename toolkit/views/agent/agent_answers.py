@@ -72,10 +72,7 @@ def inert_finding(row: Row) -> Row:
 class Aliases:
     """Aliases for names that are not plain: ``name-1``, ``name-2`` ..., in the order of the names.
 
-    Parameters
-    ----------
-    names
-        Every name that may occur in the rows.
+    `names`: every name that may occur in the rows.
     """
 
     def __init__(self, names: Iterable[str | None]) -> None:
@@ -156,16 +153,9 @@ class AnswerPages:
     ) -> dict[str, Any]:
         """The first part of rows.
 
-        Parameters
-        ----------
-        tool
-            Name of the tool.
-        rows
-            All rows.
-        limit
-            Maximum number of rows in this part.
-        shared
-            Other fields, in each part; of `names` those that occur in it.
+        `rows`: all rows.
+        `limit`: maximum number of rows in this part.
+        `shared`: other fields, in each part; of `names` those that occur in it.
         """
         return self._part(_Answer(tool=tool, rows=rows, shared=shared or {}), None, 0, limit)
 
@@ -176,10 +166,7 @@ class AnswerPages:
     def next_part(self, tool: str, cursor: str, *, limit: int = DEFAULT_LIMIT) -> dict[str, Any]:
         """The part that a cursor names.
 
-        Raises
-        ------
-        UsageError
-            If it is not the cursor of an answer of this tool, or too old.
+        Raises UsageError if it is not the cursor of an answer of this tool, or too old.
         """
         token, _, position = cursor.partition(":")
         with self._lock:

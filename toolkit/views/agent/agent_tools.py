@@ -61,15 +61,10 @@ def answering(tool: Callable[Concatenate[AgentTools, P], Answer]) -> Callable[Co
 class AgentTools:
     """Questions about the transactions of one source.
 
-    Parameters
-    ----------
-    source
-        Opens the source: a cluster, files or a recording. It is opened again for each call, and chosen at the start of
-        the server, never by the agent.
-    address
-        Options of the command line that select it, for a command to copy.
-    recheck_after
-        Of a cluster: seconds before the confirming second check; 0 disables it.
+    `source`: opens the source: a cluster, files or a recording. It is opened again for each call, and chosen at the
+        start of the server, never by the agent.
+    `address`: options of the command line that select it, for a command to copy.
+    `recheck_after`: of a cluster: seconds before the confirming second check; 0 disables it.
     """
 
     def __init__(

@@ -36,10 +36,7 @@ class StrictServer(MCPServer):
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
-        Raises
-        ------
-        ToolError
-            If the tool or an argument does not exist, or an argument has the wrong type.
+        Raises ToolError if the tool or an argument does not exist, or an argument has the wrong type.
         """
         for tool in await super().list_tools():
             known = tool.input_schema.get("properties", {})

@@ -28,12 +28,8 @@ ActionResult: TypeAlias = AbortResult | CompleteResult | CommitResult | FenceRes
 def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> ActionPlan:
     """Plan the action of a finding, and check it afresh; nothing is sent.
 
-    Raises
-    ------
-    ActionRefused
-        If the finding has no action, or it is not safe any more.
-    BrokerError
-        If the evidence cannot be read.
+    Raises ActionRefused if the finding has no action, or it is not safe any more. Raises BrokerError if the evidence
+    cannot be read.
     """
     transactional_id = finding.transactional_id or ""
     if finding.action == "commit":

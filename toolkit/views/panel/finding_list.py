@@ -22,12 +22,7 @@ TONES = ("alarm", "warn", "calm")
 class FindingList(widgets.VBox):  # type: ignore[misc]
     """Search, the buttons of one page, and buttons for the other pages.
 
-    Parameters
-    ----------
-    choose
-        Called with the finding whose button is clicked.
-    announce
-        Called with a sentence about what is listed.
+    `choose`: called with the finding whose button is clicked. `announce`: called with a sentence about what is listed.
     """
 
     def __init__(self, choose: Callable[[Finding], None], announce: Callable[[str], None]) -> None:

@@ -23,16 +23,9 @@ def postmortem(
 ) -> Report:
     """The postmortem of some findings: those that have ended are closed by their markers in the log.
 
-    Parameters
-    ----------
-    cluster
-        The cluster, whose logs are read around them.
-    findings
-        The findings, as of the last time that they were open.
-    actions
-        The audit trail.
-    remark
-        Called with a sentence about what cannot be read.
+    `cluster`: the cluster, whose logs are read around them.
+    `findings`: the findings, as of the last time that they were open.
+    `remark`: called with a sentence about what cannot be read.
     """
     tables = tables_around(findings, cluster, remark=remark)
     closed = close_by_log(findings, records_of(tables.get("log_transactions"), LogTransaction))

@@ -42,16 +42,9 @@ def picture(
 ) -> TimelinePicture:
     """Read the log around the start of a transaction, and draw it.
 
-    Parameters
-    ----------
-    cluster
-        The cluster to read from.
-    selected
-        The selected finding: its start is drawn, and the states of its id, even if it has ended.
-    findings
-        The current findings of its partition, at least one.
-    samples
-        The partition at several times, at least one, the newest last.
+    `selected`: the selected finding: its start is drawn, and the states of its id, even if it has ended.
+    `findings`: the current findings of its partition, at least one.
+    `samples`: the partition at several times, at least one, the newest last.
     """
     from toolkit.views.plots import plot_timeline
 

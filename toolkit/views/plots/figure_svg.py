@@ -27,17 +27,10 @@ TAG = re.compile(r"<(/?)(b|br)\s*/?>")
 def figure_svg(figure: go.Figure, *, row_click: str = "") -> str:
     """Draw a figure.
 
-    Parameters
-    ----------
-    figure
-        A figure of `toolkit.views.plots`.
-    row_click
-        Script for a click on a row of its category axis, whose ``this.dataset.row`` is its number from the top.
-
-    Returns
-    -------
-    str
-        SVG with the title as its accessible name, and without a script.
+    Returns: SVG with the title as its accessible name, and without a script.
+    `figure`: a figure of `toolkit.views.plots`.
+    `row_click`: script for a click on a row of its category axis, whose ``this.dataset.row`` is its number from the
+        top.
     """
     return _Drawing(figure.to_plotly_json()).text(row_click)
 

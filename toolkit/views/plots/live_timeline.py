@@ -155,17 +155,9 @@ def sampled_log_transactions(
 ) -> list[LogTransaction]:
     """Transactions of a recording: from the first sample in which each was open to the first without it.
 
-    Parameters
-    ----------
-    producers
-        Those of one partition, of all samples.
-    sample_times
-        Times of the partition's samples.
-
-    Returns
-    -------
-    list of LogTransaction
-        One that ended between two samples has no outcome, but an `error`.
+    One that ended between two samples has no outcome, but an `error`.
+    `producers`: those of one partition, of all samples.
+    `sample_times`: times of the partition's samples.
     """
     by_transaction: dict[tuple[int, int | None, int], list[Producer]] = {}
     for producer in producers:

@@ -45,12 +45,9 @@ class LsoCurve:
     ) -> LsoCurve:
         """From what the log, samples and findings of one partition say.
 
-        Parameters
-        ----------
-        log_transactions, steps, partitions
-            Transactions and steps of the log, and the partition as observed; each may be empty.
-        now
-            Time of the read: no time is after it.
+        `log_transactions`, `steps`, `partitions`: transactions and steps of the log, and the partition as observed;
+            each may be empty.
+        `now`: time of the read: no time is after it.
         """
         steps = sorted(steps, key=lambda step: (step.offset, step.event == "end"))
         points = [

@@ -126,13 +126,7 @@ STATES: Mapping[str, Appearance] = {
 
 
 def theme_named(name: str) -> Theme:
-    """The palette of a name.
-
-    Raises
-    ------
-    UsageError
-        If there is no such theme.
-    """
+    """The palette of a name. Raises UsageError if there is no such theme."""
     if name not in THEMES:
         raise UsageError(f"There is no theme {name!r}.", do=f"Take one of {', '.join(THEMES)}.")
     return THEMES[name]

@@ -43,14 +43,8 @@ def intervals(
 ) -> list[StateInterval]:
     """Every state that every id was in, in the order of ids and times.
 
-    Parameters
-    ----------
-    events
-        Records of coordinators. For ids with records, their history is not used.
-    transaction_history
-        Past transactions.
-    now
-        End of the last state of an id.
+    `events`: records of coordinators. For ids with records, their history is not used.
+    `now`: end of the last state of an id.
     """
     steps = {
         **_steps_by_id(transaction_history, _of_past_transaction, position=lambda past: past.first_offset),
@@ -167,20 +161,10 @@ def add_lanes(
 ) -> None:
     """Draw a lane for each id, one below the other; an id without records has an empty one with a note.
 
-    Parameters
-    ----------
-    figure, row
-        The figure and its row.
-    states
-        From `toolkit.views.plots.state_lanes.intervals`.
-    ids
-        Transactional ids from top to bottom.
-    theme
-        Colours.
-    shown_from, now
-        The initially visible time, which decides which states are merged, and which have a word.
-    nothing
-        Text if no id has a record.
+    `states`: from `toolkit.views.plots.state_lanes.intervals`.
+    `ids`: transactional ids from top to bottom.
+    `shown_from`, `now`: the initially visible time, which decides which states are merged, and which have a word.
+    `nothing`: text if no id has a record.
     """
     shortest = (now - shown_from) / NARROWEST
     visible = [

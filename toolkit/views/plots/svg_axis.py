@@ -70,16 +70,10 @@ def axis_of(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], le
             end: float) -> Axis:  # fmt: skip
     """The axis of traces, in its part of the pixels from `start` to `end`.
 
-    Parameters
-    ----------
-    settings
-        Of the layout.
-    traces
-        Traces on the axis; their values are its range if it has none.
-    letter
-        ``x`` or ``y``.
-    start, end
-        Pixels of the whole figure's area.
+    `settings`: of the layout.
+    `traces`: traces on the axis; their values are its range if it has none.
+    `letter`: ``x`` or ``y``.
+    `start`, `end`: pixels of the whole figure's area.
     """
     kind = settings.get("type", "linear")
     values = [value for trace in traces for value in _values(trace, letter) if value is not None]

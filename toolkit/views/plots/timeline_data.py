@@ -68,16 +68,10 @@ def bars_of(
 ) -> list[TransactionBar]:
     """A bar for every transaction of the log or of a finding, by first offset.
 
-    Parameters
-    ----------
-    log_transactions, findings
-        Of one partition.
-    curve
-        The log end over time, for the times of offsets.
-    owners
-        Transactional id by producer id.
-    now
-        End of open transactions.
+    `log_transactions`, `findings`: of one partition.
+    `curve`: the log end over time, for the times of offsets.
+    `owners`: transactional id by producer id.
+    `now`: end of open transactions.
     """
     by_key = {
         (finding.producer_id, finding.start_offset): finding for finding in findings if finding.start_offset is not None
@@ -112,14 +106,9 @@ def aggregate_bars(
     All open transactions and those with a finding are single bars; of the others the longest, and some of every
     interval, up to a maximum.
 
-    Parameters
-    ----------
-    bars
-        From `bars_of`.
-    edges
-        Borders of the intervals of aggregated bars; at least two.
-    most
-        Maximum number of single bars, unless more are required.
+    `bars`: from `bars_of`.
+    `edges`: borders of the intervals of aggregated bars; at least two.
+    `most`: maximum number of single bars, unless more are required.
     """
     kept = [bar for bar in bars if bar.is_kept]
     others = _ranked([bar for bar in bars if not bar.is_kept], edges)
@@ -263,18 +252,11 @@ def timeline_data(
 ) -> TimelineData:
     """Collect the data of a partition's timeline.
 
-    Parameters
-    ----------
-    tables
-        Those of the partition.
-    tp
-        Its topic and number.
-    transaction_history, events
-        Past transactions, and records of coordinators.
-    cluster_events
-        Events of the cluster; those around the partition, its coordinators and brokers are kept.
-    now
-        End of open transactions; null for the time of observation.
+    `tables`: those of the partition.
+    `tp`: its topic and number.
+    `transaction_history`, `events`: past transactions, and records of coordinators.
+    `cluster_events`: events of the cluster; those around the partition, its coordinators and brokers are kept.
+    `now`: end of open transactions; null for the time of observation.
     """
     log_transactions, steps, partitions, findings = tables
     observed_times = [each.observed_at for each in findings] + [each.observed_at for each in partitions]

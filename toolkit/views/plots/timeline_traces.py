@@ -49,18 +49,10 @@ def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
 def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: Theme, *, now: dt.datetime) -> None:
     """Hatch the offsets behind the transaction that holds the LSO.
 
-    Parameters
-    ----------
-    figure
-        The figure, whose first row has the offsets over time.
-    holder
-        The lowest open transaction.
-    curve
-        The end of the log over time.
-    theme
-        Its colours.
-    now
-        End of the area.
+    `figure`: the figure, whose first row has the offsets over time.
+    `holder`: the lowest open transaction.
+    `curve`: the end of the log over time.
+    `now`: end of the area.
     """
     since = (holder.finding.held_from if holder.finding else None) or holder.start
     hangs = holder.kind == "hanging"
@@ -77,12 +69,7 @@ def add_held(figure: go.Figure, holder: TransactionBar, curve: LsoCurve, theme: 
 def add_past_holds(figure: go.Figure, findings: Iterable[Finding], curve: LsoCurve, theme: Theme) -> None:
     """Hatch the offsets behind ended transactions that held the LSO.
 
-    Parameters
-    ----------
-    figure, curve, theme
-        As for `add_held`.
-    findings
-        Those of the partition.
+    `figure`, `curve`, `theme`: as for `add_held`. `findings`: those of the partition.
     """
     for rank, hold in enumerate(past_holds(findings)[:MAX_AREAS]):
         _hatch(
@@ -275,14 +262,9 @@ MAX_HOVER_POINTS = 150
 def add_hover_points(figure: go.Figure, bars: Sequence[TransactionBar], timeline: TimelineData) -> None:
     """Let a pointer find bars between their ends: invisible points along them, as plotly finds points only.
 
-    Parameters
-    ----------
-    figure
-        The figure, whose first row has the offsets over time.
-    bars
-        The bars, from `add_bars`.
-    timeline
-        The data, for the visible range.
+    `figure`: the figure, whose first row has the offsets over time.
+    `bars`: the bars, from `add_bars`.
+    `timeline`: the data, for the visible range.
     """
     low, high = timeline.offset_range
     width, height = max(timeline.now - timeline.start, dt.timedelta(seconds=1)), max(high - low, 4)
@@ -338,14 +320,7 @@ def _bar_hover(bar: TransactionBar, *, is_brief: bool = False) -> str:
 def add_cluster_events(figure: go.Figure, timeline: TimelineData, theme: Theme) -> None:
     """Draw a line for each event of the cluster, with a symbol at its top; leaders' are the strongest.
 
-    Parameters
-    ----------
-    figure
-        The figure, whose first row has the offsets over time.
-    timeline
-        The data.
-    theme
-        Its colours.
+    `figure`: the figure, whose first row has the offsets over time.
     """
     low, high = timeline.offset_range
     top = high + max(high - low, 4) * 0.11

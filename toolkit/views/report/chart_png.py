@@ -22,13 +22,7 @@ _POINT = re.compile(r"[ML](-?[\d.]+) (-?[\d.]+)")
 
 
 def chart_png(chart: Mapping[str, Any]) -> bytes:
-    """A chart of `gap_chart` in its light colours.
-
-    Parameters
-    ----------
-    chart
-        The chart.
-    """
+    """A chart of `gap_chart` in its light colours."""
     pixels: Pixels = np.full((chart["height"] * SCALE, chart["width"] * SCALE, 3), PAPER, np.uint8)
     for window in chart["windows"]:
         x, y = window["x"], window["y"]

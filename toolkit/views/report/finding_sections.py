@@ -38,12 +38,7 @@ class HoldEnd:
 def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) -> HoldEnd | None:
     """When a finding stopped holding the LSO; null if it still holds it, or that is not known.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    log_transactions
-        Transactions around it.
+    `log_transactions`: transactions around it.
     """
     if finding.held_to is None:
         return None
@@ -63,12 +58,7 @@ def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) 
 def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None] = ()) -> str:
     """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    sampled_at
-        Times of the recording's samples.
+    `sampled_at`: times of the recording's samples.
     """
     if finding.held_from is not None and finding.held_from in sampled_at:
         return RECORDING
@@ -103,12 +93,7 @@ def by_weight(findings: Iterable[Finding]) -> list[Finding]:
 def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ()) -> ReportSection:
     """The section of one finding.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    log_transactions
-        Transactions of the log: they date its marker, which samples alone do not.
+    `log_transactions`: transactions of the log: they date its marker, which samples alone do not.
     """
     end = hold_end(finding, log_transactions)
     return ReportSection(

@@ -28,16 +28,9 @@ def gap_chart(
 ) -> Mapping[str, Any] | None:
     """The chart of a finding: two lines, the time for which it held the LSO, and labels; null without points.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    steps, log_transactions
-        Steps of the LSO in their order, and transactions, from the log.
-    samples
-        The partition at several times, used without a log.
-    others
-        Other findings that held it at other times.
+    `steps`, `log_transactions`: steps of the LSO in their order, and transactions, from the log.
+    `samples`: the partition at several times, used without a log.
+    `others`: other findings that held it at other times.
     """
 
     def is_here(record: LsoStep | LogTransaction | Partition) -> bool:

@@ -158,14 +158,7 @@ def tables_around(
 ) -> IncidentTables:
     """Rows of a source around findings, by table: of the log and its coordinators, or of a recording.
 
-    Parameters
-    ----------
-    findings
-        ``schema.FINDINGS``; those with a section are used.
-    source
-        The source.
-    remark
-        As for `collect_incident`.
+    `findings`: ``schema.FINDINGS``; those with a section are used. `remark`: as for `collect_incident`.
     """
     records = records_of(findings, Finding)
     if isinstance(source, Recording):

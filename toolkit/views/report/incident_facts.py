@@ -184,12 +184,7 @@ class IncidentFacts:
 def incident_facts(findings: Sequence[Finding], tables: ReportTables) -> list[IncidentFacts]:
     """The facts of findings; several are numbered in their order.
 
-    Parameters
-    ----------
-    findings
-        The findings with a section.
-    tables
-        The tables beside them.
+    `findings`: the findings with a section. `tables`: the tables beside them.
     """
     numbers: list[int | None] = [None] if len(findings) == 1 else [*range(1, len(findings) + 1)]
     return [_facts(finding, tables, number) for finding, number in zip(findings, numbers, strict=True)]

@@ -16,12 +16,7 @@ def notebook(
 ) -> str:
     """The JSON of a notebook (nbformat 4.5) without code.
 
-    Parameters
-    ----------
-    title, summary, sections
-        As for `report_parts.markdown`.
-    pictures
-        The charts as PNG, in their order.
+    `title`, `summary`, `sections`: as for `report_parts.markdown`. `pictures`: the charts as PNG, in their order.
     """
     names = [f"lso-{number}.png" for number, _ in enumerate(pictures, start=1)]
     parts = markdown_parts(title, summary, sections, pictures=[f"attachment:{name}" for name in names])

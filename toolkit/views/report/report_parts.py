@@ -110,15 +110,7 @@ TEMPLATE, CHART = "page.html", "chart.svg"
 
 
 def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, figure: Figure | None = None) -> str:
-    """The page of a report.
-
-    Parameters
-    ----------
-    title, summary, sections
-        As for `markdown`.
-    figure
-        Figure under the findings.
-    """
+    """The page of a report. `title`, `summary`, `sections`: as for `markdown`. `figure`: figure under the findings."""
     drawings = [drawn(chart) for chart in charts_of(sections)]
     values = {
         "title": title,
@@ -139,12 +131,7 @@ def charts_of(sections: Iterable[ReportSection]) -> list[Mapping[str, Any]]:
 def drawn(chart: Mapping[str, Any], *, standalone: bool = False) -> str:
     """A chart as SVG: for a page, in the page's colours; or as a file of its own.
 
-    Parameters
-    ----------
-    chart
-        A chart of `gap_chart`.
-    standalone
-        Whether it is a file of its own.
+    `chart`: a chart of `gap_chart`. `standalone`: whether it is a file of its own.
     """
     return page(__name__.rpartition(".")[0], CHART, chart=chart, standalone=standalone)
 
@@ -179,16 +166,7 @@ def markdown(
 ) -> str:
     """The text of a report.
 
-    Parameters
-    ----------
-    title
-        Heading.
-    summary
-        Sentences under the heading.
-    sections
-        Content.
-    pictures
-        A link for each chart, in their order; none without charts.
+    `summary`: sentences under the heading. `pictures`: a link for each chart, in their order; none without charts.
     """
     return "\n".join(markdown_parts(title, summary, sections, pictures=pictures))
 
@@ -198,10 +176,7 @@ def markdown_parts(
 ) -> list[str]:
     """The text as parts: the heading with the summary, and each section.
 
-    Parameters
-    ----------
-    title, summary, sections, pictures
-        As for `markdown`.
+    `title`, `summary`, `sections`, `pictures`: as for `markdown`.
     """
     links = iter(pictures)
     head = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]

@@ -25,16 +25,7 @@ def summary_sentences(
 ) -> Iterator[str]:
     """The paragraphs under the heading.
 
-    Parameters
-    ----------
-    findings
-        All findings.
-    incidents
-        Those with a section.
-    left
-        How many have no section.
-    generated_at
-        When the report was made.
+    `incidents`: those with a section. `left`: how many have no section. `generated_at`: when the report was made.
     """
     holds = [each for each in incidents if each.holds]
     if len(holds) == 1:

@@ -203,13 +203,7 @@ TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
 
 
 def decide(evidence: Evidence) -> Decision:
-    """Decide by the first rule that applies.
-
-    Parameters
-    ----------
-    evidence
-        All of the evidence.
-    """
+    """Decide by the first rule that applies."""
     if isinstance(evidence, OpenEvidence):
         rule = first_owned_rule(evidence) or first_disowned_rule(evidence)
         return rule.decision(evidence)

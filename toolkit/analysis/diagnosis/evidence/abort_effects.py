@@ -23,20 +23,10 @@ def abort_effects(
 ) -> AbortEffects:
     """Count the records that an abort drops, and the records behind the LSO that it releases.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `toolkit.formats.log.headers.HEADER`: every batch from the lower of `start_offset` and
-        `last_stable_offset` to the high watermark, in order.
-    producer_id, start_offset
-        The aborted transaction.
-    last_stable_offset, next_stable_offset
-        The LSO before the abort marker, and after it.
-
-    Returns
-    -------
-    AbortEffects
-        `released` counts the records between the two LSOs that are committed or not transactional.
+    Returns: `released` counts the records between the two LSOs that are committed or not transactional.
+    `headers`: structured array of `toolkit.formats.log.headers.HEADER`: every batch from the lower of `start_offset`
+        and `last_stable_offset` to the high watermark, in order.
+    `last_stable_offset`, `next_stable_offset`: the LSO before the abort marker, and after it.
     """
     is_control = headers["attributes"] & CONTROL != 0
     is_transactional = headers["attributes"] & TRANSACTIONAL != 0

@@ -50,18 +50,9 @@ class CauseIndicator:
 def cause(context: DiagnosisContext, checks: Sequence[CauseCheck]) -> Cause | None:
     """The root cause of a held transaction, as far as the log shows it.
 
-    Parameters
-    ----------
-    context
-        The open transaction and its log evidence.
-    checks
-        `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
-
-    Returns
-    -------
-    Cause or None
-        Null if there is nothing to explain. A transaction that no coordinator will end always has one: if no cause was
-        found, it states what was read.
+    Null if there is nothing to explain. A transaction that no coordinator will end always has one: if no cause was
+    found, it states what was read.
+    `checks`: `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
     """
     indicators = [found for check in checks if (found := check(context)) is not None]
     if not indicators:

@@ -64,14 +64,9 @@ class DecidedTransaction:
 class ProducerMarker:
     """A marker of the producer on the partition.
 
-    Parameters
-    ----------
-    offset, epoch, is_commit, leader_epoch
-        As in the log.
-    time
-        In ms by the leader's clock; null if unknown.
-    is_by_hand
-        Whether it has no coordinator epoch of the coordinators that wrote the records.
+    `offset`, `epoch`, `is_commit`, `leader_epoch`: as in the log.
+    `time`: in ms by the leader's clock; null if unknown.
+    `is_by_hand`: whether it has no coordinator epoch of the coordinators that wrote the records.
     """
 
     offset: int

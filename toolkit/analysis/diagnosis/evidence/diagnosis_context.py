@@ -213,14 +213,9 @@ def _milliseconds(time: dt.datetime) -> float:
 class ExcerptStart(NamedTuple):
     """Where the log of a partition is read: around the lowest open transaction that needs it and is still in the log.
 
-    Parameters
-    ----------
-    tp, leader
-        The partition, also as its leader has it.
-    offset
-        First offset of that transaction that is still in the log.
-    producer_ids
-        The producers of its transactions, whose markers before the offset are searched.
+    `tp`, `leader`: the partition, also as its leader has it.
+    `offset`: first offset of that transaction that is still in the log.
+    `producer_ids`: the producers of its transactions, whose markers before the offset are searched.
     """
 
     tp: TopicPartition
@@ -276,12 +271,8 @@ def marker_partitions(
 ) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
     """The partitions to read for markers of the same transactions: of each producer the nearest ones.
 
-    Parameters
-    ----------
-    contexts
-        Open transactions whose outcome the coordinators' log does not prove.
-    producers
-        Where the producers have written.
+    `contexts`: open transactions whose outcome the coordinators' log does not prove.
+    `producers`: where the producers have written.
     """
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     for each in producers:

@@ -36,13 +36,7 @@ MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 
 
 def log_facts(context: DiagnosisContext) -> LogFacts:
-    """What the logs show of an open transaction, for the decision.
-
-    Parameters
-    ----------
-    context
-        The open transaction and its log evidence.
-    """
+    """What the logs show of an open transaction, for the decision."""
     batches, key = context.producer_batches, (context.txn.tp, context.txn.producer_id, context.txn.start)
     facts = LogFacts(outcome=context.outcome, has_ended=context.log is not None and key in context.log.ended)
     if batches is None:
@@ -150,18 +144,9 @@ def _left_out(finding: Finding) -> Finding:
 def held_back(finding: Finding, excerpt: Excerpt) -> Finding:
     """Count data records and bytes between the LSO and the high watermark.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    excerpt
-        The excerpt of its partition.
-
-    Returns
-    -------
-    Finding
-        With ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of complete
-        batches, including markers.
+    Returns: with ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of
+    complete batches, including markers.
+    `excerpt`: the excerpt of its partition.
     """
     lso, high_watermark = finding.last_stable_offset, finding.high_watermark
     if lso is None or high_watermark is None:
@@ -178,18 +163,9 @@ def held_back(finding: Finding, excerpt: Excerpt) -> Finding:
 def opening_time(finding: Finding, batches: ProducerBatches) -> Finding:
     """Correct a transaction's opening time if a broker's clock contradicts its producer's.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    batches
-        Its producer's batches in the excerpt.
-
-    Returns
-    -------
-    Finding
-        With ``opened_at`` and ``opened_at_clock``: unchanged, or the broker time before the first batch, null if none
-        was read.
+    Returns: with ``opened_at`` and ``opened_at_clock``: unchanged, or the broker time before the first batch, null if
+    none was read.
+    `batches`: its producer's batches in the excerpt.
     """
     if finding.opened_at is None or finding.opened_at_clock != "producer":
         return finding
@@ -217,18 +193,9 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
     An earlier transaction holds the LSO until its marker. If the excerpt has only the marker of a transaction, that may
     have begun earlier: the time is then the latest possible one, and the evidence is named ``held_at_least_since``.
 
-    Parameters
-    ----------
-    finding
-        The finding.
-    batches
-        Its producer's batches in the excerpt.
-
-    Returns
-    -------
-    Finding
-        With ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null if the excerpt does not show them
-        or the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
+    With ``held_from``, ``held_to`` (if its marker was read) and ``held_ms``, null if the excerpt does not show them or
+    the clocks contradict each other; and ``evidence``, with the marker after which it was the lowest.
+    `batches`: its producer's batches in the excerpt.
     """
     unknown = replace(finding, held_from=None, held_to=None, held_ms=None)
     excerpt, high_watermark = batches.excerpt, finding.high_watermark

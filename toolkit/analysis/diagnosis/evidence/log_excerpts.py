@@ -23,25 +23,15 @@ NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 class Excerpt:
     """The part of a partition's log around the first offset of an open transaction.
 
-    Parameters
-    ----------
-    headers
-        Structured array of `toolkit.formats.log.headers.HEADER`: every batch that contains an offset of
-        ``start <= offset < stop``, in order.
-    start, stop
-        The range of offsets that was read.
-    log_start_offset
-        First offset of the log; null if unknown.
-    held
-        Data records and bytes from the LSO to the high watermark, if counted while the log was read; else null.
-    is_compacted
-        Whether the cleaner may have removed batches from it; null if unknown.
-    groups
-        Consumer groups with offsets in an open transaction, by producer id; on ``__consumer_offsets`` only.
-    source, broker_id, observed_at
-        Where it was read, and when.
-    error
-        ``"NAME: text"`` if it could not be read, or not completely.
+    `headers`: structured array of `toolkit.formats.log.headers.HEADER`: every batch that contains an offset of ``start
+        <= offset < stop``, in order.
+    `start`, `stop`: the range of offsets that was read.
+    `log_start_offset`: first offset of the log; null if unknown.
+    `held`: data records and bytes from the LSO to the high watermark, if counted while the log was read; else null.
+    `is_compacted`: whether the cleaner may have removed batches from it; null if unknown.
+    `groups`: consumer groups with offsets in an open transaction, by producer id; on ``__consumer_offsets`` only.
+    `source`, `broker_id`, `observed_at`: where it was read, and when.
+    `error`: ``"NAME: text"`` if it could not be read, or not completely.
     """
 
     headers: Headers

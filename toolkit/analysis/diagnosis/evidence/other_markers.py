@@ -48,14 +48,7 @@ class OtherMarker:
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:
     """The markers in an excerpt of another partition that raise the epoch of the data right before them.
 
-    Parameters
-    ----------
-    tp
-        The partition.
-    excerpt
-        A part of its log.
-    producer_id
-        The producer.
+    `excerpt`: a part of its log.
     """
     batches, headers = producer_batches(excerpt, producer_id, END), excerpt.headers
     own = headers[headers["producer_id"] == producer_id]
@@ -84,14 +77,8 @@ def outcome_by_markers(
 ) -> Outcome | None:
     """The outcome that markers on other partitions prove; null if they do not.
 
-    Parameters
-    ----------
-    txn
-        The open transaction.
-    batches
-        Its producer's batches around its start; null if the partition's log was not read.
-    markers
-        Markers of its producer on other partitions.
+    `batches`: its producer's batches around its start; null if the partition's log was not read.
+    `markers`: markers of its producer on other partitions.
     """
     own = [each for each in markers if each.producer_id == txn.producer_id]
     # Only clients of version 2 raise the epoch in a commit; a coordinator raises it in aborts of both versions.

@@ -40,14 +40,8 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: CoordinatorLog | None) -> Outcome:
     """What was decided about the open records of a transaction.
 
-    Parameters
-    ----------
-    txn
-        The open transaction.
-    batches
-        Its producer's batches around its start; null if the partition's log was not read.
-    log
-        The coordinators' log, read after the leader has shown the transaction open; null if it was not read.
+    `batches`: its producer's batches around its start; null if the partition's log was not read.
+    `log`: the coordinators' log, read after the leader has shown the transaction open; null if it was not read.
     """
     if txn.start is None:
         return Outcome(name=UNDECIDED, reason="it has written nothing here yet")

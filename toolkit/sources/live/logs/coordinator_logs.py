@@ -28,19 +28,9 @@ def records_of_ids(
 ) -> Iterator[TransactionLogRecord]:
     """Records of some ids or all, and what could not be read of the partitions that they hash to.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    transactional_ids
-        Only these ids; null for all.
-    partitions
-        Only these partitions of ``__transaction_state``; null for all.
-
-    Raises
-    ------
-    BrokerError, NotFound
-        As `transaction_log_records`.
+    `transactional_ids`: only these ids; null for all.
+    `partitions`: only these partitions of ``__transaction_state``; null for all.
+    Raises BrokerError or NotFound: as `transaction_log_records`.
     """
     coordinator_topic = read_coordinator_topic(client, STATE_TOPIC)
     if transactional_ids is None:
@@ -56,13 +46,7 @@ def records_of_ids(
 
 
 def read_coordinator_topic(client: BrokerClient, topic: str) -> CoordinatorTopic:
-    """Metadata of a coordinators' topic.
-
-    Raises
-    ------
-    BrokerError
-        If this principal may not describe it.
-    """
+    """Metadata of a coordinators' topic. Raises BrokerError if this principal may not describe it."""
     coordinator_topic = CoordinatorTopic.read(client, topic)
     if coordinator_topic.hidden:
         code, text = Error.of(coordinator_topic.hidden)
@@ -81,25 +65,11 @@ def transaction_log_records(
 ) -> Iterator[TransactionLogRecord]:
     """Records of ``__transaction_state``, partition by partition; what could not be read is one with `error`.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    coordinator_topic
-        Metadata of the topic.
-    partitions
-        Only these; null for all.
-    newest
-        Only this many offsets before the end of each; null for all.
-    start
-        First offset to read of a partition; the log's first one if it has none here.
-    having
-        Decode only batches that contain one of these byte strings, or are compressed.
-
-    Raises
-    ------
-    NotFound
-        If the topic does not have one of the partitions.
+    `partitions`: only these; null for all.
+    `newest`: only this many offsets before the end of each; null for all.
+    `start`: first offset to read of a partition; the log's first one if it has none here.
+    `having`: decode only batches that contain one of these byte strings, or are compressed.
+    Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}, newest=newest):
         for error in _errors(chunk):
@@ -117,10 +87,7 @@ def offsets_log_records(
 ) -> Iterator[OffsetsLogRecord]:
     """Records of ``__consumer_offsets``, as `transaction_log_records`.
 
-    Raises
-    ------
-    NotFound
-        If the topic does not have one of the partitions.
+    Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}):
         for error in _errors(chunk):

@@ -49,18 +49,10 @@ def read_excerpts(
 ) -> dict[TopicPartition, Excerpt]:
     """Read from each offset to the high watermark, and back to a marker of the producers, within the byte limits.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    starts
-        Where, on partitions with a leader and a high watermark; each takes a few megabytes of memory.
-    compacted
-        Whether a topic is compacted, where known.
-    deadline
-        By ``time.monotonic()``; reading stops then.
-    max_bytes
-        To read of each partition from its offset on, and of each step before it; 4 MB and 1 MB if null.
+    `starts`: where, on partitions with a leader and a high watermark; each takes a few megabytes of memory.
+    `compacted`: whether a topic is compacted, where known.
+    `deadline`: by ``time.monotonic()``; reading stops then.
+    `max_bytes`: to read of each partition from its offset on, and of each step before it; 4 MB and 1 MB if null.
     """
     max_bytes = MAX_BYTES_AFTER if max_bytes is None else max_bytes
     after = [_ExcerptScan(each, each.offset, each.leader.high_watermark or 0, max_bytes) for each in starts]
@@ -157,13 +149,8 @@ def _excerpt(
 def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> list[OtherMarker]:
     """Markers of the producers on the partitions that their brokers or their coordinator's records name.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    contexts
-        Open transactions whose outcome the coordinators' log does not prove. What cannot be read is left out: it proves
-        nothing.
+    `contexts`: open transactions whose outcome the coordinators' log does not prove. What cannot be read is left out:
+    it proves nothing.
     """
     try:
         candidates = _candidates(client, contexts)

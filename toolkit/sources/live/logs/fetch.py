@@ -76,18 +76,10 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    fetch_positions
-        Partitions and offsets.
-    max_bytes
-        Limit per position.
-    read_committed
-        Only up to the LSO; otherwise up to the high watermark, open transactions included.
-    max_wait_ms
-        How long a broker may wait for records.
+    `fetch_positions`: partitions and offsets.
+    `max_bytes`: limit per position.
+    `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.
+    `max_wait_ms`: how long a broker may wait for records.
     """
     requests = [
         (position.broker_id, _request(position, max_bytes, read_committed, max_wait_ms)) for position in fetch_positions
@@ -133,23 +125,12 @@ def _fetched(response: BrokerResponse) -> FetchedBatches:
 def offset_of(client: BrokerClient, spec: OffsetSpec, partition: Partition) -> int:
     """The offset that a spec resolves to now.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    spec
-        An offset; a time with zone, for the first record at or after it; or ``"log_start"``, ``"lso"``,
+    `spec`: an offset; a time with zone, for the first record at or after it; or ``"log_start"``, ``"lso"``,
         ``"high_watermark"``, ``"log_end"``.
-    partition
-        The partition, without error. A time after the last record, and a log end that the broker does not return,
-        resolve to its high watermark.
-
-    Raises
-    ------
-    UsageError
-        If the spec is invalid.
-    BrokerError, ConnectionFailed
-        If the leader does not return the time's offset.
+    `partition`: the partition, without error. A time after the last record, and a log end that the broker does not
+        return, resolve to its high watermark.
+    Raises UsageError if the spec is invalid. Raises BrokerError or ConnectionFailed if the leader does not return the
+    time's offset.
     """
     check_offset_spec(spec)
     high_watermark = partition.high_watermark or 0

@@ -48,17 +48,7 @@ TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then
 def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
     """Read the log evidence of open transactions.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    to_read
-        From `Diagnosis.to_read`; the logs are read after the last observation.
-
-    Returns
-    -------
-    dict of TransactionKey to DiagnosisContext
-        The context of each.
+    Returns: the context of each. `to_read`: from `Diagnosis.to_read`; the logs are read after the last observation.
     """
     selection = select_logs(to_read)
     excerpts = _excerpts(client, selection.excerpts)

@@ -66,23 +66,11 @@ def fetch_range(
 
     Follows leader changes. Offsets that cannot be read are a chunk with `error`: the log is never silently shorter.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partition
-        The partition as its leader has it.
-    start, stop
-        As for `fetch.offset_of`. Offsets beyond the log end are left out.
-    crc
-        Check every batch's checksum.
-
-    Raises
-    ------
-    UsageError
-        If `start` or `stop` is not an offset specification, or `stop` comes before `start`.
-    BrokerError, ConnectionFailed
-        If the leader does not return the log start and end, or the offset of a time.
+    `partition`: the partition as its leader has it.
+    `start`, `stop`: as for `fetch.offset_of`. Offsets beyond the log end are left out.
+    `crc`: check every batch's checksum.
+    Raises UsageError if `start` or `stop` is not an offset specification, or `stop` comes before `start`. Raises
+    BrokerError, ConnectionFailed if the leader does not return the log start and end, or the offset of a time.
     """
     check_offset_range(start, stop)
     first, last = resolve_range(client, partition, start, stop)
@@ -92,10 +80,7 @@ def fetch_range(
 def resolve_range(client: BrokerClient, partition: Partition, start: OffsetSpec, stop: OffsetSpec) -> tuple[int, int]:
     """The current offsets of `start` and `stop`.
 
-    Parameters
-    ----------
-    client, partition, start, stop
-        As for `fetch_range`, which also documents the errors.
+    `client`, `partition`, `start`, `stop`: as for `fetch_range`, which also documents the errors.
     """
     if partition.error:
         code, text = Error.of(partition.error)
@@ -118,21 +103,12 @@ def read_offsets(
 ) -> FetchedRange:
     """Read offsets of a partition that are known to have existed; deleted ones are a chunk with `error`.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partition
-        The partition and its leader.
-    start, stop
-        The batches with an offset in ``start <= offset < stop``.
-    crc
-        Check every batch's checksum.
-    read_committed
-        Request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop` must not be
-        after it.
-    max_bytes
-        Limit per response; some megabytes if null.
+    `partition`: the partition and its leader.
+    `start`, `stop`: the batches with an offset in ``start <= offset < stop``.
+    `crc`: check every batch's checksum.
+    `read_committed`: request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop`
+        must not be after it.
+    `max_bytes`: limit per response; some megabytes if null.
     """
     leader = _LogLeader(client, partition, read_committed=read_committed, max_bytes=max_bytes)
     chunks = _read_chunks(leader, start, stop, crc=crc)
@@ -267,16 +243,8 @@ class LogRange:
 def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offsets: int) -> list[LogRange]:
     """Divide offsets into ranges of equal size.
 
-    Parameters
-    ----------
-    tp
-        The partition.
-    start, stop
-        The offsets.
-    log_start
-        Log start offset; deleted offsets before it are not divided.
-    max_offsets
-        Maximum number of offsets per range.
+    `log_start`: log start offset; deleted offsets before it are not divided.
+    `max_offsets`: maximum number of offsets per range.
     """
     first = max(start, log_start)
     if first >= stop:
@@ -289,19 +257,8 @@ def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offs
 def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) -> FetchedRange:
     """Read a range of a log, lazily; offsets deleted since `split` are a chunk with `error`.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    log_range
-        The range.
-    crc
-        Verify every batch's checksum.
-
-    Raises
-    ------
-    ConnectionFailed, BrokerError
-        If no broker returns the metadata of the topic.
+    `crc`: verify every batch's checksum.
+    Raises ConnectionFailed or BrokerError if no broker returns the metadata of the topic.
     """
     tp = log_range.tp
     leader = read_metadata(client, [tp.topic]).at([tp])[tp]

@@ -42,10 +42,7 @@ def log_transaction_tables_of(log_range: FetchedRange, *, producer_id: int | Non
 def lso_timeline_of(log_range: FetchedRange) -> pa.Table:
     """Every step of the LSO as ``schema.LSO_TIMELINE``.
 
-    Raises
-    ------
-    BrokerError
-        If part of the range could not be read: the timeline would be wrong after the gap.
+    Raises BrokerError if part of the range could not be read: the timeline would be wrong after the gap.
     """
     failures: list[Row] = []
     before = begin() if log_range.start == 0 else EMPTY

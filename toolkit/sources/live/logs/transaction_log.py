@@ -62,16 +62,9 @@ def read_state_log(
 ) -> TransactionLog:
     """Read the topic from its start to its current end.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    coordinator_topic
-        Metadata of ``__transaction_state``.
-    only
-        Partitions to read; null for all.
-    timeout
-        Seconds; a partition not read to its end by then is a failure.
+    `coordinator_topic`: metadata of ``__transaction_state``.
+    `only`: partitions to read; null for all.
+    `timeout`: seconds; a partition not read to its end by then is a failure.
     """
     deadline = time.monotonic() + timeout
     if coordinator_topic.hidden:
@@ -238,23 +231,10 @@ def read_committed(
 ) -> CommittedRead:
     """Offsets of the records that a read_committed consumer receives.
 
-    Parameters
-    ----------
-    config
-        Configuration of the consumer.
-    topic, partition
-        The partition.
-    start, stop
-        The range ``start <= offset < stop``.
-    timeout
-        Seconds; what was received by then is returned.
-    check
-        Called while it waits; what it raises ends the read.
-
-    Raises
-    ------
-    BrokerError
-        If the partition cannot be read, or librdkafka does not support the configuration.
+    `start`, `stop`: the range ``start <= offset < stop``.
+    `timeout`: seconds; what was received by then is returned.
+    `check`: called while it waits; what it raises ends the read.
+    Raises BrokerError if the partition cannot be read, or librdkafka does not support the configuration.
     """
     from confluent_kafka import KafkaError
     from confluent_kafka import TopicPartition as ConsumedPartition

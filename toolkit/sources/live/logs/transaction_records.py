@@ -41,13 +41,7 @@ class OpenBatch:
     position: int
 
     def records(self) -> Iterator[Record]:
-        """Its records, with their headers.
-
-        Raises
-        ------
-        BrokerError
-            If the batch is damaged.
-        """
+        """Its records, with their headers. Raises BrokerError if the batch is damaged."""
         try:
             yield from read_records(self.buffer, self.position, with_headers=True)
         except DecodeError as error:
@@ -59,21 +53,9 @@ def open_batches(
 ) -> Generator[OpenBatch, None, None]:
     """Batches of a producer's open transaction in offset order; those that retention deleted are missing.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partition
-        The partition as its leader has it.
-    producer_id, start_offset
-        The transaction. As it is open, all that its producer wrote since is of it.
-    last
-        The last batch.
-
-    Raises
-    ------
-    BrokerError
-        If a part of the log could not be read.
+    `partition`: the partition as its leader has it.
+    `producer_id`, `start_offset`: the transaction. As it is open, all that its producer wrote since is of it.
+    Raises BrokerError if a part of the log could not be read.
     """
     first = max(start_offset, partition.log_start_offset or 0)
     stop = partition.high_watermark or 0

@@ -96,10 +96,7 @@ def _check(client: BrokerClient, brokers: Sequence[int], resource: AclResource) 
 def _acls(client: BrokerClient, brokers: Sequence[int], resource_type: int) -> list[tuple[int, BrokerResponse]]:
     """The brokers' DescribeAcls responses; those of the others suffice if a broker fails.
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If no broker answers.
+    Raises BrokerError or ConnectionFailed if no broker answers.
     """
     request = messages.DescribeAcls(
         resource_type_filter=resource_type,

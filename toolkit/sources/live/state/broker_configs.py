@@ -33,14 +33,8 @@ def describe_configs(
 ) -> list[ResourceConfig]:
     """The configurations of resources, in one request to each broker that is a resource, or else to any broker.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    resource_type, names
-        `TOPIC`, `BROKER` or `GROUP`, and the names of the resources.
-    keys
-        The configurations to describe.
+    `resource_type`, `names`: `TOPIC`, `BROKER` or `GROUP`, and the names of the resources.
+    `keys`: the configurations to describe.
     """
     request = messages.DescribeConfigs
     resources = [

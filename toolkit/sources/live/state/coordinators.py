@@ -91,11 +91,8 @@ def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
 def find_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) -> list[tuple[BrokerResponse, Any]]:
     """Find the coordinator of each key through any broker.
 
-    Returns
-    -------
-    list of (BrokerResponse, message)
-        Per key, in order: the response, and the coordinator in it (``node_id``, ``error_code``, ``error_message``),
-        null without a response.
+    Returns: per key, in order: the response, and the coordinator in it (``node_id``, ``error_code``,
+    ``error_message``), null without a response.
     """
     if not keys:
         return []

@@ -49,13 +49,7 @@ def list_groups(client: BrokerClient, brokers: Iterable[int]) -> tuple[dict[str,
 
 
 def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, ListedGroup]:
-    """All groups by group id.
-
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If a broker does not list its groups.
-    """
+    """All groups by group id. Raises BrokerError or ConnectionFailed if a broker does not list its groups."""
     groups, failed = list_groups(client, brokers)
     for response in failed:
         raise response.error or BrokerError(
@@ -68,10 +62,7 @@ def listed_groups(client: BrokerClient, brokers: Iterable[int]) -> dict[str, Lis
 def group_ids(client: BrokerClient, brokers: Iterable[int]) -> dict[str, int]:
     """Group id to its coordinator's broker id, for groups that commit offsets.
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        As `listed_groups`.
+    Raises BrokerError or ConnectionFailed: as `listed_groups`.
     """
     listed = listed_groups(client, brokers).items()
     return {group: each.coordinator_id for group, each in listed if each.protocol_type in WITH_OFFSETS}
@@ -80,10 +71,7 @@ def group_ids(client: BrokerClient, brokers: Iterable[int]) -> dict[str, int]:
 def groups_with_offsets(client: BrokerClient) -> tuple[list[str], Sequence[str]]:
     """Groups that commit offsets, share groups included, sorted; and what is missing for the proof that none is hidden.
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        As `listed_groups`.
+    Raises BrokerError or ConnectionFailed: as `listed_groups`.
     """
     brokers = sorted(client.brokers)
     groups = listed_groups(client, brokers).items()
@@ -131,10 +119,7 @@ class GroupOffsets(NamedTuple):
     def by_partition(self) -> dict[TopicPartition, tuple[int, int]]:
         """Committed offset and error code by partition.
 
-        Raises
-        ------
-        BrokerError, ConnectionFailed
-            If the coordinator did not respond.
+        Raises BrokerError or ConnectionFailed if the coordinator did not respond.
         """
         if self.error:
             raise self.error
@@ -152,17 +137,8 @@ class GroupOffsets(NamedTuple):
 def committed_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
     """Every committed offset of a group.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    group, coordinator_id
-        Group id, and broker id of its coordinator.
-
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If the coordinator does not respond.
+    `group`, `coordinator_id`: group id, and broker id of its coordinator.
+    Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
     (answer,) = fetch_offsets(client, {group: coordinator_id}, None)
     return {
@@ -178,19 +154,9 @@ def pending_offsets(
 
     Kafka returns a partition that has only a pending offset if the request names it, and else omits it.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    group, coordinator_id
-        Group id, and broker id of its coordinator.
-    partitions
-        The partitions to ask for.
-
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If the coordinator does not respond.
+    `group`, `coordinator_id`: group id, and broker id of its coordinator.
+    `partitions`: the partitions to ask for.
+    Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
     (answer,) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)
     return {tp: CommittedOffset(None, error_text(code)) for tp, code in answer.pending().items()}
@@ -199,10 +165,7 @@ def pending_offsets(
 def committing_groups(client: BrokerClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a committed or a pending offset of some partitions, those with a pending one first.
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If a broker does not list its groups, or a coordinator does not respond.
+    Raises BrokerError or ConnectionFailed if a broker does not list its groups, or a coordinator does not respond.
     """
     coordinators = group_ids(client, sorted(client.brokers))
     found: dict[TopicPartition, list[tuple[bool, str]]] = {tp: [] for tp in partitions}
@@ -219,12 +182,7 @@ def offsets_of_groups(
 ) -> list[tuple[str, dict[TopicPartition, int]]] | None:
     """The committed offsets of all groups on some partitions, negative for none; null if any could not be read.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    partitions
-        The partitions; offsets of every group that the brokers list are requested.
+    `partitions`: the partitions; offsets of every group that the brokers list are requested.
     """
     brokers = sorted(client.brokers)
     try:
@@ -239,10 +197,7 @@ def read_offsets_of(
 ) -> list[tuple[str, dict[TopicPartition, int]]]:
     """The committed offsets of groups on some partitions, negative for none.
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If the offsets of a group could not be read.
+    Raises BrokerError or ConnectionFailed if the offsets of a group could not be read.
     """
     return [
         (answer.group, {tp: offset for tp, (offset, code) in answer.by_partition().items() if code == 0})
@@ -312,10 +267,7 @@ def share_isolation_level(client: BrokerClient, group: str) -> str | None:
 def share_group_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, SharePartition]:
     """Start offset and lag of a share group on each of its partitions (DescribeShareGroupOffsets).
 
-    Raises
-    ------
-    BrokerError, ConnectionFailed
-        If the coordinator does not respond.
+    Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
     requested = messages.DescribeShareGroupOffsets.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     (found,) = client.send_one(messages.DescribeShareGroupOffsets(groups=[requested]), broker_id=coordinator_id).groups

@@ -80,10 +80,7 @@ class ClusterMetadata:
 def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> ClusterMetadata:
     """Read the metadata of topics from any broker; null for all topics that this principal may describe.
 
-    Raises
-    ------
-    ConnectionFailed, BrokerError
-        If no broker answers.
+    Raises ConnectionFailed or BrokerError if no broker answers.
     """
     topic_request = messages.Metadata.MetadataRequestTopic
     requested = None if topics is None else [topic_request(name=name) for name in topics]
@@ -120,23 +117,11 @@ def resolve_partitions(
 ) -> list[TopicPartition]:
     """The selected partitions, sorted.
 
-    Parameters
-    ----------
-    metadata
-        Metadata of the cluster.
-    topics
-        Topic names; all topics if null.
-    partitions
-        Numbers, for each of `topics`; or pairs of topic and number, without `topics`.
-
-    Raises
-    ------
-    NotFound
-        If the cluster does not have one of them.
-    BrokerError
-        If this principal may not describe one of the topics.
-    UsageError
-        If `partitions` are numbers without topics, or pairs with topics.
+    `metadata`: metadata of the cluster.
+    `topics`: topic names; all topics if null.
+    `partitions`: numbers, for each of `topics`; or pairs of topic and number, without `topics`.
+    Raises NotFound if the cluster does not have one of them. Raises BrokerError if this principal may not describe one
+    of the topics. Raises UsageError if `partitions` are numbers without topics, or pairs with topics.
     """
     for topic, error in metadata.errors.items():
         if is_missing(error):
@@ -240,14 +225,8 @@ OPTIONAL = TIERED | {"log_end_offset"}  # not every compatible broker returns th
 def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = False) -> list[Partition]:
     """The offsets of partitions, from their leaders; null where `error` is set.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    leaders
-        From `ClusterMetadata`; where a leader has changed, the metadata is read again.
-    tiered
-        Read the offsets of remote storage, too; no verdict needs them.
+    `leaders`: from `ClusterMetadata`; where a leader has changed, the metadata is read again.
+    `tiered`: read the offsets of remote storage, too; no verdict needs them.
     """
     columns = (*OFFSET_COLUMNS, *TIERED_COLUMNS) if tiered else OFFSET_COLUMNS
     (found,) = query_leaders(client, leaders, OffsetsQuery(client, columns))
@@ -257,12 +236,8 @@ def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = Fa
 class OffsetsQuery:
     """ListOffsets, once for each column.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers, for its timeout: offsets in remote storage may take long.
-    columns
-        All; or `LSO_COLUMNS`, in half the requests.
+    `client`: the connection to the brokers, for its timeout: offsets in remote storage may take long.
+    `columns`: all; or `LSO_COLUMNS`, in half the requests.
     """
 
     def __init__(self, client: BrokerClient, columns: Sequence[OffsetColumn] = OFFSET_COLUMNS) -> None:
@@ -351,14 +326,8 @@ def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bo
     A partition without producers has no record; a failed one has a record with `error`. Brokers also answer from
     follower replicas, so compare the leader epochs before and after.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    leaders
-        As for `read_partitions`.
-    idle_producers
-        Include producers without an open transaction; no verdict needs them.
+    `leaders`: as for `read_partitions`.
+    `idle_producers`: include producers without an open transaction; no verdict needs them.
     """
     (found,) = query_leaders(client, leaders, ProducersQuery(idle_producers=idle_producers))
     return found
