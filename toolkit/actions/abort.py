@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from toolkit.actions.progress import Progress
     from toolkit.actions.saved_records import SavedRecords
     from toolkit.schema import Row
-    from toolkit.schema.coerce import Finding as AnyFinding
+    from toolkit.schema.coerce import FindingLike
     from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
@@ -188,7 +188,7 @@ class AbortPlan(MarkerPlan):
         return done if saved is None else replace(done, records_file=saved.path, records_saved=saved.records)
 
     def verify(
-        self, *, since: AnyFinding | Finding | None = None, check: Callable[[], None] = lambda: None
+        self, *, since: FindingLike | Finding | None = None, check: Callable[[], None] = lambda: None
     ) -> AbortResult:
         """Read back: the transaction is closed on the leader, and the LSO has moved as far as it can.
 
@@ -271,7 +271,7 @@ def _path(saved: SavedRecords | None) -> str | None:
     return None if saved is None else str(saved.path)
 
 
-def plan_abort(cluster: Cluster, finding: AnyFinding | Finding) -> AbortPlan:
+def plan_abort(cluster: Cluster, finding: FindingLike | Finding) -> AbortPlan:
     """Plan the abort marker for a finding, and what it would change; nothing is written.
 
     Parameters

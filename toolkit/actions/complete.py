@@ -39,7 +39,7 @@ from toolkit.sources.live.logs.transaction_records import LastBatch, open_batche
 if TYPE_CHECKING:
     from toolkit.actions.marker import Marker
     from toolkit.schema import Row
-    from toolkit.schema.coerce import Finding as AnyFinding
+    from toolkit.schema.coerce import FindingLike
     from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
@@ -190,7 +190,7 @@ class CompletePlan(MarkerPlan):
         return done
 
     def verify(
-        self, *, since: AnyFinding | Finding | None = None, check: Callable[[], None] = lambda: None
+        self, *, since: FindingLike | Finding | None = None, check: Callable[[], None] = lambda: None
     ) -> CompleteResult:
         """Read back: the transaction is closed, and consumers receive its records, or after an abort do not.
 
@@ -272,7 +272,7 @@ class CompletePlan(MarkerPlan):
         return state.startswith("Prepare") or (state == "Ongoing" and self.includes_partition(txn) and same_epoch)
 
 
-def plan_complete(cluster: Cluster, finding: AnyFinding | Finding) -> CompletePlan:
+def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> CompletePlan:
     """Plan the marker that is missing, and what becomes visible by it; nothing is written.
 
     Parameters

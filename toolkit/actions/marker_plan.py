@@ -23,7 +23,7 @@ from toolkit.sources.live.client.broker_response import TOO_OLD
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.schema import Row
-    from toolkit.schema.coerce import Finding as AnyFinding
+    from toolkit.schema.coerce import FindingLike
     from toolkit.sources.live.cluster import Cluster
 
 RECHECK_AFTER = 2.0  # seconds between the two observations of the fresh check
@@ -315,7 +315,7 @@ def check_columns(fresh: Finding) -> dict[str, Any]:
     return {**check, "last_stable_offset_before": fresh.last_stable_offset}
 
 
-def finding_of(finding: AnyFinding | Finding) -> Finding:
+def finding_of(finding: FindingLike | Finding) -> Finding:
     """A typed finding of a row, a row of a frame, or a finding."""
     return finding if isinstance(finding, Finding) else Finding.of(finding_row(finding))
 

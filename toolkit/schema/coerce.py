@@ -19,7 +19,7 @@ Data: TypeAlias = "pd.DataFrame | Iterable[Row] | Iterable[TableRow] | None"
 
 R = TypeVar("R", bound=TableRow)
 
-Finding: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
+FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 """A row of ``schema.FINDINGS``, or a row of its frame."""
 
 
@@ -48,7 +48,7 @@ def _reindexed(frame: Data, table: Table) -> pd.DataFrame:
     return cast("pd.DataFrame", frame).reindex(columns=table.names)
 
 
-def finding_row(finding: Finding) -> Row:
+def finding_row(finding: FindingLike) -> Row:
     """One row of ``schema.FINDINGS`` as a dict of plain values.
 
     Raises

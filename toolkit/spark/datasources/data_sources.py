@@ -237,7 +237,7 @@ class KafkaTransactions(ConnectingSource, DataSource):
         UsageError
             As `schema` does.
         """
-        from toolkit.spark.datasources.transactions_reader import BatchSampleReader
+        from toolkit.spark.datasources.samples_reader import BatchSampleReader
 
         return BatchSampleReader(transactions_options(self.options), client_config(self.options, self))
 
@@ -250,6 +250,6 @@ class KafkaTransactions(ConnectingSource, DataSource):
         UsageError
             As `schema` does.
         """
-        from toolkit.spark.datasources.transactions_reader import StreamSampleReader
+        from toolkit.spark.datasources.samples_reader import StreamSampleReader
 
         return StreamSampleReader(transactions_options(self.options), client_config(self.options, self))

@@ -29,7 +29,7 @@ from toolkit.views.panel.postmortem import postmortem
 from toolkit.views.panel.timeline_picture import picture
 
 if TYPE_CHECKING:
-    from toolkit.schema.coerce import Finding as AnyFinding
+    from toolkit.schema.coerce import FindingLike
     from toolkit.sources.live.cluster import Cluster
 
 SETTLE = 0.2  # seconds; the second click of a double click is handled right after the first step
@@ -124,7 +124,7 @@ class AbortPanel(PanelLayout):
         """Diagnose the cluster again."""
         self._begin("refresh")
 
-    def select(self, finding: AnyFinding | Finding) -> None:
+    def select(self, finding: FindingLike | Finding) -> None:
         """Choose a finding: one of `findings`, or any row of ``schema.FINDINGS``."""
         self._begin("choose", partial(self._select, finding_of(finding)))
 
