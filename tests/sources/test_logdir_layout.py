@@ -10,8 +10,8 @@ import pytest
 
 from tests.sources.log_files import META, partition_folder, write_root
 from toolkit.errors import NotFound, UsageError
-from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.replica_files import changes, list_files
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
+from toolkit.sources.logdir.replica.replica_files import changes, list_files
 
 SEGMENT = "00000000000000000000.log"
 DUMP = "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n"

@@ -27,7 +27,7 @@ from tests.sources.log_files import (
 )
 from toolkit import LogDir
 from toolkit.schema import FINDINGS, Row
-from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.subset import found_in
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 

@@ -20,8 +20,8 @@ from tests.sources.log_files import (
 from toolkit.formats.log.batches import write_batch
 from toolkit.lab import Kafka
 from toolkit.schema import Row
-from toolkit.sources.logdir.log_dir_layout import discover
-from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.log_dir_layout import discover
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 

@@ -14,7 +14,7 @@ from toolkit import LogDir
 from toolkit.errors import NotFound
 from toolkit.schema import SEGMENTS, SNAPSHOTS, Table
 from toolkit.sources.logdir import log_dir_tables
-from toolkit.sources.logdir.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
 
 DUMP = """\
 Dumping /data/orders-0/00000000000000000004.log

@@ -18,9 +18,9 @@ from tests.tiers import amount
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.headers import HEADER
 from toolkit.sources.log_tables import ScanChunk, clip
-from toolkit.sources.logdir.log_dir_layout import discover
-from toolkit.sources.logdir.replica_files import ReplicaFiles, list_files, read_parts
-from toolkit.sources.logdir.segment_splits import SegmentSplit, read_split, splits
+from toolkit.sources.logdir.replica.log_dir_layout import discover
+from toolkit.sources.logdir.replica.replica_files import ReplicaFiles, list_files, read_parts
+from toolkit.sources.logdir.replica.segment_splits import SegmentSplit, read_split, splits
 
 BATCHES = 240
 

@@ -19,7 +19,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
 from toolkit.schema import METADATA_LOG, Row
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 
 pytestmark = pytest.mark.lab
 COUNT = 8

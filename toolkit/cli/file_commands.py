@@ -173,7 +173,7 @@ def abort_command(
     It is commented out unless the files prove that the transaction hangs. On a live cluster use abort, which asks the
     cluster itself before it writes.
     """
-    from toolkit.actions.abort_command_line import abort_advice
+    from toolkit.views.abort_command_line import abort_advice
     from toolkit.views.findings_text import wrap
 
     partition_options(topic, partition)

@@ -43,12 +43,12 @@ from toolkit.formats.object_store import ObjectPath
 from toolkit.schema import utc
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
-from toolkit.sources.logdir.broker_lock import is_locked
 from toolkit.sources.logdir.coordinator_state import CLOCKS_APART, StateTopic
 from toolkit.sources.logdir.copy_proof import CopyProof
-from toolkit.sources.logdir.log_dir_layout import LogDirRoot
-from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.broker_lock import is_locked
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 PRODUCER_IDS = 15  # API key of the record
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"

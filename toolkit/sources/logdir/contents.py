@@ -19,7 +19,7 @@ from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.copies import Copies
-from toolkit.sources.logdir.log_dir_layout import (
+from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
     LogDirRoot,
@@ -27,11 +27,11 @@ from toolkit.sources.logdir.log_dir_layout import (
     SkippedFile,
     read_partition_checkpoints,
 )
-from toolkit.sources.logdir.log_window import MarkerNeighbourhood, ReadLimit
-from toolkit.sources.logdir.metadata_log import MetadataEnd, metadata_end, metadata_logs, metadata_records
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import ReplicaState, read_state
+from toolkit.sources.logdir.replica.log_window import MarkerNeighbourhood, ReadLimit
+from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, metadata_end, metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import ReplicaState, read_state
 from toolkit.sources.partition_selection import requested_partitions
 
 LOGS_AT_ONCE = 2

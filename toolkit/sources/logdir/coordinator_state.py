@@ -20,9 +20,9 @@ from toolkit.schema.log import LogTransaction, OffsetsLogRecord, TransactionLogR
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.log_window import ReadLimit
-from toolkit.sources.logdir.metadata_log import furthest, partition_count
-from toolkit.sources.logdir.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.log_window import ReadLimit
+from toolkit.sources.logdir.replica.metadata_log import furthest, partition_count
+from toolkit.sources.logdir.replica.replica_state import ReplicaState
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from toolkit.errors import DecodeError
 from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
-from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 
 class Copies:

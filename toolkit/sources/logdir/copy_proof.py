@@ -18,10 +18,10 @@ from toolkit.schema import utc
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import StateTopic, TransactionLogPartition
-from toolkit.sources.logdir.log_dir_layout import LogDirRoot
-from toolkit.sources.logdir.metadata_log import NEWEST, metadata_logs, metadata_records
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot
+from toolkit.sources.logdir.replica.metadata_log import NEWEST, metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 ASSERTED = ", in files that are asserted to be consistent (consistent_copy)"
 END = 1 << 62  # an offset behind every log

@@ -25,7 +25,7 @@ from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.metadata_log import MetadataEnd, furthest
+from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, furthest
 
 NO_METADATA_LOG = (
     "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "

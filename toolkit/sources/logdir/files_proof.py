@@ -11,7 +11,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,11 +22,11 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import BrokerLogs, Contents
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
-from toolkit.sources.logdir.log_window import ReadLimit
-from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import partition_of, producers_of
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
+from toolkit.sources.logdir.replica.log_window import ReadLimit
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Partitions, Source, Topics
@@ -355,7 +355,7 @@ class LogDir(LogDirTables, OffsetTables):
 
     def _in_text(self, path: LogPath) -> Sequence[ReplicaLog]:
         """The logs in a text of kafka-dump-log.sh, which is read again only if it has changed."""
-        from toolkit.sources.logdir.dump_logs import read_texts  # most paths contain no text
+        from toolkit.sources.logdir.replica.dump_logs import read_texts  # most paths contain no text
 
         try:
             stat = path.stat()

@@ -24,11 +24,11 @@ from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
-from toolkit.sources.logdir.log_window import ReadLimit, known_before
-from toolkit.sources.logdir.metadata_log import metadata_logs, metadata_records
-from toolkit.sources.logdir.replica_log import ReplicaLog, between
-from toolkit.sources.logdir.replica_state import offset_of
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
+from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
+from toolkit.sources.logdir.replica.metadata_log import metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog, between
+from toolkit.sources.logdir.replica.replica_state import offset_of
 from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source

@@ -48,12 +48,12 @@ from toolkit.sources.logdir.contents import (
 )
 from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.copy_proof import CopyProof
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.log_window import BACK, FORWARD, ReadLimit
-from toolkit.sources.logdir.metadata_log import first_free_producer_id, furthest, stale_replica_doubts
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_log import ReplicaLog
-from toolkit.sources.logdir.replica_state import ReplicaState, partition_of, producers_of
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica.log_window import BACK, FORWARD, ReadLimit
+from toolkit.sources.logdir.replica.metadata_log import first_free_producer_id, furthest, stale_replica_doubts
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.replica_state import ReplicaState, partition_of, producers_of
 from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)

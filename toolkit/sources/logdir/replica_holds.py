@@ -15,7 +15,7 @@ from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 from toolkit.sources.logdir.coordinator_state import StateTopic
 from toolkit.sources.logdir.observe_files import FileObservation
-from toolkit.sources.logdir.replica_state import ReplicaState
+from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
 
 def with_holds(

@@ -12,8 +12,8 @@ from toolkit.formats.log.batch_records import partial_batches, record_offsets
 from toolkit.sources.log_tables import ScanChunk
 from toolkit.sources.logdir.contents import COMPACTED, Contents
 from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
-from toolkit.sources.logdir.replica_files import bytes_at
-from toolkit.sources.logdir.replica_state import ReplicaState, offset_of, partition_of
+from toolkit.sources.logdir.replica.replica_files import bytes_at
+from toolkit.sources.logdir.replica.replica_state import ReplicaState, offset_of, partition_of
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, named_offset
 
 NO_RECORDS = (

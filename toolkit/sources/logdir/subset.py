@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from toolkit.formats.log_paths import LogPath
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
-from toolkit.sources.logdir.dump_logs import read_texts
 from toolkit.sources.logdir.log_dir import LogDir
-from toolkit.sources.logdir.log_dir_layout import LogDirLayout, discover
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.dump_logs import read_texts
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 
 def found_in(paths: Sequence[str | os.PathLike[str] | LogPath]) -> Contents:

@@ -14,12 +14,12 @@ from toolkit.errors import UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import HEADER_SIZE
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_files import bytes_at
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_files import bytes_at
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir.contents import Contents
-    from toolkit.sources.logdir.replica_log import ReplicaLog
+    from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 LEADER = "leader"
 """In place of a broker, in a live cluster: the leader may change."""

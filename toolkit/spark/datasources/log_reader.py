@@ -27,11 +27,11 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents
-from toolkit.sources.logdir.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
 from toolkit.sources.logdir.log_dir_tables import only, transaction_log_records
-from toolkit.sources.logdir.log_window import known_before
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
+from toolkit.sources.logdir.replica.log_window import known_before
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogOptions, schema_of

@@ -28,7 +28,7 @@ from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HeaderField, Headers, concatenate
 from toolkit.sources.log_tables import FoldedRange, LogFold, ScanChunk, at_missing_offsets, from_offset
-from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, ReplicaLog
 
 Array = npt.NDArray[np.int64]
 MAX_GAPS = 1000

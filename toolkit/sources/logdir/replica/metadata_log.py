@@ -17,10 +17,10 @@ from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC
-from toolkit.sources.logdir.partition_folder import FolderLog
-from toolkit.sources.logdir.replica_files import in_pieces
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
+from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_files import in_pieces
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 SNAPSHOT_NAME = re.compile(r"[0-9]{20}-.*\.checkpoint")
 NEWEST = dt.datetime.max.replace(tzinfo=dt.UTC)

@@ -13,12 +13,12 @@ from toolkit.formats.log_paths import LogPath
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
-from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica_log import ProducerSnapshot, RecordIndex, between
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, between
 
 
 class TextLog:
-    """The dumps of one partition in one text (`toolkit.sources.logdir.replica_log.ReplicaLog`).
+    """The dumps of one partition in one text (`toolkit.sources.logdir.replica.replica_log.ReplicaLog`).
 
     `dumps`: chunks of the dumps of its segments, snapshots and indexes, in text order.
     """

@@ -17,7 +17,7 @@ from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name
 from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.formats.segment_files import read_offset_index, read_time_index
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.log_dir_layout import Replica, SkippedFile
+from toolkit.sources.logdir.replica.log_dir_layout import Replica, SkippedFile
 
 WHY_LEFT_OUT = {
     "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",

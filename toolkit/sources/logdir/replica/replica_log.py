@@ -19,8 +19,8 @@ from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk
-from toolkit.sources.logdir.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica_files import SegmentBytes, in_pieces
+from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
+from toolkit.sources.logdir.replica.replica_files import SegmentBytes, in_pieces
 
 ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i8"), ("producer_id", "i8")])
 

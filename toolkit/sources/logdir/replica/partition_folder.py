@@ -13,8 +13,8 @@ from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
-from toolkit.sources.logdir.log_dir_layout import Replica, checkpoint_rows_in
-from toolkit.sources.logdir.replica_files import (
+from toolkit.sources.logdir.replica.log_dir_layout import Replica, checkpoint_rows_in
+from toolkit.sources.logdir.replica.replica_files import (
     ReplicaFiles,
     bytes_at,
     changes,
@@ -24,11 +24,11 @@ from toolkit.sources.logdir.replica_files import (
     read_bytes,
     read_parts,
 )
-from toolkit.sources.logdir.replica_log import Decode, ProducerSnapshot, R, RecordIndex
+from toolkit.sources.logdir.replica.replica_log import Decode, ProducerSnapshot, R, RecordIndex
 
 
 class FolderLog:
-    """The log of one replica (`toolkit.sources.logdir.replica_log.ReplicaLog`)."""
+    """The log of one replica (`toolkit.sources.logdir.replica.replica_log.ReplicaLog`)."""
 
     is_text = False
 

@@ -18,7 +18,7 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.replica_files import LogFile, ReplicaFiles, followed, position_before
+from toolkit.sources.logdir.replica.replica_files import LogFile, ReplicaFiles, followed, position_before
 
 
 @dataclass(frozen=True, slots=True)

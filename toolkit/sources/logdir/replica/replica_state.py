@@ -15,9 +15,9 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import EPOCH
-from toolkit.sources.logdir.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
-from toolkit.sources.logdir.log_window import LogWindow, ReadLimit, read_window
-from toolkit.sources.logdir.replica_log import ReplicaLog
+from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, PartitionCheckpoints
+from toolkit.sources.logdir.replica.log_window import LogWindow, ReadLimit, read_window
+from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.offset_queries.offset_spec import NAMED, OffsetSpec, milliseconds
 
 NO_HIGH_WATERMARK = (
