@@ -22,8 +22,10 @@ from toolkit.sources.source_table import (
     source_table,
 )
 
-Topics = str | Sequence[str]
-Partitions = int | Sequence[int] | Sequence[tuple[str, int]]
+Topics = str | Sequence[str] | None
+Partitions = int | Sequence[int] | Sequence[tuple[str, int]] | None
+Offset = OffsetSpec | None
+Time = dt.datetime | None
 
 LOGS = (CLUSTER, FILES)
 
@@ -94,19 +96,12 @@ class Source:
         return function.read(self, arguments)
 
     @source_table(schema.PARTITIONS)
-    def partitions(
-        self, *, topics: Topics | None = None, partitions: Partitions | None = None, at: dt.datetime | None = None
-    ) -> None:
+    def partitions(self, *, topics: Topics = None, partitions: Partitions = None, at: Time = None) -> None:
         """Files give one row per replica, since they do not show the leader."""
 
     @source_table(schema.PRODUCERS)
     def producers(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        broker_id: int | None = None,
-        at: dt.datetime | None = None,
+        self, *, topics: Topics = None, partitions: Partitions = None, broker_id: int | None = None, at: Time = None
     ) -> None:
         """A cluster gives the leaders' state; files give each replica's newest valid snapshot and the batches after it.
 
@@ -123,7 +118,7 @@ class Source:
         min_duration_ms: int | None = None,
         transactional_id_pattern: str | None = None,
         transactional_ids: Sequence[str] | None = None,
-        at: dt.datetime | None = None,
+        at: Time = None,
     ) -> None:
         """A broker that did not answer is a row without id.
 
@@ -133,11 +128,7 @@ class Source:
 
     @source_table(schema.COORDINATORS)
     def coordinators(
-        self,
-        *,
-        transactional_ids: Sequence[str] | None = None,
-        groups: Sequence[str] | None = None,
-        at: dt.datetime | None = None,
+        self, *, transactional_ids: Sequence[str] | None = None, groups: Sequence[str] | None = None, at: Time = None
     ) -> None:
         """Null selects all ids and groups that brokers list, files contain, or a sample names."""
 
@@ -145,10 +136,10 @@ class Source:
     def findings(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
         broker_id: int | None = None,
-        at: dt.datetime | None = None,
+        at: Time = None,
         recheck_after: float | None = None,
         max_transaction_timeout_ms: int | None = None,
         log_evidence: bool = True,
@@ -162,9 +153,7 @@ class Source:
         """
 
     @source_table(schema.TRANSACTION_OWNERS)
-    def transaction_owners(
-        self, *, transactional_ids: Sequence[str] | None = None, at: dt.datetime | None = None
-    ) -> None:
+    def transaction_owners(self, *, transactional_ids: Sequence[str] | None = None, at: Time = None) -> None:
         """From the form of the id; on a cluster also from the members of the groups that the id names.
 
         Brokers omit groups that this principal may not describe, so that fewer owners are ``certain``; in files and
@@ -186,12 +175,7 @@ class Source:
 
     @source_table(schema.FINDINGS, of=[RECORDING])
     def findings_over_time(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: dt.datetime | None = None,
-        stop: dt.datetime | None = None,
+        self, *, topics: Topics = None, partitions: Partitions = None, start: Time = None, stop: Time = None
     ) -> None:
         """One for each transaction observed open, and for each verdict on a partition itself, over all samples.
 
@@ -200,12 +184,7 @@ class Source:
 
     @source_table(schema.LSO_HOLDS, of=[FILES, RECORDING])
     def lso_holds(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        self, *, topics: Topics = None, partitions: Partitions = None, start: Offset = None, stop: Offset = None
     ) -> None:
         """Past holds and the present one: who held the LSO, and from when to when; `findings` has the verdicts.
 
@@ -217,10 +196,10 @@ class Source:
     def batches(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
         crc: bool = False,
     ) -> None:
@@ -230,10 +209,10 @@ class Source:
     def log_transactions(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """Rebuilt from the batches."""
@@ -242,10 +221,10 @@ class Source:
     def lso_timeline(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """Rebuilt from the batches. A gap in a cluster's log raises `BrokerError`; for files, see `batches`."""
@@ -256,8 +235,8 @@ class Source:
         *,
         transactional_ids: Collection[str] | None = None,
         partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """`partitions` are those of ``__transaction_state``."""
@@ -268,8 +247,8 @@ class Source:
         *,
         transactional_ids: Collection[str] | None = None,
         partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """From ``__transaction_state``, as far as compaction has left it; `partitions` are those of that topic.
@@ -283,8 +262,8 @@ class Source:
         *,
         groups: Collection[str] | None = None,
         partitions: Sequence[int] | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """`partitions` are those of ``__consumer_offsets``."""
@@ -293,10 +272,10 @@ class Source:
     def aborted(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
     ) -> None:
         """From ``.txnindex`` files; transactions that overlap the range are included."""
@@ -310,7 +289,7 @@ class Source:
         """
 
     @source_table(schema.CLUSTER_EVENTS, of=[FILES])
-    def cluster_events(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+    def cluster_events(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
         """Events about the selected partitions, and those about none, such as a broker that was fenced.
 
         From the replica of the metadata log (KRaft) that reaches furthest, and from brokers' own logs.
@@ -318,12 +297,7 @@ class Source:
 
     @source_table(schema.STATISTICS, of=[FILES])
     def statistics(
-        self,
-        *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        self, *, topics: Topics = None, partitions: Partitions = None, start: Offset = None, stop: Offset = None
     ) -> None:
         """For several logs, the last row is their total, without topic."""
 
@@ -331,25 +305,25 @@ class Source:
     def violations(
         self,
         *,
-        topics: Topics | None = None,
-        partitions: Partitions | None = None,
-        start: OffsetSpec | None = None,
-        stop: OffsetSpec | None = None,
+        topics: Topics = None,
+        partitions: Partitions = None,
+        start: Offset = None,
+        stop: Offset = None,
         producer_id: int | None = None,
         crc: bool = False,
     ) -> None:
         """The invariants are `analysis.log.log_invariants.INVARIANTS`."""
 
     @source_table(schema.SNAPSHOTS, of=[FILES])
-    def snapshots(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+    def snapshots(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
         """A snapshot without producers is a row without producer: no transaction was open at its offset."""
 
     @source_table(schema.SEGMENTS, of=[FILES])
-    def segments(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+    def segments(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
         """From file names and sizes; no file is opened."""
 
     @source_table(schema.CHECKPOINTS, of=[FILES])
-    def checkpoints(self, *, topics: Topics | None = None, partitions: Partitions | None = None) -> None:
+    def checkpoints(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
         """With `topics` or `partitions`, lines without a partition are left out."""
 
     partition_rows = rows_of_table(partitions)
