@@ -268,7 +268,6 @@ def test_a_prepare_state_is_ending_and_later_stuck() -> None:
     assert (old.ended, old.prepare_ms) == ("stuck", 61_100)
     assert old.reason == "PrepareCommit for 1 min 1 s as of the last read: not every marker is written."
     assert [only(decided, as_of=at(100 + ms)).ended for ms in (60_000, 60_001)] == ["open", "stuck"]
-    assert only(decided, as_of=at(200), stuck_after=dt.timedelta(0)).ended == "stuck"
 
 
 def test_records_without_timestamps_have_no_age() -> None:

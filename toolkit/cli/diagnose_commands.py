@@ -58,19 +58,15 @@ def diagnose(
     Checks doubtful partitions twice, so that a transaction that is ending is not taken for a hanging one. With
     --log-dir it reads files, and first says what they prove; with --recording, a sample of the recorder.
     """
-    partition_options(topic, partition)
-    with source_options.open() as source:
-        findings = read_findings(
-            source_options,
-            source,
-            recheck_after=recheck_after,
-            max_transaction_timeout=max_transaction_timeout,
-            topics=topic,
-            partitions=partition,
-            log_evidence=log_evidence,
-        )
-        proof = proof_line(source, output)
-    findings = runnable_remedies(findings, source_options)
+    findings, proof = read_findings(
+        source_options,
+        output,
+        recheck_after=recheck_after,
+        max_transaction_timeout=max_transaction_timeout,
+        topics=topic,
+        partitions=partition,
+        log_evidence=log_evidence,
+    )
     answer_findings(findings, findings, output, proof=proof)
     raise typer.Exit(verdict_exit_code(findings))
 
@@ -94,20 +90,16 @@ def find_hanging(
     """
     if source_options.log_dir and broker_id is not None:
         raise UsageError("--broker-id applies to a cluster.", do="With --log-dir, name that broker's log directory.")
-    partition_options(topic, partition)
-    with source_options.open() as source:
-        findings = read_findings(
-            source_options,
-            source,
-            recheck_after=recheck_after,
-            max_transaction_timeout=max_transaction_timeout,
-            topics=topic,
-            partitions=partition,
-            log_evidence=log_evidence,
-            broker_id=broker_id,
-        )
-        proof = proof_line(source, output)
-    findings = runnable_remedies(findings, source_options)
+    findings, proof = read_findings(
+        source_options,
+        output,
+        recheck_after=recheck_after,
+        max_transaction_timeout=max_transaction_timeout,
+        topics=topic,
+        partitions=partition,
+        log_evidence=log_evidence,
+        broker_id=broker_id,
+    )
     answer_findings(in_doubt(findings), findings, output, proof=proof)
     raise typer.Exit(verdict_exit_code(findings))
 
@@ -310,33 +302,35 @@ def mcp(
 
 def read_findings(
     source_options: SourceOptions,
-    source: AnySource,
+    output: Format,
     *,
     recheck_after: float,
     max_transaction_timeout: float,
     **options: Any,
-) -> list[Finding]:
-    """Findings of a source; before them a line on stderr about the second check, or about the time of the sample."""
+) -> tuple[list[Finding], str | None]:
+    """Findings whose remedies can be run as they stand, and `proof_line`.
+
+    Before them a line on stderr about the second check, or about the time of the sample.
+    """
     from toolkit.schema import FINDINGS
     from toolkit.sources.source_table import TableArguments
 
+    partition_options(options["topics"], options["partitions"])
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
-    if source_options.recording:
-        from toolkit.sources.recording import Recording
+    with source_options.open() as source:
+        if source_options.recording:
+            from toolkit.sources.recording import Recording
 
-        assert isinstance(source, Recording)
-        options["at"] = time_option(source_options.at)
-        progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
-    elif not source_options.log_dir:
-        options["recheck_after"] = recheck_after
-        if recheck_after:
-            progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
-    return FINDINGS.in_order(source.read("findings", TableArguments.of(**options)))
-
-
-def runnable_remedies(findings: Iterable[Finding], source_options: SourceOptions) -> list[Finding]:
-    """Findings whose remedies can be run as they stand."""
-    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings]
+            assert isinstance(source, Recording)
+            options["at"] = time_option(source_options.at)
+            progress(f"Sample of {source.sample_row(at=options['at'])['observed_at']:%Y-%m-%d %H:%M:%S} UTC:")
+        elif not source_options.log_dir:
+            options["recheck_after"] = recheck_after
+            if recheck_after:
+                progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
+        findings = FINDINGS.in_order(source.read("findings", TableArguments.of(**options)))
+        proof = proof_line(source, output)
+    return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings], proof
 
 
 def proof_line(source: AnySource, output: Format) -> str | None:

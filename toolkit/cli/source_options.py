@@ -213,14 +213,14 @@ class SourceOptions:
             raise UsageError("--at is a time of a recording.", do="Add --recording DIR.")
         if self.recording and (self.names_cluster or self.log_dir):
             raise UsageError("--recording cannot be combined with a cluster or --log-dir.", do="Use one of them.")
-        if self.consistent_copy and not self.log_dir:
-            raise UsageError("--consistent-copy applies to files.", do="Add --log-dir PATH.")
-        if self.as_of and not self.log_dir:
-            raise UsageError("--as-of applies to files.", do="Add --log-dir PATH.")
-        if self.txn_state_partitions is not None and not self.log_dir:
-            raise UsageError("--txn-state-partitions applies to files.", do="Add --log-dir PATH.")
-        if self.broker_log and not self.log_dir:
-            raise UsageError("--broker-log is read beside files.", do="Add --log-dir PATH.")
+        of_files = {
+            "--consistent-copy applies to": self.consistent_copy,
+            "--as-of applies to": bool(self.as_of),
+            "--txn-state-partitions applies to": self.txn_state_partitions is not None,
+            "--broker-log is read beside": bool(self.broker_log),
+        }
+        if (wrong := [what for what, is_set in of_files.items() if is_set]) and not self.log_dir:
+            raise UsageError(f"{wrong[0]} files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
             raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
         if self.flink_checkpoint and not self.names_cluster:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE, TWO_PHASE_COMMIT
 from toolkit.schema.durations import duration
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
@@ -272,17 +272,14 @@ class TransactionRecords:
         return first is self.complete and version >= 2 and first.producer_epoch == 0
 
 
-def ending(
-    records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool, stuck_after: dt.timedelta
-) -> Ending:
+def ending(records: TransactionRecords, *, as_of: dt.datetime | None, settled: bool) -> Ending:
     """How a transaction ended.
 
     `as_of`: when they were read, by the coordinator's clock.
     `settled`: whether no records can follow, as in a copy of a log.
-    `stuck_after`: time after the decision from which on Prepare* is stuck.
     """
     if records.complete is None and records.after is None and records.unread is None:
-        return _not_ended(records, as_of, stuck_after)
+        return _not_ended(records, as_of)
     if records.decided is None:
         return Ending(None, "No record of its end could be read.")
     if records.is_commit:
@@ -295,12 +292,12 @@ def ending(
     return ending._replace(reason=ending.reason + next_id)
 
 
-def _not_ended(records: TransactionRecords, as_of: dt.datetime | None, stuck_after: dt.timedelta) -> Ending:
+def _not_ended(records: TransactionRecords, as_of: dt.datetime | None) -> Ending:
     since = records.start_time if records.decided is None else records.decided_at
     lasted = None if since is None or as_of is None else as_of - since
     text = str(records.last.state) + ("" if lasted is None else f" for {_time(lasted)}") + " as of the last read"
     if records.decided is not None:
-        stuck = lasted is not None and lasted > stuck_after
+        stuck = lasted is not None and lasted > PREPARE_GRACE
         return Ending("stuck" if stuck else "open", f"{text}: not every marker is written.")
     timeout = _timeout(records)
     if records.last.timeout_ms == TWO_PHASE_COMMIT:

@@ -27,7 +27,6 @@ from toolkit.analysis.coordinator.transaction_endings import (
 from toolkit.analysis.coordinator.transaction_states import (
     EXPIRED,
     OPEN_STATES,
-    PREPARE_GRACE,
     IdReplica,
     replica_of,
     state_of,
@@ -54,7 +53,6 @@ def transaction_history(
     *,
     as_of: dt.datetime | None = None,
     latest: dt.datetime | None = None,
-    stuck_after: dt.timedelta = PREPARE_GRACE,
     broker_log_events: Iterable[ClusterEvent] = (),
 ) -> list[PastTransaction]:
     """The history of each transactional id: transactions with their endings, InitProducerId, expiry.
@@ -65,7 +63,6 @@ def transaction_history(
         follow a recent end. By default the newest time in the records, after which no record follows.
     `latest`: the newest time in the records of all partitions, if `events` are only some; by default the newest in
         `events`.
-    `stuck_after`: time after the decision from which on a transaction in Prepare* is stuck.
     `broker_log_events`: events in brokers' own logs: they distinguish a timeout from other aborts.
     """
     found, unreadable, latest_read = _by_replica(events)
@@ -79,7 +76,7 @@ def transaction_history(
         unreadable_records = unreadable.get(replica._replace(transactional_id=""), ())
         unread = next((each.record.error for each in unreadable_records if each.comes_after(last)), None)
         past += settled
-        past += current(id_state, as_of=as_of, latest=latest, unread=unread, stuck_after=stuck_after, lines=of_id)
+        past += current(id_state, as_of=as_of, latest=latest, unread=unread, lines=of_id)
     return past
 
 
@@ -122,20 +119,17 @@ def current(
     as_of: dt.datetime | None = None,
     latest: dt.datetime | None = None,
     unread: str | None = None,
-    stuck_after: dt.timedelta = PREPARE_GRACE,
     lines: CoordinatorLines | None = None,
 ) -> list[PastTransaction]:
     """The last entry of an id's history, which later records may change.
 
-    `as_of`, `latest`, `stuck_after`: as for `transaction_history`.
+    `as_of`, `latest`: as for `transaction_history`.
     `unread`: error of later records that could not be read and may be of the same id.
     `lines`: as for `advance`.
     """
     if not state.events or (state.events[0].error and state.before is not None):
         return []
-    window = _RecordWindow(
-        state, unread=unread, as_of=as_of or latest, settled=as_of is None, stuck_after=stuck_after, lines=lines
-    )
+    window = _RecordWindow(state, unread=unread, as_of=as_of or latest, settled=as_of is None, lines=lines)
     return [window.past_transaction()]
 
 
@@ -213,7 +207,6 @@ class _RecordWindow:
     unread: str | None = None  # error of later records that may be of the id
     as_of: dt.datetime | None = None
     settled: bool = True
-    stuck_after: dt.timedelta = PREPARE_GRACE
     lines: CoordinatorLines | None = None
 
     @cached_property
@@ -280,7 +273,7 @@ class _RecordWindow:
                 reason=_why_init(last, before),
                 end_time=last.timestamp or last.last_update_time,
             )
-        how = ending(records, as_of=self.as_of, settled=self.settled, stuck_after=self.stuck_after)
+        how = ending(records, as_of=self.as_of, settled=self.settled)
         start, decided_at, end = records.start_time, records.decided_at, records.end_time
         until = self.as_of if how.ended in {"open", "stuck"} else None
         unread_before = before.error if before is not None and not records.is_whole else None
