@@ -1,12 +1,16 @@
-"""The commands of ``kafka-txn``: one module per group; what a command needs is imported when it runs."""
+"""The commands of ``kafka-txn``: one module per group; what a command needs is imported when it runs.
+
+Their help is by panel, with whole flags at any width: the tables of typer's own help cut them at 80 columns.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from toolkit.cli import (
     action_commands,
@@ -17,7 +21,6 @@ from toolkit.cli import (
     record_commands,
     table_commands,
 )
-from toolkit.cli.help_text import HELP_SETTINGS, PanelCommand, PanelGroup
 from toolkit.cli.output import exit_on_failure
 from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
@@ -27,10 +30,52 @@ EXIT_CODES = (
     "incomplete, 4 explain does not recognize the text, 5 an action is refused and nothing was sent, 6 an action "
     "failed after its confirmation."
 )
+COLUMNS = 110  # a line that is longer is hard to read
+HELP_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": COLUMNS}
 
 
-class Commands(PanelGroup):
-    """The commands, with errors as one sentence each and without a traceback."""
+class PanelCommand(TyperCommand):
+    """A command whose help has its options by panel."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options."""
+        _write_parameters(self.get_params(ctx), ctx, formatter)
+
+
+def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:
+    records = ((each, each.get_help_record(ctx)) for each in parameters)
+    panels = (
+        ("Arguments" if each.param_type_name == "argument" else each.rich_help_panel, record)
+        for each, record in records
+        if record is not None
+    )
+    _write(panels, formatter, default="Options")
+
+
+def _write(rows: Iterable[tuple[str | None, tuple[str, str]]], formatter: Any, *, default: str) -> None:
+    by_panel: dict[str, list[tuple[str, str]]] = {}
+    for panel, row in rows:
+        by_panel.setdefault(panel or default, []).append(row)
+    for panel, of_panel in by_panel.items():
+        with formatter.section(panel):
+            formatter.write_dl(of_panel)
+
+
+class Commands(TyperGroup):
+    """The commands, by panel, with errors as one sentence each and without a traceback."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands."""
+        _write_parameters(self.get_params(ctx), ctx, formatter)
+        longest = max(map(len, self.commands))
+        _write(
+            (
+                (getattr(each, "rich_help_panel", None), (f"{name:<{longest}}", each.get_short_help_str(200)))
+                for name, each in self.commands.items()
+            ),
+            formatter,
+            default="Commands",
+        )
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Read the options; help and version are written here."""

@@ -22,7 +22,6 @@ from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, an
 from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
-from toolkit.views.report.notebook_file import notebook
 from toolkit.views.report.prevention import items_section, prevention_section
 from toolkit.views.report.report_parts import (
     Figure,
@@ -33,6 +32,7 @@ from toolkit.views.report.report_parts import (
     drawn,
     html,
     markdown,
+    notebook,
     partition_name,
 )
 from toolkit.views.report.report_summary import summary_sentences
