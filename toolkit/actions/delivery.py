@@ -38,7 +38,6 @@ def delivered(plan: MarkerPlan, last: LastBatch, lso: int | None, check: Callabl
 
     Returns: null if the LSO is before the first of the records: another transaction holds it.
     `plan`: the plan whose marker was written.
-    `last`: the transaction's last batch.
     `lso`: the LSO after the marker.
     `check`: called while it waits; what it raises ends the read.
     """

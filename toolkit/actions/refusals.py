@@ -23,8 +23,6 @@ COMPLETED = {"commit", "abort"}
 def check_confirmation(confirm: str, target: str, *, means: str) -> None:
     """Raise unless the confirmation is exactly the target.
 
-    `confirm`: the typed text.
-    `target`: the required text.
     `means`: what the refusal means, as a sentence.
     Raises ActionRefused if they differ.
     """
@@ -48,7 +46,6 @@ def abort_refusal(finding: Finding) -> str | None:
 def check_abort(fresh: Finding, override: str | None, *, target: str) -> None:
     """Refuse an abort, unless it is the safe action, or the verdict is ``unknown`` and overridden by that name.
 
-    `fresh`: its fresh finding.
     `override`: the verdict that a person overrides; null for none. Committed records, and what has an owner, are never
         overridden.
     `target`: its name, for the error.

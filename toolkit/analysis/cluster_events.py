@@ -158,8 +158,6 @@ def events_around(
     could not be read. Leaders and in-sync replicas are those of the metadata log, if it was read: every controller and
     replica logs them, too.
     `events`: of the whole cluster.
-    `tp`: topic and number of the partition.
-    `transactional_ids`: the ids of its transactions.
     `txn_state_partitions`: their partitions of ``__transaction_state``.
     """
     events = list(events)

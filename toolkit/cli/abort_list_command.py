@@ -60,7 +60,6 @@ def abort_list(
     """Plan, ask for the confirmation, and abort, up to the first transaction that is not as planned.
 
     `cluster`, `transactions`, `audit`: as for `plan_abort_list` and `AbortListPlan.execute`.
-    `answer`: where it is answered.
     `confirm`: what an option confirms; null to ask at a terminal.
     `recheck_after`, `save`, `max_save_bytes`: as for `AbortPlan.execute`.
     Raises ToolkitError: what stopped the list, once the result is written.

@@ -42,7 +42,6 @@ def duration_option(
     `unit`: unit of a bare number.
     `at_least`: the shortest one, in seconds.
     `unlimited`: the value for no limit, which gives infinity.
-    `panel`: its panel of the help.
     """
 
     def seconds(value: str | float) -> float:

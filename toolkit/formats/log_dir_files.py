@@ -129,7 +129,6 @@ def checkpoint_rows(
 
     `name`: one of `CHECKPOINT_NAMES`.
     `text`: the complete file; only lines that are not UTF-8 are lost.
-    `broker_id`, `file`: for the rows.
     `topic`, `partition`: for a file in a partition's folder.
     Raises UsageError: for an unknown name.
     """

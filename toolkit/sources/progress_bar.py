@@ -14,9 +14,6 @@ def progress(title: str, *, total: int, unit: str) -> Iterator[Callable[[int], o
     """Show the progress of a long read.
 
     Returns: yields a function that takes the number of units read since its last call.
-    `title`: label of the bar.
-    `total`: number of units.
-    `unit`: name of a unit.
     """
     if not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield lambda count: None

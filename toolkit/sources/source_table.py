@@ -189,7 +189,6 @@ def source_table(
 ) -> Callable[[Callable[Concatenate[S, P], None]], Callable[Concatenate[S, P], pd.DataFrame]]:
     """Declare a method that returns a table as a frame; its signature has some of `TableArguments`.
 
-    `table`: the schema of the result.
     `of`: the sources that have the table, and implement it by a method of the same name with `implements`.
     """
 

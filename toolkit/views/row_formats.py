@@ -159,7 +159,6 @@ def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCou
     """Write tables of one schema. A file that cannot be written completely is not created.
 
     `path`: the file; its suffix selects the format.
-    `table`: their declaration.
     Raises UsageError: for another suffix, or a path that cannot be written to.
     """
     if path.suffix not in SUFFIXES:

@@ -107,7 +107,6 @@ def transaction_owners(
 
     `transactions`: states of ids; errors without id are kept.
     `groups`: groups of the cluster; empty if unknown, as in files.
-    `groups_error`: why groups are missing.
     `all_ids`: every transactional id, or every one of Flink's form; none unless they are known completely.
     """
     transactions, grids = list(transactions), checkpoint_prefixes(all_ids)

@@ -37,7 +37,6 @@ def group_lag(
 ) -> LagParts:
     """Split a lag; the three parts add up to it.
 
-    `committed`: the group's committed offset.
     `last_stable_offset`, `high_watermark`: of the partition, read together.
     `ranges`: the status of the offsets from `committed` to the high watermark (`offset_status.status_ranges`); null if
         the log was not read.

@@ -58,7 +58,6 @@ def transaction_log(
     In offset order; none for an intact control batch. One with ``error`` stands for a batch or its unreadable rest
     (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     `buf`: bytes of a log segment or of a fetch response.
-    `position`: where the batch starts in the bytes.
     `file_position`: where the batch starts in the file, if the buffer is only a part of it.
     """
     at = file_position if file_position is not None or file is None else position
@@ -81,7 +80,6 @@ def offsets_log(
 
     In offset order; none for a control batch, and errors as in `transaction_log`.
     `buf`: bytes of a log segment or of a fetch response.
-    `position`: where the batch starts in them.
     `file_position`: where the batch starts in the file, if the buffer is only a part of it.
     """
     at = file_position if file_position is not None or file is None else position
@@ -92,7 +90,6 @@ def offsets_log(
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
     """Key and value of each record of some batches, in log order; control batches have none.
 
-    `buf`: bytes with the batches.
     `headers`: their headers; all are complete.
     Raises DecodeError: during iteration, for a damaged batch or record.
     """
@@ -260,7 +257,6 @@ def locate(buf: bytes, positions: npt.NDArray[np.int64], ends: npt.NDArray[np.in
     """Key and producer ids of the only record of each batch.
 
     One row per batch with `FIELDS` columns; the start of the key is 0 if the record has an unknown form.
-    `buf`: bytes with the batches.
     `positions`, `ends`: where each batch starts and ends in the bytes; all of magic 2 with one uncompressed record.
     """
     found = np.full((len(positions), FIELDS), -1, np.int64)

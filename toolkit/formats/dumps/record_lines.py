@@ -161,7 +161,6 @@ class RecordLines:
 
     `lines`: the lines of the dump; further lines of a text are consumed from it.
     `section`: the dump to add them to.
-    `file`: name of the text.
     """
 
     def __init__(self, lines: TextLines, section: DumpSection, file: str | None) -> None:

@@ -53,7 +53,6 @@ def find_batches(window: npt.NDArray[np.uint8], position: int, end: int, *, at_m
     """Find consecutive batches, while each is followed by a plausible header.
 
     `window`: bytes, with `RAW_BYTES` after their end.
-    `position`: where to start.
     `end`: where the bytes end.
     `at_most`: where to stop; bytes made to look like headers would be followed again from each of them.
     """

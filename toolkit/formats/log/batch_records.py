@@ -71,7 +71,6 @@ def read_records(
     The CRC is not checked. A control batch yields its control record.
 
     `buf`: bytes of a log segment or of a fetch response.
-    `position`: where the batch starts in them.
     `header`: the header of that batch, if it was read.
     `limit`: maximum bytes of its records, compressed or not.
     `with_headers`: keep the records' headers; few need them.

@@ -84,7 +84,6 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
     """Read the batch header at a position; neither the records nor the CRC are checked.
 
     `buf`: bytes of a log segment or of a fetch response.
-    `position`: where the batch starts in them.
     Raises DecodeError if the bytes end within the header, are contradictory, or of an older or unknown format (magic
     other than 2). The caller must check that the batch is complete (``size``).
     """

@@ -64,7 +64,6 @@ def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = N
     In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
     (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
     `buf`: bytes of a segment or snapshot.
-    `position`: where the batch starts in the bytes.
     `where`: the columns that say where the bytes are from.
     """
     return decode_batch(buf, position, where, _decode, _unread)

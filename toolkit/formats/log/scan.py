@@ -97,9 +97,7 @@ LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 def scan(buf: bytes | bytearray | memoryview, *, position: int = 0, crc: bool = False, last: bool = True) -> ScanResult:
     """The batches in bytes: a Fetch response, a small file.
 
-    `buf`: bytes of a log.
     `position`: where in them to start; positions in the result count from the start of ``buf``.
-    `crc`: check every batch's checksum.
     `last`: whether the log ends where the bytes do. Otherwise a batch that cannot be read without more bytes is left
         out, and `ScanResult.end` is where it starts.
     """
@@ -127,7 +125,6 @@ def scan_file(
         `DamagedRange`.
     `start`: byte at which a batch starts.
     `stop`: byte at which to stop; a batch that it cuts is left out. The end of the file by default.
-    `crc`: check every batch's checksum.
     `chunk_bytes`: bytes to read at once, ideally as many as fit into the processor's cache; does not change the result.
     `piece_bytes`: approximate bytes of the file per chunk.
     """
@@ -187,7 +184,6 @@ class LogWalk:
     Every byte belongs to one header or to one damaged range. The result does not depend on the size of the window:
     `find_batches` accepts a batch only if `_step` would accept it, too.
 
-    `position`: where to start.
     `crc`: whether to check every batch's checksum.
     `last`: whether the log ends at ``source.stop``.
     `chunk_bytes`: size of the window.

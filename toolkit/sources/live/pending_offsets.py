@@ -57,7 +57,6 @@ class _GroupPartition:
 def offsets_of_group(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
     """Every committed offset of a group; null with an error where it is pending, or was deleted while it was.
 
-    `group`, `coordinator_id`: group id, and broker id of its coordinator.
     Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
     topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)

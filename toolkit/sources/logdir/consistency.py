@@ -75,7 +75,6 @@ def check_consistency(
 
     `txn`: the transaction, which no coordinator owns as far as the files show.
     `state`: the replica of its partition, read with checksums from `lowest` on.
-    `state_topic`: ``__transaction_state``.
     `proof`: what the manifests of the files prove.
     `lowest`: start offset of the partition's lowest such transaction.
     `changes`: returns what has changed in a log since it was listed, if the caller asserts a consistent copy; else

@@ -39,7 +39,6 @@ class CopyProof:
     ) -> Mapping[TopicPartition, AsOf]:
         """The time up to which partitions are proven to be complete, as `Observation.as_of`.
 
-        `state_topic`: ``__transaction_state``.
         `states`: the observed partitions.
         `consistent_copy`: whether the caller asserts that all files are of one moment, with replicas in sync.
         """
@@ -75,9 +74,7 @@ class CopyProof:
     def doubt(self, state: ReplicaState, coordinators: Collection[ReplicaState], start: int) -> str | None:
         """Why the manifest does not prove that a transaction was open when the coordinators' log was read.
 
-        `state`: the replica of its partition.
         `coordinators`: those partitions of ``__transaction_state`` that may own it.
-        `start`: its start offset.
         """
         copies, log = self._contents.copies, state.log
         for each in (state, *coordinators):

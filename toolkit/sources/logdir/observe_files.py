@@ -80,7 +80,6 @@ def observe_files(
 ) -> FileObservation:
     """Observe partitions and ``__transaction_state``.
 
-    `contents`: all files.
     `logs`: replicas of the partitions to observe.
     `consistent_copy`: whether the caller asserts that the brokers were stopped when the files were copied, and that
         these replicas were in sync.

@@ -115,7 +115,6 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
 def read_sample(directory: Path, row: Row, *, idle_producers: bool = True) -> Mapping[str, list[Row]]:
     """The rows of a sample by table.
 
-    `row`: the sample's row of ``samples``.
     `idle_producers`: include producers without an open transaction: most of the rows, and no verdict needs them.
     Raises NotFound if it expires meanwhile.
     """

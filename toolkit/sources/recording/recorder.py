@@ -151,11 +151,8 @@ def record_samples(
 ) -> None:
     """Record a cluster, silently.
 
-    `connect`: returns the connected cluster.
-    `folder`: folder of the recording.
     `stop`: ends recording when set.
     `samples`: maximum number; null until stopped.
-    `interval_ms`: time between samples.
     """
     sampler = Sampler(connect=connect, interval_ms=interval_ms)
     with SampleWriter(folder) as writer:

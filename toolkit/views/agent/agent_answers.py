@@ -153,7 +153,6 @@ class AnswerPages:
     ) -> dict[str, Any]:
         """The first part of rows.
 
-        `rows`: all rows.
         `limit`: maximum number of rows in this part.
         `shared`: other fields, in each part; of `names` those that occur in it.
         """

@@ -28,7 +28,6 @@ def figure_svg(figure: go.Figure, *, row_click: str = "") -> str:
     """Draw a figure.
 
     Returns: SVG with the title as its accessible name, and without a script.
-    `figure`: a figure of `toolkit.views.plots`.
     `row_click`: script for a click on a row of its category axis, whose ``this.dataset.row`` is its number from the
         top.
     """

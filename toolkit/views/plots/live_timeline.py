@@ -157,7 +157,6 @@ def sampled_log_transactions(
 
     One that ended between two samples has no outcome, but an `error`.
     `producers`: those of one partition, of all samples.
-    `sample_times`: times of the partition's samples.
     """
     by_transaction: dict[tuple[int, int | None, int], list[Producer]] = {}
     for producer in producers:

@@ -70,7 +70,6 @@ def axis_of(settings: Mapping[str, Any], traces: Sequence[Mapping[str, Any]], le
             end: float) -> Axis:  # fmt: skip
     """The axis of traces, in its part of the pixels from `start` to `end`.
 
-    `settings`: of the layout.
     `traces`: traces on the axis; their values are its range if it has none.
     `letter`: ``x`` or ``y``.
     `start`, `end`: pixels of the whole figure's area.

@@ -252,8 +252,6 @@ def timeline_data(
 ) -> TimelineData:
     """Collect the data of a partition's timeline.
 
-    `tables`: those of the partition.
-    `tp`: its topic and number.
     `transaction_history`, `events`: past transactions, and records of coordinators.
     `cluster_events`: events of the cluster; those around the partition, its coordinators and brokers are kept.
     `now`: end of open transactions; null for the time of observation.

@@ -56,10 +56,7 @@ def hold_end(finding: Finding, log_transactions: Iterable[LogTransaction] = ()) 
 
 
 def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None] = ()) -> str:
-    """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold.
-
-    `sampled_at`: times of the recording's samples.
-    """
+    """By what the start of a hold is known: `LOG`, or `RECORDING` if it is the first sample that shows the hold."""
     if finding.held_from is not None and finding.held_from in sampled_at:
         return RECORDING
     evidence = finding.evidence or ()

@@ -146,7 +146,6 @@ def held_back(finding: Finding, excerpt: Excerpt) -> Finding:
 
     Returns: with ``records_held`` and ``bytes_held``; null if the range was not read completely. Bytes are those of
     complete batches, including markers.
-    `excerpt`: the excerpt of its partition.
     """
     lso, high_watermark = finding.last_stable_offset, finding.high_watermark
     if lso is None or high_watermark is None:

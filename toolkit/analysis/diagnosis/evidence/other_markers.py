@@ -46,10 +46,7 @@ class OtherMarker:
 
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:
-    """The markers in an excerpt of another partition that raise the epoch of the data right before them.
-
-    `excerpt`: a part of its log.
-    """
+    """The markers in an excerpt of another partition that raise the epoch of the data right before them."""
     batches, headers = producer_batches(excerpt, producer_id, END), excerpt.headers
     own = headers[headers["producer_id"] == producer_id]
     for number in range(len(batches.markers_before)):

@@ -76,7 +76,6 @@ def fetch(
 ) -> list[FetchedBatches]:
     """Fetch up to `max_bytes` at each position, but at least one whole batch (KIP-74), in one request each.
 
-    `fetch_positions`: partitions and offsets.
     `max_bytes`: limit per position.
     `read_committed`: only up to the LSO; otherwise up to the high watermark, open transactions included.
     `max_wait_ms`: how long a broker may wait for records.

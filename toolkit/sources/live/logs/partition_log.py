@@ -66,9 +66,7 @@ def fetch_range(
 
     Follows leader changes. Offsets that cannot be read are a chunk with `error`: the log is never silently shorter.
 
-    `partition`: the partition as its leader has it.
     `start`, `stop`: as for `fetch.offset_of`. Offsets beyond the log end are left out.
-    `crc`: check every batch's checksum.
     Raises UsageError if `start` or `stop` is not an offset specification, or `stop` comes before `start`. Raises
     BrokerError, ConnectionFailed if the leader does not return the log start and end, or the offset of a time.
     """
@@ -103,9 +101,7 @@ def read_offsets(
 ) -> FetchedRange:
     """Read offsets of a partition that are known to have existed; deleted ones are a chunk with `error`.
 
-    `partition`: the partition and its leader.
     `start`, `stop`: the batches with an offset in ``start <= offset < stop``.
-    `crc`: check every batch's checksum.
     `read_committed`: request the aborted transactions, too; the broker then sends nothing from the LSO on, so `stop`
         must not be after it.
     `max_bytes`: limit per response; some megabytes if null.
@@ -257,7 +253,6 @@ def split(tp: TopicPartition, start: int, stop: int, *, log_start: int, max_offs
 def read_range(client: BrokerClient, log_range: LogRange, *, crc: bool = False) -> FetchedRange:
     """Read a range of a log, lazily; offsets deleted since `split` are a chunk with `error`.
 
-    `crc`: verify every batch's checksum.
     Raises ConnectionFailed or BrokerError if no broker returns the metadata of the topic.
     """
     tp = log_range.tp

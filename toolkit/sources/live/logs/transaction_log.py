@@ -62,7 +62,6 @@ def read_state_log(
 ) -> TransactionLog:
     """Read the topic from its start to its current end.
 
-    `coordinator_topic`: metadata of ``__transaction_state``.
     `only`: partitions to read; null for all.
     `timeout`: seconds; a partition not read to its end by then is a failure.
     """

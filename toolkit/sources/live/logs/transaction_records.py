@@ -53,7 +53,6 @@ def open_batches(
 ) -> Generator[OpenBatch, None, None]:
     """Batches of a producer's open transaction in offset order; those that retention deleted are missing.
 
-    `partition`: the partition as its leader has it.
     `producer_id`, `start_offset`: the transaction. As it is open, all that its producer wrote since is of it.
     Raises BrokerError if a part of the log could not be read.
     """

@@ -34,7 +34,6 @@ def describe_configs(
     """The configurations of resources, in one request to each broker that is a resource, or else to any broker.
 
     `resource_type`, `names`: `TOPIC`, `BROKER` or `GROUP`, and the names of the resources.
-    `keys`: the configurations to describe.
     """
     request = messages.DescribeConfigs
     resources = [

@@ -135,11 +135,7 @@ class GroupOffsets(NamedTuple):
 
 
 def committed_offsets(client: BrokerClient, group: str, coordinator_id: int) -> dict[TopicPartition, CommittedOffset]:
-    """Every committed offset of a group.
-
-    `group`, `coordinator_id`: group id, and broker id of its coordinator.
-    Raises BrokerError or ConnectionFailed if the coordinator does not respond.
-    """
+    """Every committed offset of a group. Raises BrokerError or ConnectionFailed if the coordinator does not respond."""
     (answer,) = fetch_offsets(client, {group: coordinator_id}, None)
     return {
         tp: CommittedOffset(None, error_text(code)) if code else CommittedOffset(offset if offset >= 0 else None, None)
@@ -154,8 +150,6 @@ def pending_offsets(
 
     Kafka returns a partition that has only a pending offset if the request names it, and else omits it.
 
-    `group`, `coordinator_id`: group id, and broker id of its coordinator.
-    `partitions`: the partitions to ask for.
     Raises BrokerError or ConnectionFailed if the coordinator does not respond.
     """
     (answer,) = fetch_offsets(client, {group: coordinator_id}, partitions, require_stable=True)

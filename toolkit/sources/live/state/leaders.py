@@ -117,7 +117,6 @@ def resolve_partitions(
 ) -> list[TopicPartition]:
     """The selected partitions, sorted.
 
-    `metadata`: metadata of the cluster.
     `topics`: topic names; all topics if null.
     `partitions`: numbers, for each of `topics`; or pairs of topic and number, without `topics`.
     Raises NotFound if the cluster does not have one of them. Raises BrokerError if this principal may not describe one

@@ -195,7 +195,6 @@ def read_parts(
     `listing`: its files. A file that has disappeared since is damage (``UNREADABLE``).
     `start`: first offset; some batches before it are included, depending on the offset index. Null for the log start.
     `stop`: offset at which to stop; some batches after it are included. Null for the log end.
-    `crc`: check every batch's checksum.
     """
     for segment, position, is_newest in _segments(listing, start, stop):
         piece_bytes = SMALL_PIECE_BYTES if stop is not None and _is_last(listing, segment, stop) else PIECE_BYTES

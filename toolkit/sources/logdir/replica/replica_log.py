@@ -65,12 +65,7 @@ class RecordIndex:
         self._neighbours: list[tuple[int, int]] = []  # previous and next producer ids, with the key's number
 
     def add(self, headers: Headers, pieces: SegmentBytes, file: str) -> None:
-        """Add the next batches.
-
-        `headers`: batch headers, in log order.
-        `pieces`: bytes that contain most of the batches; the others are read from the file.
-        `file`: the segment.
-        """
+        """Add the next batches. `pieces`: bytes that contain most of the batches; the others are read from the file."""
         headers = headers[headers["attributes"] & CONTROL == 0]
         if not self._files or self._files[-1] != file:
             self._files.append(file)

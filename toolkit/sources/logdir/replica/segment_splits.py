@@ -73,7 +73,6 @@ def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]
 
     `split`: the split. A segment that has disappeared since is damage (``UNREADABLE``); one that has grown is read to
         its end.
-    `crc`: check every batch's checksum.
     """
     for scanned in _read(split, crc):
         yield ScanChunk(scanned if split.is_newest else followed(scanned), split.path)
