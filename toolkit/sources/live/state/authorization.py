@@ -22,7 +22,6 @@ MAX_PROBES = 10_000
 NAMES_PER_REQUEST = 2000
 ANY, LITERAL = 1, 3
 TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
-MAX_TOPIC_LENGTH = 249
 AUTHORIZER = "authorizer.class.name"
 KAFKA_AUTHORIZERS = {
     "kafka.security.auth.SimpleAclAuthorizer",
@@ -39,29 +38,60 @@ class Visibility:
     gaps: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AclResource:
-    """A resource type of ACLs: number, name, and a function that returns the names denied to this principal."""
+    """A resource type of ACLs, and the request whose answer says which names are denied to this principal.
+
+    A broker checks authorization before it checks whether it coordinates a name.
+    """
 
     type: int
     name: str
-    denied: Callable[[BrokerClient, int, Sequence[str]], set[str]]
+    request: Callable[[list[str]], Any]  # of some names
+    codes: Callable[[Any], Iterable[tuple[str, int]]]  # names and error codes in an answer
+    denied: str
     max_length: int | None = None
+
+
+TRANSACTIONAL_IDS = AclResource(
+    type=TRANSACTIONAL_ID,
+    name="TransactionalId",
+    request=lambda names: messages.DescribeTransactions(transactional_ids=names),
+    codes=lambda answer: ((each.transactional_id, each.error_code) for each in answer.transaction_states),
+    denied="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+)
+GROUPS = AclResource(
+    type=GROUP,
+    name="Group",
+    request=lambda names: messages.DescribeGroups(groups=names),
+    codes=lambda answer: ((each.group_id, each.error_code) for each in answer.groups),
+    denied="GROUP_AUTHORIZATION_FAILED",
+)
+TOPICS = AclResource(
+    type=TOPIC,
+    name="Topic",
+    request=lambda names: messages.Metadata(
+        topics=[messages.Metadata.MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    ),
+    codes=lambda answer: ((each.name, each.error_code) for each in answer.topics),
+    denied="TOPIC_AUTHORIZATION_FAILED",
+    max_length=249,
+)
 
 
 def transactional_ids_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
     """Whether every transactional id is visible to this principal."""
-    return _prove(client, list(brokers), AclResource(TRANSACTIONAL_ID, "TransactionalId", _denied_ids))
+    return _prove(client, list(brokers), TRANSACTIONAL_IDS)
 
 
 def topics_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
     """Whether every topic is visible to this principal."""
-    return _prove(client, list(brokers), AclResource(TOPIC, "Topic", _denied_topics, MAX_TOPIC_LENGTH))
+    return _prove(client, list(brokers), TOPICS)
 
 
 def groups_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
     """Whether every consumer group is visible to this principal."""
-    return _prove(client, list(brokers), AclResource(GROUP, "Group", _denied_groups))
+    return _prove(client, list(brokers), GROUPS)
 
 
 def _prove(client: BrokerClient, brokers: Sequence[int], resource: AclResource) -> Visibility:
@@ -158,50 +188,11 @@ def _probes(resource: AclResource, responses: Iterable[BrokerResponse]) -> Itera
 
 def _probe(client: BrokerClient, brokers: Sequence[int], resource: AclResource, names: Sequence[str]) -> set[str]:
     """Names that at least one broker denies."""
-    return {name for broker in brokers for name in resource.denied(client, broker, names)}
-
-
-def _denied_ids(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    answers = _answers(client, broker, names, lambda some: messages.DescribeTransactions(transactional_ids=some))
-    return {
-        state.transactional_id
-        for answer in answers
-        for state in answer.transaction_states
-        if error_name(state.error_code) == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    }
-
-
-def _denied_groups(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    answers = _answers(client, broker, names, lambda some: messages.DescribeGroups(groups=some))
-    return {
-        group.group_id
-        for answer in answers
-        for group in answer.groups
-        if error_name(group.error_code) == "GROUP_AUTHORIZATION_FAILED"
-    }
-
-
-def _denied_topics(client: BrokerClient, broker: int, names: Sequence[str]) -> set[str]:
-    def request(some: Sequence[str]) -> Any:
-        topics = [messages.Metadata.MetadataRequestTopic(name=name) for name in some]
-        return messages.Metadata(topics=topics, allow_auto_topic_creation=False)
-
-    return {
-        topic.name
-        for answer in _answers(client, broker, names, request)
-        for topic in answer.topics
-        if error_name(topic.error_code) == "TOPIC_AUTHORIZATION_FAILED"
-    }
-
-
-def _answers(
-    client: BrokerClient, broker: int, names: Sequence[str], request: Callable[[Sequence[str]], Any]
-) -> list[Any]:
-    """What a broker answers about names; it checks authorization before it checks whether it coordinates them."""
-    some_names = (list(names[start : start + NAMES_PER_REQUEST]) for start in range(0, len(names), NAMES_PER_REQUEST))
-    responses = client.send([(broker, request(some)) for some in some_names])
+    some_names = [list(names[start : start + NAMES_PER_REQUEST]) for start in range(0, len(names), NAMES_PER_REQUEST)]
+    responses = client.send([(broker, resource.request(some)) for broker in brokers for some in some_names])
     _raise_first(responses)
-    return [response.message for response in responses]
+    codes = (found for response in responses for found in resource.codes(response.message))
+    return {name for name, code in codes if error_name(code) == resource.denied}
 
 
 def _raise_first(responses: Iterable[BrokerResponse]) -> None:
