@@ -54,10 +54,18 @@ def observe(
 ) -> Observation:
     """Observe partitions once.
 
-    `leaders`: the partitions to observe, and their leaders.
-    `whole_cluster`: whether they are meant to be all partitions, so that hidden topics are a gap.
-    `first_batches`: open transactions per partition, lowest first, whose first batch is read.
-    `idle_producers`: include producers without an open transaction, as for `read_producers`.
+    Parameters
+    ----------
+    client
+        The connection to the brokers.
+    leaders
+        The partitions to observe, and their leaders.
+    whole_cluster
+        Whether they are meant to be all partitions, so that hidden topics are a gap.
+    first_batches
+        Open transactions per partition, lowest first, whose first batch is read.
+    idle_producers
+        Include producers without an open transaction, as for `read_producers`.
     """
     of_producers = ProducersQuery(idle_producers=idle_producers)
     partitions, producers = query_leaders(client, leaders, OffsetsQuery(client, LSO_COLUMNS), of_producers)

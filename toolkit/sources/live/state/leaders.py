@@ -235,8 +235,12 @@ def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = Fa
 class OffsetsQuery:
     """ListOffsets, once for each column.
 
-    `client`: the connection to the brokers, for its timeout: offsets in remote storage may take long.
-    `columns`: all; or `LSO_COLUMNS`, in half the requests.
+    Parameters
+    ----------
+    client
+        The connection to the brokers, for its timeout: offsets in remote storage may take long.
+    columns
+        All; or `LSO_COLUMNS`, in half the requests.
     """
 
     def __init__(self, client: BrokerClient, columns: Sequence[OffsetColumn] = OFFSET_COLUMNS) -> None:
