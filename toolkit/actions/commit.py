@@ -166,7 +166,11 @@ class CommitPlan:
         with audited_refusal(trail, about), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(lambda: plan_commit(self.cluster, self.transactional_id, recheck_after=recheck_after))
-            self._check_same(fresh)
+            if fresh.committable != self.committable:
+                raise ActionRefused(
+                    f"The checkpoint says another thing than when this was planned: {fresh.committable}.",
+                    means=NOTHING_SENT,
+                )
             progress.check_cancelled()
         basis = next((each.basis for each in fresh.partitions), None)
         source = {
@@ -214,13 +218,6 @@ class CommitPlan:
             partitions=[_verified(each, check) for each in self.partitions],
             observed_at=now.observed_at,
         )
-
-    def _check_same(self, fresh: CommitPlan) -> None:
-        if fresh.committable != self.committable:
-            raise ActionRefused(
-                f"The checkpoint says another thing than when this was planned: {fresh.committable}.",
-                means=NOTHING_SENT,
-            )
 
     def _progress(self, cancel: threading.Event | None) -> Progress:
         return Progress(

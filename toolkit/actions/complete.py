@@ -209,7 +209,8 @@ class CompletePlan(MarkerPlan):
         self.check_ended()
         move = self.wait_for_lso(self.basis if since is None else finding_of(since), check)
         found = self._delivery(move.after, check)
-        commits, unread = group_offsets(self.cluster, self.impact.offset_commits) if self._are_offsets else ((), ())
+        are_offsets = self.topic == OFFSETS_TOPIC
+        commits, unread = group_offsets(self.cluster, self.impact.offset_commits) if are_offsets else ((), ())
         return CompleteResult(
             outcome=self.outcome,
             last_stable_offset_before=move.before,
@@ -230,10 +231,6 @@ class CompletePlan(MarkerPlan):
     @property
     def _last(self) -> LastBatch:
         return LastBatch(self.producer_epoch, self.last_sequence)
-
-    @property
-    def _are_offsets(self) -> bool:
-        return self.topic == OFFSETS_TOPIC
 
     def _delivery(self, lso: int | None, check: Callable[[], None]) -> Delivery | None:
         found = delivered(self, self._last, lso, check)

@@ -159,12 +159,9 @@ def _differences(apis: Apis, table: Mapping[int, ReleasedApi]) -> list[str]:
         if key not in apis and api.is_required:
             found.append(f"{api.name} is missing")
         elif key in apis and not api.allows(*apis[key]):
-            found.append(f"{api.name} has versions {_versions(apis[key])}")
+            low, high = apis[key]
+            found.append(f"{api.name} has versions {low} to {high}")
     return found + [f"API key {key} is unknown" for key in sorted(apis.keys() - table.keys())]
-
-
-def _versions(versions: tuple[int, int]) -> str:
-    return f"{versions[0]} to {versions[1]}"
 
 
 @cache

@@ -134,14 +134,6 @@ def _broker(reader: Reader, version: int) -> dict[str, Any]:
     return columns
 
 
-def _fence_broker(reader: Reader, version: int) -> dict[str, Any]:
-    return {**_broker(reader, version), "fenced": True}
-
-
-def _unfence_broker(reader: Reader, version: int) -> dict[str, Any]:
-    return {**_broker(reader, version), "fenced": False}
-
-
 def _broker_registration_change(reader: Reader, version: int) -> dict[str, Any]:
     broker_id, broker_epoch = reader.int32(), reader.int64()
     tagged, _ = reader.tags(keep=3)
@@ -223,8 +215,8 @@ def _no_op(reader: Reader, version: int) -> dict[str, Any]:
 READERS: Mapping[str, Callable[[Reader, int], dict[str, Any]]] = {
     "RegisterBroker": _register_broker,
     "UnregisterBroker": _broker,
-    "FenceBroker": _fence_broker,
-    "UnfenceBroker": _unfence_broker,
+    "FenceBroker": lambda reader, version: {**_broker(reader, version), "fenced": True},
+    "UnfenceBroker": lambda reader, version: {**_broker(reader, version), "fenced": False},
     "BrokerRegistrationChange": _broker_registration_change,
     "Topic": _topic,
     "RemoveTopic": _remove_topic,

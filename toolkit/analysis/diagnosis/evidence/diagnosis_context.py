@@ -203,11 +203,7 @@ class DiagnosisContext:
         last = self.transactions[-1] if self.transactions else None
         if last is None or last.start_time is None or self.has(last):
             return False
-        return _milliseconds(last.start_time) > marker_ms
-
-
-def _milliseconds(time: dt.datetime) -> float:
-    return time.timestamp() * 1000
+        return last.start_time.timestamp() * 1000 > marker_ms
 
 
 class ExcerptStart(NamedTuple):
