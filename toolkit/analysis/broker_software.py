@@ -106,7 +106,6 @@ TELEMETRY = 71, 72  # listed only if a metrics reporter of the broker receives c
 class ReleasedApi:
     """An API of a range of releases."""
 
-    # key, name: its key and Kafka's name
     key: int
     name: str
     # first, last: positions in `RELEASES`

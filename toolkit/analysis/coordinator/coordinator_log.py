@@ -105,7 +105,6 @@ def events_of(histories: Iterable[IdHistory]) -> list[TransactionLogRecord]:
 class Owner:
     """A transactional id that a producer id belonged to."""
 
-    # transactional_id, txn_state_partition: the id, and the partition of its records
     transactional_id: str
     txn_state_partition: int | None
     # the producer id's highest epoch in the records; null if they only have it as previous or next producer id

@@ -93,7 +93,6 @@ class RangeRows(NamedTuple):
 class LogState:
     """The state of one log up to the end of the last range read."""
 
-    # topic, partition, broker_id: the log's partition and broker
     topic: str | None
     partition: int | None
     broker_id: int | None

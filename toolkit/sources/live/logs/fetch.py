@@ -39,7 +39,6 @@ TRANSIENT = {
 class FetchPosition:
     """An offset of a partition, and the broker to fetch it from."""
 
-    # tp, offset, broker_id: the partition, the offset and the broker
     tp: TopicPartition
     offset: int
     broker_id: int

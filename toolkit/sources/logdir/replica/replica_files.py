@@ -57,7 +57,7 @@ class ReplicaFiles:
     segments: Sequence[LogFile] = ()
     snapshots: Sequence[LogFile] = ()
     txn_indexes: Sequence[LogFile] = ()
-    # offset_indexes, time_indexes: offset indexes and time indexes, by base offset
+    # offset_indexes, time_indexes: by base offset
     offset_indexes: Mapping[int, LogPath] = field(default_factory=dict)
     time_indexes: Mapping[int, LogPath] = field(default_factory=dict)
     checkpoints: Sequence[LogPath] = ()  # ``leader-epoch-checkpoint`` and ``partition.metadata``
