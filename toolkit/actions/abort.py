@@ -307,5 +307,16 @@ def plan_abort(cluster: Cluster, finding: FindingLike | Finding) -> AbortPlan:
     state = state_of(found, producers)
     if state is None or found.producer_id is None or found.producer_epoch is None:
         raise no_longer_open(found.producer_id, f"{name}@{found.start_offset}")
-    impact = marker_impact(cluster.client, found, partition=partition, producers=producers)
-    return AbortPlan.of(cluster, found, state, impact=impact)
+    return AbortPlan(
+        cluster=cluster,
+        topic=found.topic,
+        partition=found.partition,
+        start_offset=found.start_offset,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        coordinator_epoch=state.coordinator_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        basis=found,
+        impact=marker_impact(cluster.client, found, partition=partition, producers=producers),
+    )

@@ -358,8 +358,19 @@ def _partition(cluster: Cluster, finding: Finding) -> PartitionToCommit:
         raise ActionRefused(f"The transaction ended on {topic}-{number} just now.", means=NOTHING_SENT)
     last = LastBatch(finding.producer_epoch or 0, state.last_sequence)
     check_epochs(cluster, partition, finding, last)
-    impact = complete_impact(cluster.client, finding, partition=partition, producers=producers, last=last)
-    return PartitionToCommit.of(cluster, finding, state, impact=impact)
+    return PartitionToCommit(
+        cluster=cluster,
+        topic=topic,
+        partition=number,
+        start_offset=finding.start_offset or 0,
+        producer_id=finding.producer_id or 0,
+        producer_epoch=finding.producer_epoch or 0,
+        coordinator_epoch=state.coordinator_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        basis=finding,
+        impact=complete_impact(cluster.client, finding, partition=partition, producers=producers, last=last),
+    )
 
 
 def _verified(plan: PartitionToCommit, check: Callable[[], None]) -> CommittedPartition:

@@ -303,8 +303,19 @@ def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> CompleteP
         raise no_longer_open(found.producer_id, f"{name}@{found.start_offset}")
     last = LastBatch(found.producer_epoch, state.last_sequence)
     check_epochs(cluster, partition, found, last)
-    impact = complete_impact(cluster.client, found, partition=partition, producers=producers, last=last)
-    return CompletePlan.of(cluster, found, state, impact=impact)
+    return CompletePlan(
+        cluster=cluster,
+        topic=found.topic,
+        partition=found.partition,
+        start_offset=found.start_offset,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        coordinator_epoch=state.coordinator_epoch,
+        last_sequence=state.last_sequence,
+        last_timestamp=state.last_timestamp,
+        basis=found,
+        impact=complete_impact(cluster.client, found, partition=partition, producers=producers, last=last),
+    )
 
 
 def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: LastBatch) -> None:

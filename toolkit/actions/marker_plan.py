@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from toolkit.actions.marker import Marker
 from toolkit.actions.progress import Progress
@@ -67,23 +67,6 @@ class MarkerPlan:
     last_sequence: int | None
     last_timestamp: dt.datetime | None = field(repr=False)
     basis: Finding = field(repr=False, compare=False)
-
-    @classmethod
-    def of(cls, cluster: Cluster, found: Finding, state: Producer, **fields: Any) -> Self:
-        """The plan for a finding whose transaction is open by the leader's producer state."""
-        return cls(
-            cluster=cluster,
-            topic=found.topic or "",
-            partition=found.partition or 0,
-            start_offset=found.start_offset or 0,
-            producer_id=found.producer_id or 0,
-            producer_epoch=found.producer_epoch or 0,
-            coordinator_epoch=state.coordinator_epoch,
-            last_sequence=state.last_sequence,
-            last_timestamp=state.last_timestamp,
-            basis=found,
-            **fields,
-        )
 
     @property
     def target(self) -> str:
