@@ -50,13 +50,14 @@ def test_every_table_has_its_declared_columns(cluster: Cluster, opened: StagedIn
 
 
 def test_offsets_of_a_partition_with_a_held_lso(cluster: Cluster, opened: StagedIncident) -> None:
+    before = dt.datetime.now(dt.UTC).replace(microsecond=0)
     held, free = cluster.partition_rows(topics=[opened.topic])
     assert (held["topic"], held["partition"], held["leader"], held["replicas"]) == (opened.topic, 0, 1, [1])
     start = opened.start_offset
     assert (held["log_start_offset"], held["last_stable_offset"]) == (0, start)
     assert (held["high_watermark"], held["log_end_offset"]) == (start + 1, start + 1)
     assert (free["last_stable_offset"], free["high_watermark"], free["error"]) == (0, 0, None)
-    assert dt.datetime.now(dt.UTC) - held["observed_at"] < dt.timedelta(seconds=5)
+    assert before <= held["observed_at"] <= dt.datetime.now(dt.UTC)
 
 
 def test_all_topics_are_included_internal_ones_too(cluster: Cluster, opened: StagedIncident) -> None:
@@ -108,7 +109,7 @@ def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: StagedIncide
     assert (row["producer_epoch"], row["timeout_ms"]) == (opened.producer_epoch, 600_000)
     assert row["topic_partitions"] == [{"topic": opened.topic, "partition": 0}]
     assert (row["coordinator_id"], row["source"], row["error"]) == (1, "DescribeTransactions", None)
-    assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(minutes=5)
+    assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(hours=1)
     (found,) = cluster.coordinator_rows(transactional_ids=[opened.transactional_id], groups=[])
     assert (found["partition"], found["coordinator_id"]) == (row["txn_state_partition"], 1)
     assert found["agrees"] is True

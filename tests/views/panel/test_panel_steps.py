@@ -47,9 +47,9 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
                 assert (panel.findings, panel.step, panel.busy) == (known, "chosen", "")
                 assert is_visible(panel, panel.buttons["dry_run"])
             own.start_broker(1)
-            until(lambda: is_refreshed(panel) or None, awaited="the broker", timeout=120)
+            until(lambda: is_refreshed(panel) or None, awaited="the broker")
             assert selected(panel).start_offset == staged.start_offset, "still chosen"
-            until(lambda: is_checked(panel) or None, awaited="the coordinators", timeout=120)
+            until(lambda: is_checked(panel) or None, awaited="the coordinators")
             own.kill(1)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert isinstance(panel.error, ActionFailed)
@@ -58,7 +58,7 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
             assert (panel.step, panel.result, selected(panel).verdict) == ("chosen", None, "hanging")
             assert "The current state is not known" in " ".join(panel.problems)
             own.start_broker(1)
-            until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+            until(lambda: is_checked(panel) or None, awaited="broker and coordinators")
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert is_done(panel)
             assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
@@ -106,7 +106,7 @@ def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: A
         assert "Nothing was written." in panel_text(panel)
         assert (panel.step, panel.result, selected(panel).start_offset) == ("chosen", None, staged.start_offset)
         lab.start_broker(other)
-        until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+        until(lambda: is_checked(panel) or None, awaited="broker and coordinators")
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert is_done(panel)
 
@@ -141,7 +141,7 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
             panel.refresh()
             return finding_of(panel, staged).verdict == "overdue" or None
 
-        until(is_overdue, awaited="the transaction's timeout and 10 s", timeout=120)
+        until(is_overdue, awaited="the transaction's timeout and 10 s")
         panel.select(finding_of(panel, staged))
         assert panel.buttons["execute"].description == "Fence the id"
         panel.dry_run()
