@@ -20,7 +20,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
 
-TIMEOUT_S = 2.0
 FIND_OUT = "To find out, run kafka-txn diagnose"
 
 
@@ -34,10 +33,14 @@ def broker() -> Iterator[Kafka]:
 @pytest.fixture
 def plan(broker: Kafka) -> Iterator[AbortPlan]:
     staged = INCIDENTS["never_added"](broker)
-    with Cluster(broker.bootstrap_servers) as patient:
-        row = finding(patient, staged)
-    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
-        yield plan_abort(cluster, row)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        yield plan_abort(cluster, finding(cluster, staged))
+
+
+def pause(broker: Kafka, cluster: Cluster) -> None:
+    """Pause the broker, which has answered all the requests before in its time, and wait shortly for it from now on."""
+    broker.pause(1)
+    cluster.timeout = cluster.client.timeout = 2.0
 
 
 def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
@@ -47,7 +50,7 @@ def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
 
 
 def around_send(
-    monkeypatch: pytest.MonkeyPatch, broker: Kafka, *, before: Callable[[int], None], after: Callable[[int], None]
+    monkeypatch: pytest.MonkeyPatch, *, before: Callable[[int], None], after: Callable[[int], None]
 ) -> None:
     """Do something to the broker right before the request is sent, and right after its response or error."""
     send = Marker.send
@@ -72,7 +75,7 @@ def test_without_a_response_it_is_uncertain(
     broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker got the request, and answered too late: here it wrote the marker all the same."""
-    around_send(monkeypatch, broker, before=broker.pause, after=broker.resume)
+    around_send(monkeypatch, before=lambda _: pause(broker, plan.cluster), after=broker.resume)
     error = failure(plan)
     assert error.effect == "uncertain"
     assert "It is uncertain whether the ABORT marker was written." in str(error)
@@ -86,7 +89,7 @@ def test_without_a_response_it_is_uncertain(
 def test_a_marker_that_could_not_be_verified_was_written(
     broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    around_send(monkeypatch, broker, before=lambda _: None, after=broker.pause)
+    around_send(monkeypatch, before=lambda _: None, after=lambda _: pause(broker, plan.cluster))
     try:
         error = failure(plan)
     finally:
@@ -98,7 +101,7 @@ def test_a_marker_that_could_not_be_verified_was_written(
 
 
 def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, audit: Audit) -> None:
-    broker.pause(1)
+    pause(broker, plan.cluster)
     try:
         error = failure(plan)
     finally:
@@ -111,12 +114,12 @@ def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, aud
 
 def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     staged = INCIDENTS["open_young"](broker)
-    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
+    with Cluster(broker.bootstrap_servers) as cluster:
         plan = plan_fence(cluster, staged.transactional_id or "")
         ask = FencePlan._ask
 
         def ask_paused(plan: FencePlan, request: object, coordinator: int) -> str:
-            broker.pause(coordinator)
+            pause(broker, cluster)
             try:
                 return ask(plan, request, coordinator)
             finally:
@@ -136,7 +139,7 @@ def test_an_interrupt_names_the_effect(
     def interrupted(leader: int) -> None:
         raise KeyboardInterrupt
 
-    around_send(monkeypatch, broker, before=lambda _: None, after=interrupted)
+    around_send(monkeypatch, before=lambda _: None, after=interrupted)
     with pytest.raises(KeyboardInterrupt) as raised:
         plan.execute(confirm=plan.target, recheck_after=0)
     assert [note.partition(".")[0] for note in raised.value.__notes__] == [
