@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.actions.test_abort import finding
+from tests.brokers import set_timeout
 from toolkit import Cluster
 from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
 from toolkit.actions.audit import Audit
@@ -40,7 +41,7 @@ def plan(broker: Kafka) -> Iterator[AbortPlan]:
 def pause(broker: Kafka, cluster: Cluster) -> None:
     """Pause the broker, which has answered all the requests before in its time, and wait shortly for it from now on."""
     broker.pause(1)
-    cluster.timeout = cluster.client.timeout = 2.0
+    set_timeout(cluster, 2)
 
 
 def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
