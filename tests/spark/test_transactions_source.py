@@ -271,7 +271,7 @@ def test_a_stream_writes_a_recording(spark: SparkSession, three_brokers: Kafka, 
         # Samples are due at multiples of the interval; a short one could end during the test.
         writer = write_recording(stream_frame(spark, three_brokers, interval="10000h"), tmp_path / "recording")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         assert query.exception() is None
         return list(Recording(tmp_path / "recording").samples()["sampled_at"])
 
@@ -307,7 +307,7 @@ def test_every_use_of_a_micro_batch_reads_the_same_sample(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     ((first, second),) = reads
     assert first == second
 
