@@ -29,7 +29,6 @@ def three() -> Iterator[Kafka]:
         **EVERYDAY.properties,
         "transaction.state.log.replication.factor": "1",  # every id has one coordinator, and can lose it
         "transaction.state.log.num.partitions": "9",
-        "broker.session.timeout.ms": "6000",
     }
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
         yield kafka

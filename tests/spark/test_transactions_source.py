@@ -51,7 +51,7 @@ HANGING, ALIVE = "hanging", "alive"
 @pytest.fixture(scope="module")
 def three_brokers() -> Iterator[Kafka]:
     """With a hanging transaction, and a healthy open one."""
-    properties = {**EVERYDAY.properties, "broker.session.timeout.ms": "6000", "transaction.max.timeout.ms": "86400000"}
+    properties = {**EVERYDAY.properties, "transaction.max.timeout.ms": "86400000"}
     with Kafka("4.3.1", brokers=3, properties=properties) as kafka:
         with Cluster(kafka.bootstrap_servers, timeout=30) as cluster:
             for topic in (HANGING, ALIVE):
