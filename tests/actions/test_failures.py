@@ -39,7 +39,7 @@ def plan(broker: Kafka) -> Iterator[AbortPlan]:
 
 
 def pause(broker: Kafka, cluster: Cluster) -> None:
-    """Pause the broker, which has answered all the requests before in its time, and wait shortly for it from now on."""
+    """Pause the broker, and wait no longer than 2 s for a response from then on; before, a busy one has 30 s."""
     broker.pause(1)
     set_timeout(cluster, 2)
 
