@@ -12,6 +12,7 @@ import pytest
 from toolkit.lab import Kafka
 
 if TYPE_CHECKING:  # with kafka-python, which has to wait for pytest's filters of warnings
+    from toolkit import Cluster
     from toolkit.lab.incidents import ClusterSetup
 
 NEWEST = "4.3.1"
@@ -59,6 +60,11 @@ class Brokers:
         idle = [key for key, shared in self._shared.items() if not shared.users]
         for key in idle[: max(len(idle) - keep, 0)]:
             self._shared.pop(key).kafka.stop()
+
+
+def set_timeout(cluster: Cluster, seconds: float) -> None:
+    """Set how long a cluster waits for a response from now on: shortly for a broker that is down or paused."""
+    cluster.timeout = cluster.client.timeout = seconds
 
 
 def by_tier(*versions: str, group: str = "") -> list[Any]:

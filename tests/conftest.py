@@ -133,7 +133,7 @@ def guarded() -> Iterator[Kafka]:
 def admin(guarded: Kafka) -> Iterator[Cluster]:
     from toolkit import Cluster
 
-    with Cluster(guarded.client_config("admin"), timeout=10) as cluster:
+    with Cluster(guarded.client_config("admin")) as cluster:
         yield cluster
 
 

@@ -452,9 +452,9 @@ class Campaign:
                 return app.is_over or None
             return len(app.visible()) >= app.written or None
 
-        until(is_written, awaited="all records", timeout=PATIENCE_S)
+        until(is_written, awaited="all records")
         app.kill()
-        until(lambda: None if self._transactions() else True, awaited="the end of transactions", timeout=PATIENCE_S)
+        until(lambda: None if self._transactions() else True, awaited="the end of transactions")
         found, expected = Counter(app.visible()), Counter(app.expected())
         twice, lost = sorted((found - expected).elements()), sorted((expected - found).elements())
         if twice or (lost and not may_lose):
@@ -489,7 +489,7 @@ class Campaign:
             found[:] = [row for row in self._transactions() if row["topic_partitions"]]
             return True if found or self.application.is_over else None
 
-        until(is_open, awaited="an open transaction", timeout=PATIENCE_S)
+        until(is_open, awaited="an open transaction")
         return self.chance.choice(found) if found and not self.application.is_over else None
 
     def _bring_back(self) -> None:
@@ -509,7 +509,7 @@ class Campaign:
         self.application.send_signal(signal.SIGSTOP)
         try:
             name, start = transaction["transactional_id"], transaction["start_time"]
-            until(lambda: None if (name, start) in self._starts() else True, awaited="the timeout", timeout=PATIENCE_S)
+            until(lambda: None if (name, start) in self._starts() else True, awaited="the timeout")
         finally:
             self.application.send_signal(signal.SIGCONT)
 

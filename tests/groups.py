@@ -19,19 +19,29 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-EXPLORATION = "tests/exploration/test_exploration.py"
 SLOW = (
+    "outcomes",
+    "tests/exploration/test_exploration.py",
     "outages",
     "kills",
-    "outcomes",
-    EXPLORATION,
     "spark",
     "history",
+    "campaign of streams",
+    "recorder under kills",
+    "campaign of mirror",
+    "campaign of flink",
+    "flink",
+    "tests/test_oracle.py",
+    "tests/sources/test_logdir_copies.py",
+    "tests/sources/test_live_races.py",
+    "tests/test_security_modes.py",
+    "mypy",
+    "tests/test_docs.py",
     "06_spark_pipeline",
     "08_databricks",
     "04_abort",
 )
-"""Groups of tests, and notebooks, that take minutes: workers start with them."""
+"""Groups of tests, and notebooks, that take minutes: workers start with them, the longest first."""
 
 _FOLDER = pytest.StashKey[Path]()
 

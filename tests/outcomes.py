@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.coordinator_state import described_transaction
@@ -51,9 +51,11 @@ from toolkit.lab.queries import (
     send_until_accepted,
     until,
 )
-from toolkit.schema import Row
+from toolkit.schema import Row, table
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.state.coordinators import GROUP, find_coordinators
+from toolkit.sources.live.state.group_offsets import UNSTABLE_OFFSET_COMMIT, fetch_offsets
 from toolkit.sources.source import Source
 
 LEFT, ALONE, COMPACT, RIGHT = "left", "alone", "compact", "right"
@@ -70,8 +72,7 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
     "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
     "log.cleaner.backoff.ms": "100",
-    # A busy machine may take more than the lab's 3 s: a new coordinator would write the refused markers.
-    "broker.session.timeout.ms": "6000",
+    # A busy machine may take more than the lab's 6 s: a new coordinator would write the refused markers.
     "zookeeper.session.timeout.ms": "10000",
     "auto.leader.rebalance.enable": "false",
 }
@@ -244,14 +245,18 @@ class OutcomeCluster:
 
     def offset_of(self, staged: StagedCase) -> int | None:
         """The group's stable offset (OffsetFetch); null while a transaction with it is open, negative for none."""
-        consumer = Consumer({**self.kafka.client_config(), "group.id": staged.group})
-        try:
-            (found,) = consumer.committed([TopicPartition(RIGHT, staged.number)], timeout=1)
-            return int(found.offset)
-        except KafkaException:  # UNSTABLE_OFFSET_COMMIT, again and again
-            return None
-        finally:
-            consumer.close()
+        tp = table.TopicPartition(RIGHT, staged.number)
+
+        def answered() -> tuple[int, int] | None:
+            ((_, coordinator),) = find_coordinators(self.client, [staged.group], GROUP)
+            if coordinator is None or coordinator.error_code:
+                return None
+            coordinators = {staged.group: coordinator.node_id}
+            (answer,) = fetch_offsets(self.client, coordinators, [tp], require_stable=True)
+            return None if answer.error else answer.by_partition()[tp]
+
+        offset, code = until(answered, awaited=f"the offset of {staged.group}")
+        return None if code == UNSTABLE_OFFSET_COMMIT else offset
 
     def restart_coordinator(self) -> None:
         """Let another coordinator take over, which forgets ids soon; refused markers follow, as its epoch is higher."""

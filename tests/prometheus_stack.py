@@ -53,7 +53,7 @@ class PrometheusStack:
             about = [alert for alert in self.paged if wanted.items() <= alert["labels"].items()]
             return about[-1] if about and about[-1]["status"] == status else None
 
-        return until(last, awaited=f"{name} {labels} {status}", timeout=180)
+        return until(last, awaited=f"{name} {labels} {status}")
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _running(command: Sequence[str], folder: Path, address: str) -> Iterator[Non
             except OSError:
                 return None
 
-        until(ready, awaited=f"{command[0]} at {address}", timeout=120)
+        until(ready, awaited=f"{command[0]} at {address}")
         yield
 
 

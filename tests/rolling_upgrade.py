@@ -355,7 +355,7 @@ def settle(kafka: Kafka, watcher: Watcher) -> set[Key]:
         return True if not open_now - watcher.hanging.keys() else None
 
     try:
-        until(is_over, awaited="the timeouts of the load", timeout=90)
+        until(is_over, awaited="the timeouts of the load")
     except Exception:  # noqa: BLE001 - reported with what is open
         traceback.print_exc()
     return set(open_now)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from tests.process import PATIENCE_S, started
+from tests.process import started
 from toolkit.formats import object_store
 from toolkit.lab import samples
 from toolkit.lab.queries import until
@@ -142,7 +142,7 @@ def s3_server(environment: pytest.MonkeyPatch) -> Iterator[S3Server]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        until(lambda: _accepts(port), awaited="the S3 server", timeout=PATIENCE_S)
+        until(lambda: _accepts(port), awaited="the S3 server")
         with S3Server(port) as proxy:
             thread = threading.Thread(target=proxy.serve_forever, daemon=True)
             thread.start()

@@ -3,8 +3,7 @@
 import json
 import re
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.process import run
 from tests.views.test_text import finding, healthy
-from toolkit import __version__
+from toolkit import Cluster, __version__
 from toolkit.cli.commands import app
 from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import UsageError
@@ -23,7 +22,7 @@ from toolkit.schema import Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import verdict_page
 from toolkit.schema.live import Finding
-from toolkit.sources.source_table import CLUSTER, TableArguments
+from toolkit.sources.source_table import TableArguments
 from toolkit.views.findings_text import LINKED_FINDINGS
 
 
@@ -31,10 +30,8 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-class FixedCluster:
-    """A cluster with predefined findings."""
-
-    kind = CLUSTER
+class FixedCluster(Cluster):
+    """A cluster with predefined findings, and without connections."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -45,17 +42,15 @@ class FixedCluster:
         self.arguments = arguments
         return records_of(self.rows, Finding)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 @pytest.fixture
 def fixed_findings(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], FixedCluster]:
     def make(rows: Sequence[Row]) -> FixedCluster:
         cluster = FixedCluster(rows)
-
-        @contextmanager
-        def connect(*arguments: Any, **options: Any) -> Iterator[FixedCluster]:
-            yield cluster
-
-        monkeypatch.setattr(SourceOptions, "open", connect)
+        monkeypatch.setattr(SourceOptions, "open", lambda options: cluster)
         return cluster
 
     return make

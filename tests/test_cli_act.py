@@ -103,7 +103,7 @@ def test_ctrl_c_while_it_checks_again_names_the_effect(kafka: Kafka, tmp_path: P
         def is_saved() -> bool | None:
             return any(path.read_bytes().endswith(b"PAR1") for path in folder.glob("*.parquet")) or None
 
-        until(is_saved, awaited="the complete copy", timeout=PATIENCE_S)
+        until(is_saved, awaited="the complete copy")
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130, errors

@@ -172,7 +172,7 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
         return groups
 
     assert held(admin) == ["hidden-waiting"]
-    with Cluster(guarded.client_config("watcher"), timeout=10) as watcher:
+    with Cluster(guarded.client_config("watcher")) as watcher:
         assert held(watcher) is None
         with pytest.raises(BrokerError, match="Groups may be hidden; missing: DESCRIBE on Group"):
             watcher.committing_groups([TopicPartition(staged.topic, 0)])

@@ -68,7 +68,7 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
         blocked_consumer(kafka, staged.topic, staged.topic, partition=staged.partition),
         recorder(kafka, tmp_path / "recording", port) as process,
     ):
-        text = until(scraped, awaited="a hanging transaction and the group that it holds", timeout=PATIENCE_S)
+        text = until(scraped, awaited="a hanging transaction and the group that it holds")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
     exported = {
@@ -100,7 +100,7 @@ def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
         recorder(kafka, tmp_path / "recording", port) as process,
         prometheus_stack(tmp_path, rules, recorder_port=port) as monitoring,
     ):
-        until(lambda: monitoring.query("kafka_txn_samples_taken_total > 2") or None, awaited="samples", timeout=180)
+        until(lambda: monitoring.query("kafka_txn_samples_taken_total > 2") or None, awaited="samples")
         cluster = {"KafkaTxnHanging", "KafkaTxnLsoHeld", "KafkaTxnGroupHeld", "KafkaTxnLate"}
         assert cluster.isdisjoint(alert["labels"]["alertname"] for alert in monitoring.paged), "all is well"
 
@@ -112,7 +112,7 @@ def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
             monitoring.wait_for_page("firing", "KafkaTxnGroupHeld", group="billing")
             monitoring.wait_for_page("firing", "KafkaTxnLate", topic=overdue.topic)
             monitoring.wait_for_page("firing", "KafkaTxnLsoHeld", topic=overdue.topic)
-            until(lambda: "KafkaTxnLsoHeld" in monitoring.suppressed() or None, awaited="inhibition", timeout=180)
+            until(lambda: "KafkaTxnLsoHeld" in monitoring.suppressed() or None, awaited="inhibition")
 
             where = ["--topic", hanging.topic, "--partition", "0", "--start-offset", str(hanging.start_offset)]
             done = on(kafka, "abort", *where, "--confirm", f"{hanging.topic}-0@{hanging.start_offset}")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -260,7 +259,7 @@ def test_a_lost_cluster_is_reported_once(tmp_path: Path) -> None:
     with Kafka("4.3.1") as kafka, recorder(kafka, tmp_path / "recording") as process:
         wait_for(lambda: len(samples(tmp_path / "recording")) >= 1, "a sample")
         kafka.kill(1)
-        threading.Event().wait(3.5)
+        wait_for(lambda: Recording(tmp_path / "recording").samples()["error"].count() > 1, "samples that failed")
         process.send_signal(signal.SIGTERM)
         _, stderr = process.communicate(timeout=PATIENCE_S)
     (warning,) = warnings(stderr)

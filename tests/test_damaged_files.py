@@ -72,7 +72,7 @@ def changed(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
     return data
 
 
-@fuzzed(20, full=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(selected=st.floats(0, 1, exclude_max=True), changes=CHANGES, table=st.sampled_from(TABLE_NAMES))
 def test_a_damaged_file_gives_rows_or_one_error(
     selected: float, changes: list[tuple[str, float, int, bytes]], table: str, sound: Path
@@ -92,7 +92,7 @@ def test_a_damaged_file_gives_rows_or_one_error(
         path.write_bytes(original)
 
 
-@fuzzed(20, full=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES)
 def test_no_byte_of_a_damaged_segment_is_lost(
     changes: list[tuple[str, float, int, bytes]], sound: Path, tmp_path: Path

@@ -46,9 +46,10 @@ def test_class_names_are_unique() -> None:
     assert twice([node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]) == []
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_cited_documents_exist(path: Path) -> None:
-    assert [name for name in CITED.findall(path.read_text()) if not (ROOT / name).exists()] == []
+def test_cited_documents_exist() -> None:
+    cited = [(path, name) for path in TEXTS for name in CITED.findall(path.read_text())]
+    assert len(cited) > 100
+    assert [(path, name) for path, name in cited if not (ROOT / name).exists()] == []
 
 
 def test_old_names_are_gone() -> None:

@@ -64,10 +64,10 @@ def _is_finding(call: ast.Call, keyword: ast.keyword) -> bool:
     return _name(call.func) == "Finding" or keyword.arg == "verdict"
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_the_decision_sets_a_verdict(path: Path) -> None:
-    if path.parent != DECIDES:
-        assert violations(path.read_text(encoding="utf-8")) == []
+def test_only_the_decision_sets_a_verdict() -> None:
+    modules = [path for path in sorted(ROOT.rglob("*.py")) if path.parent != DECIDES]
+    assert len(modules) > 200
+    assert {path: lines for path in modules if (lines := violations(path.read_text(encoding="utf-8")))} == {}
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,11 @@ def available() -> list[str]:
 def test_a_cluster_is_diagnosed(secured: Secured, hanging: StagedIncident, mode: str) -> None:
     check_available(mode)
     config = ClientConfig.from_properties(secured.write(mode))
-    with Cluster(config, timeout=20) as cluster:
+    with Cluster(config) as cluster:
         (row,) = cluster.finding_rows(topics=[hanging.topic], partitions=[0], recheck_after=0)
         assert (row["verdict"], row["outcome"]) == ("hanging", "undecided")
         topic = CoordinatorTopic.read(cluster.client, "__transaction_state")
-        log = read_state_log(cluster.client, topic, timeout=20)
+        log = read_state_log(cluster.client, topic, timeout=60)
         assert log.is_complete
         assert hanging.transactional_id in {each.transactional_id for each in log.transactions}
         shown = f"{cluster!r} {cluster.config!r} {cluster.config} {config.masked()} {vars(cluster)}"
@@ -108,7 +108,7 @@ def test_refused_credentials_are_an_error_without_them(secured: Secured, mode: s
         pair = [secured.certificates.key("stranger"), secured.certificates.make("stranger")]
         Path(wrong["ssl.keystore.location"]).write_text("".join(each.read_text() for each in pair))
     with pytest.raises((AuthenticationFailed, BrokerError) if mode[0] != "m" else Exception) as refused:
-        Cluster(properties | wrong, timeout=10)
+        Cluster(properties | wrong)
     assert leaks(f"{refused.value!r} {refused.value}".encode(), secured.secrets()) == set()
     assert "Zqwrong" not in str(refused.value)
 
@@ -120,7 +120,7 @@ def refused(cluster: Cluster) -> AuthenticationFailed | None:
 
 def test_a_valid_token_survives_an_outage_of_its_endpoint(secured: Secured, hanging: StagedIncident) -> None:
     config = ClientConfig.from_properties(secured.write("OAUTHBEARER"))
-    with Cluster(config, timeout=10) as cluster:
+    with Cluster(config) as cluster:
         secured.tokens.is_down = True
         try:
             error = until(lambda: refused(cluster), awaited="the end of the token")

@@ -9,7 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("linter", ["ruff check", "ruff format --check", pytest.param("mypy", marks=pytest.mark.full)])
+MYPY = pytest.param("mypy", marks=[pytest.mark.full, pytest.mark.xdist_group("mypy")])
+
+
+@pytest.mark.parametrize("linter", ["ruff check", "ruff format --check", MYPY])
 def test_the_linters_pass(linter: str) -> None:
     command = [sys.executable, "-m", *linter.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1100)

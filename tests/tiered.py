@@ -78,4 +78,4 @@ def wait_until_local_log_starts_after(cluster: Cluster, topic: str, offset: int)
         [row] = cluster.partition_rows(topics=[topic])
         return True if (row["local_log_start_offset"] or 0) > offset else None
 
-    until(is_remote, awaited=f"the local log of {topic} to start after {offset}", timeout=120)
+    until(is_remote, awaited=f"the local log of {topic} to start after {offset}")

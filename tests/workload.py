@@ -233,7 +233,7 @@ def random_workload(
     for number, tp in enumerate(partitions[::2]):
         load._left.append(_leave_open(kafka, f"open-{seed}-{number}", tp, timeout_ms=600_000))
         load.endings["open"] += 1
-    until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed", timeout=PATIENCE_S)
+    until(lambda: _only_open(kafka, seed), awaited="the timeouts of what was killed")
     return load
 
 

@@ -1,11 +1,12 @@
-"""The notebooks as the site renders them: without the comment that nbval reads, with figures that a page can show."""
+"""The notebooks as the site renders them: their stored outputs, with figures that a page can show."""
 
 from __future__ import annotations
 
 import nbformat
 from nbformat import NotebookNode
+from plotly.io import to_html
 
-from tests.notebooks.books import BOOKS, code_cells, read
+from tests.notebooks.books import BOOKS, PLOTLY, code_cells, read
 
 __all__ = ["notebook_pages"]
 
@@ -13,23 +14,6 @@ PICTURES = {  # widgets need a kernel
     "panel": "![The panel, right before the marker is written](../panel.png)",
     "page": "![The live page: all partitions, and the timeline and evidence of the worst one](../live_page.png)",
 }
-
-SETUP = """\
-import plotly.graph_objects as go
-from IPython.display import HTML, display
-
-def show_figure(figure):
-    options = {
-        "config": {"displaylogo": False, "responsive": True},
-        "default_height": figure.layout.height or 480,
-        "full_html": False,
-        "include_plotlyjs": "../../_static/plotly.min.js",
-        "post_script": "window.addEventListener('load', () => Plotly.Plots.resize('{plot_id}'));",
-    }
-    display(HTML(figure.to_html(**options)))
-
-get_ipython().display_formatter.ipython_display_formatter.for_type(go.Figure, show_figure)
-"""
 
 
 def notebook_pages() -> dict[str, str]:
@@ -39,22 +23,28 @@ def notebook_pages() -> dict[str, str]:
 
 def _page(book: NotebookNode) -> NotebookNode:
     for cell in code_cells(book):
-        for output in cell.outputs:  # of an earlier run; the picture beside it is shown
-            output.get("data", {}).pop("application/vnd.plotly.v1+json", None)
-    title, *rest = book.cells
-    cells = [title, _cell("code", "figures", SETUP, tags=["remove-cell"])]
-    for cell in rest:
+        for number, output in enumerate(cell.outputs):
+            data = output.get("data", {})
+            if figure := data.pop(PLOTLY, None):
+                data["text/html"] = _figure_html(figure, div_id=f"{cell.id}-{number}")
+    cells = []
+    for cell in book.cells:
         cells.append(cell)
         if cell.id in PICTURES:
-            cell.metadata["tags"] = ["remove-output"]
-            cells.append(_cell("markdown", f"{cell.id}-picture", PICTURES[cell.id]))
+            picture = {"cell_type": "markdown", "id": f"{cell.id}-picture", "metadata": {}, "source": PICTURES[cell.id]}
+            cells.append(nbformat.from_dict(picture))  # type: ignore[no-untyped-call]
     book.cells = cells
     return book
 
 
-def _cell(kind: str, name: str, source: str, **metadata: list[str]) -> NotebookNode:
-    code: dict[str, object] = {"outputs": [], "execution_count": None} if kind == "code" else {}
-    cell: NotebookNode = nbformat.from_dict(  # type: ignore[no-untyped-call]
-        {"cell_type": kind, "id": name, "metadata": metadata, "source": source, **code}
+def _figure_html(figure: NotebookNode, *, div_id: str) -> str:
+    html: str = to_html(
+        figure,
+        config={"displaylogo": False, "responsive": True},
+        default_height=figure.layout.get("height") or 480,
+        full_html=False,
+        include_plotlyjs="../../_static/plotly.min.js",
+        post_script="window.addEventListener('load', () => Plotly.Plots.resize('{plot_id}'));",
+        div_id=div_id,
     )
-    return cell
+    return html

@@ -77,7 +77,7 @@ def killed_before_its_commit(
         last = until(complete, awaited="four checkpoints", timeout=300) + 3
         job.freeze(last)
         until(lambda: job.is_frozen or None, awaited="a frozen job", timeout=300)
-        checkpoint = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed", timeout=120)
+        checkpoint = until(lambda: _undecided(kafka, job), awaited="a checkpoint that is not committed")
         job.kill()
     return job, checkpoint
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.actions.test_abort import finding
+from tests.brokers import set_timeout
 from toolkit import Cluster
 from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
 from toolkit.actions.audit import Audit
@@ -20,7 +21,6 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_failures")]
 
-TIMEOUT_S = 2.0
 FIND_OUT = "To find out, run kafka-txn diagnose"
 
 
@@ -34,10 +34,14 @@ def broker() -> Iterator[Kafka]:
 @pytest.fixture
 def plan(broker: Kafka) -> Iterator[AbortPlan]:
     staged = INCIDENTS["never_added"](broker)
-    with Cluster(broker.bootstrap_servers) as patient:
-        row = finding(patient, staged)
-    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
-        yield plan_abort(cluster, row)
+    with Cluster(broker.bootstrap_servers) as cluster:
+        yield plan_abort(cluster, finding(cluster, staged))
+
+
+def pause(broker: Kafka, cluster: Cluster) -> None:
+    """Pause the broker, and wait no longer than 2 s for a response from then on; before, a busy one has 30 s."""
+    broker.pause(1)
+    set_timeout(cluster, 2)
 
 
 def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
@@ -47,7 +51,7 @@ def failure(plan: AbortPlan | FencePlan) -> ActionFailed:
 
 
 def around_send(
-    monkeypatch: pytest.MonkeyPatch, broker: Kafka, *, before: Callable[[int], None], after: Callable[[int], None]
+    monkeypatch: pytest.MonkeyPatch, *, before: Callable[[int], None], after: Callable[[int], None]
 ) -> None:
     """Do something to the broker right before the request is sent, and right after its response or error."""
     send = Marker.send
@@ -72,7 +76,7 @@ def test_without_a_response_it_is_uncertain(
     broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker got the request, and answered too late: here it wrote the marker all the same."""
-    around_send(monkeypatch, broker, before=broker.pause, after=broker.resume)
+    around_send(monkeypatch, before=lambda _: pause(broker, plan.cluster), after=broker.resume)
     error = failure(plan)
     assert error.effect == "uncertain"
     assert "It is uncertain whether the ABORT marker was written." in str(error)
@@ -86,7 +90,7 @@ def test_without_a_response_it_is_uncertain(
 def test_a_marker_that_could_not_be_verified_was_written(
     broker: Kafka, plan: AbortPlan, audit: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    around_send(monkeypatch, broker, before=lambda _: None, after=broker.pause)
+    around_send(monkeypatch, before=lambda _: None, after=lambda _: pause(broker, plan.cluster))
     try:
         error = failure(plan)
     finally:
@@ -98,7 +102,7 @@ def test_a_marker_that_could_not_be_verified_was_written(
 
 
 def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, audit: Audit) -> None:
-    broker.pause(1)
+    pause(broker, plan.cluster)
     try:
         error = failure(plan)
     finally:
@@ -111,12 +115,12 @@ def test_without_a_broker_nothing_is_written(broker: Kafka, plan: AbortPlan, aud
 
 def test_a_fence_without_a_response_is_uncertain(broker: Kafka, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     staged = INCIDENTS["open_young"](broker)
-    with Cluster(broker.bootstrap_servers, timeout=TIMEOUT_S) as cluster:
+    with Cluster(broker.bootstrap_servers) as cluster:
         plan = plan_fence(cluster, staged.transactional_id or "")
         ask = FencePlan._ask
 
         def ask_paused(plan: FencePlan, request: object, coordinator: int) -> str:
-            broker.pause(coordinator)
+            pause(broker, cluster)
             try:
                 return ask(plan, request, coordinator)
             finally:
@@ -136,7 +140,7 @@ def test_an_interrupt_names_the_effect(
     def interrupted(leader: int) -> None:
         raise KeyboardInterrupt
 
-    around_send(monkeypatch, broker, before=lambda _: None, after=interrupted)
+    around_send(monkeypatch, before=lambda _: None, after=interrupted)
     with pytest.raises(KeyboardInterrupt) as raised:
         plan.execute(confirm=plan.target, recheck_after=0)
     assert [note.partition(".")[0] for note in raised.value.__notes__] == [

@@ -117,4 +117,4 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
             plan.execute(confirm=name, audit=audit, override=plan.needed_override)
         assert owner() == ("Ongoing", LAST)
         kafka.restart(1)
-        until(lambda: True if owner() == ("CompleteAbort", LAST) else None, awaited="the timeout", timeout=120)
+        until(lambda: True if owner() == ("CompleteAbort", LAST) else None, awaited="the timeout")

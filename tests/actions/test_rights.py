@@ -89,7 +89,7 @@ def staged(guarded: Kafka) -> Mapping[str, StagedIncident]:
 
 @pytest.fixture
 def watcher(guarded: Kafka) -> Iterator[Cluster]:
-    with Cluster(guarded.client_config("watcher"), timeout=20) as cluster:
+    with Cluster(guarded.client_config("watcher")) as cluster:
         yield cluster
 
 

@@ -30,7 +30,7 @@ from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.schema.derived import LSO_HOLDS
 
-thorough = fuzzed(20, full=400)
+thorough = fuzzed(20)
 
 MINUTE = 60_000
 

@@ -129,7 +129,7 @@ def test_a_producer_of_version_1_can_begin_again_right_before_the_marker() -> No
 @pytest.mark.full
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_larger_worlds(world: World) -> None:
-    check(explore_states(replace(world, records=4), limit=int(amount(0, full=3_000))))
+    check(explore_states(replace(world, records=4), limit=int(amount(0, full=2_000))))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)

@@ -120,7 +120,7 @@ def finishing(kafka: Kafka, transactional_id: str | None) -> Iterator[Any]:
 
 def wait_for_cleaning(checkpoint: Path) -> None:
     """So that the cleaner has written its checkpoint; what it cleaned is not the point."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (checkpoint.exists() and b"compacted" in checkpoint.read_bytes()) and time.monotonic() < deadline:
         time.sleep(0.1)
 

@@ -369,10 +369,10 @@ def read_history(config: dict[str, str], transactional_id: str, *, until: str) -
     """All states of an id from the live topic, up to one."""
     consumer = Consumer(config | {"group.id": "test-records", "enable.auto.commit": "false"})
     topic = "__transaction_state"
-    partitions = len(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+    partitions = len(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
     consumer.assign([AssignedPartition(topic, partition, 0) for partition in range(partitions)])
     history: list[TransactionState] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline and (not history or history[-1].state != until):
         message = consumer.poll(1)
         if message is None or message.error():

@@ -132,7 +132,7 @@ def consume_in_transactions(config: dict[str, str], group: str, protocol: str) -
 
 
 def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(POLL_S)

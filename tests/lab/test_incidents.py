@@ -202,7 +202,7 @@ def test_the_committed_offset_of_a_group_is_at_the_marker(lab: Kafka, cluster: B
     with BlockedConsumer(lab, staged.topic, group="reader") as reader:
         assert (staged.group, reader.position, reader.lag) == ("reader", staged.start_offset + 1, 1)
     consumer = Consumer(lab.client_config() | {"group.id": "reader"})
-    (committed,) = consumer.committed([TopicPartition(staged.topic, staged.partition)], timeout=10)
+    (committed,) = consumer.committed([TopicPartition(staged.topic, staged.partition)], timeout=60)
     consumer.close()
     assert committed.offset == offsets(cluster, staged.topic, staged.partition)[2] - 1
 

@@ -25,7 +25,7 @@ print(sleeper.pid, flush=True)
 """
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60) -> bool:
+def wait_until(condition: Callable[[], bool], *, seconds: float = 180) -> bool:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

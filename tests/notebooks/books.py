@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 BOOKS = sorted(FOLDER.glob("*.ipynb"))
 CHECK = "nbval-check-output"  # the tag of cells whose output nbval compares
-DRAWN = {"application/vnd.plotly.v1+json", "image/svg+xml", "text/html", "text/markdown", "text/plain"}
+PLOTLY = "application/vnd.plotly.v1+json"
+DRAWN = {PLOTLY, "image/svg+xml", "text/html", "text/markdown", "text/plain"}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.notebooks.books import PLOTLY
 from tests.notebooks.claims import claimed_cells
 
 STDERR = ("stream", "stderr")
-RICH = ("text/html", "image/svg+xml", "application/vnd.plotly.v1+json")  # pictures and tables have times
+RICH = ("text/html", "image/svg+xml", PLOTLY)  # pictures and tables have times
 CLAIM_TIMEOUT_S = 300
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.notebooks.books import BOOKS, DRAWN, cleaned, code_cells, is_checked, read, write
+from tests.notebooks.books import BOOKS, DRAWN, PLOTLY, cleaned, code_cells, is_checked, read, write
 from tests.notebooks.claims import claimed_cells
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 300_000
 MAX_LINES = 12
-PLOTLY = "application/vnd.plotly.v1+json"
 LOCAL = "08_databricks"  # it has its own switch instead of a source
 
 by_name = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)

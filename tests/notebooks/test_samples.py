@@ -17,12 +17,11 @@ SAMPLES = {
     "09": ["flight-recording"],
 }
 CASES = [
-    pytest.param(path, name, id=f"{path.stem}-{name}", marks=() if path.stem[:2] == "05" else pytest.mark.full)
-    for path in BOOKS
-    for name in SAMPLES.get(path.stem[:2], ())
+    pytest.param(path, name, id=f"{path.stem}-{name}") for path in BOOKS for name in SAMPLES.get(path.stem[:2], ())
 ]
 
 
+@pytest.mark.full  # in the first tier, tests/notebooks/test_compared.py runs one from a sample
 @pytest.mark.parametrize(("path", "sample"), CASES)
 def test_a_notebook_runs_from_a_sample(path: Path, sample: str, tmp_path: Path) -> None:
     book = with_parameters(read(path), source=f"sample:{sample}")

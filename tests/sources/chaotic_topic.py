@@ -51,7 +51,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
             partial = any(0 < row["record_count"] <= row["last_offset"] - row["base_offset"] for row in rows)
             return True if holes and partial else None
 
-        until(was_cleaned, awaited="the log cleaner", timeout=180)
+        until(was_cleaned, awaited="the log cleaner")
         _interleave(cluster, kafka, topic, random.Random(seed + "again"), steps=steps // 3)
         _leave_open(cluster, kafka, topic)
         _configure(kafka, topic, {"min.cleanable.dirty.ratio": "1.0", "delete.retention.ms": "86400000"})
@@ -62,7 +62,7 @@ def compacted_chaos(kafka: Kafka, *, seed: str, steps: int = 60) -> str:
             same, before[0] = rows == before[0], rows
             return True if same else None
 
-        until(is_at_rest, awaited="the log cleaner to rest", timeout=180)
+        until(is_at_rest, awaited="the log cleaner to rest")
     return topic
 
 

@@ -40,7 +40,7 @@ OR_THE_LOG = "; or READ on Topic '__transaction_state'"
 
 @pytest.fixture
 def watcher(guarded: Kafka) -> Iterator[Cluster]:
-    with Cluster(guarded.client_config("watcher"), timeout=10) as cluster:
+    with Cluster(guarded.client_config("watcher")) as cluster:
         yield cluster
 
 
@@ -206,7 +206,7 @@ def test_a_denied_read_of_the_exposure_is_an_error_row(watcher: Cluster, acls: A
 
 def test_a_login_is_in_no_log_record(guarded: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     """At DEBUG kafka-python logs every message that it sends, as text and as bytes."""
-    with caplog.at_level(logging.DEBUG), Cluster(guarded.client_config("watcher"), timeout=10) as cluster:
+    with caplog.at_level(logging.DEBUG), Cluster(guarded.client_config("watcher")) as cluster:
         cluster.client.versions(1)
     texts = [record.getMessage() for record in caplog.records if record.name.startswith("kafka.")]
     assert any("ApiVersionsRequest" in text for text in texts)
@@ -216,8 +216,8 @@ def test_a_login_is_in_no_log_record(guarded: Kafka, caplog: pytest.LogCaptureFi
 def test_a_wrong_password_is_sent_once_and_never_shown(guarded: Kafka) -> None:
     config = guarded.client_config("watcher") | {"sasl.password": "wrong-secret-4"}
     with pytest.raises(AuthenticationFailed, match=r"refused the client: .*Authentication failed") as refused:
-        Cluster(config, timeout=10)
+        Cluster(config)
     assert guarded.bootstrap_servers in str(refused.value)
     assert "secret" not in str(refused.value)
-    with Cluster(guarded.client_config("nobody"), timeout=10) as cluster:
+    with Cluster(guarded.client_config("nobody")) as cluster:
         assert "secret" not in repr(cluster) + repr(cluster.config) + repr(vars(cluster))

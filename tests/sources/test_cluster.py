@@ -1,7 +1,6 @@
 """The tables of a live cluster."""
 
 import datetime as dt
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 
@@ -51,13 +50,14 @@ def test_every_table_has_its_declared_columns(cluster: Cluster, opened: StagedIn
 
 
 def test_offsets_of_a_partition_with_a_held_lso(cluster: Cluster, opened: StagedIncident) -> None:
+    before = dt.datetime.now(dt.UTC).replace(microsecond=0)
     held, free = cluster.partition_rows(topics=[opened.topic])
     assert (held["topic"], held["partition"], held["leader"], held["replicas"]) == (opened.topic, 0, 1, [1])
     start = opened.start_offset
     assert (held["log_start_offset"], held["last_stable_offset"]) == (0, start)
     assert (held["high_watermark"], held["log_end_offset"]) == (start + 1, start + 1)
     assert (free["last_stable_offset"], free["high_watermark"], free["error"]) == (0, 0, None)
-    assert dt.datetime.now(dt.UTC) - held["observed_at"] < dt.timedelta(seconds=5)
+    assert before <= held["observed_at"] <= dt.datetime.now(dt.UTC)
 
 
 def test_all_topics_are_included_internal_ones_too(cluster: Cluster, opened: StagedIncident) -> None:
@@ -109,7 +109,7 @@ def test_a_transaction_by_its_coordinator(cluster: Cluster, opened: StagedIncide
     assert (row["producer_epoch"], row["timeout_ms"]) == (opened.producer_epoch, 600_000)
     assert row["topic_partitions"] == [{"topic": opened.topic, "partition": 0}]
     assert (row["coordinator_id"], row["source"], row["error"]) == (1, "DescribeTransactions", None)
-    assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(minutes=5)
+    assert dt.timedelta(0) < row["observed_at"] - row["start_time"] < dt.timedelta(hours=1)
     (found,) = cluster.coordinator_rows(transactional_ids=[opened.transactional_id], groups=[])
     assert (found["partition"], found["coordinator_id"]) == (row["txn_state_partition"], 1)
     assert found["agrees"] is True
@@ -149,9 +149,10 @@ def test_duration_counts_open_transactions_only(cluster: Cluster, id_of: Callabl
     topic = f"busy-{uuid.uuid4().hex[:6]}"
     INCIDENTS["open_young"](cluster.config, topic=topic)
     busy.add(topic, 1)
-    deadline = time.monotonic() + 10
-    while not cluster.transaction_rows(producer_ids=[busy.producer_id], min_duration_ms=50):
-        assert time.monotonic() < deadline
+    until(
+        lambda: cluster.transaction_rows(producer_ids=[busy.producer_id], min_duration_ms=50) or None,
+        awaited="50 ms of its transaction",
+    )
     assert cluster.transaction_rows(producer_ids=[busy.producer_id], min_duration_ms=3_600_000) == []
     busy.end(commit=False)
 
@@ -207,9 +208,7 @@ def test_a_topic_deleted_between_the_checks_is_not_hanging(cluster: Cluster, kaf
         admin.DeleteTopicsRequest(topic_names=[staged.topic], timeout_ms=10_000, max_version=5)
     )
     assert [each.error_code for each in gone.responses] == [0]
-    deadline = time.monotonic() + 10
-    while any(row["topic"] == staged.topic for row in cluster.partition_rows()):
-        assert time.monotonic() < deadline
+    until(lambda: staged.topic not in {row["topic"] for row in cluster.partition_rows()} or None, awaited="its end")
     second = cluster._recheck(first, [table.TopicPartition(staged.topic, 0)])
     assert {(each.error or "").partition(":")[0] for each in second.partitions} == {"UNKNOWN_TOPIC_OR_PARTITION"}
 

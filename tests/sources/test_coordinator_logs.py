@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 

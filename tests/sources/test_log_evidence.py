@@ -56,7 +56,7 @@ HEALTHY = ["open_young", "open_long", "old_event_times", "marker_only", "fenced_
 
 @pytest.fixture(scope="module")
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 
@@ -110,7 +110,7 @@ def test_the_cause_of_each_incident(cluster: Cluster, kafka: Kafka, name: str) -
     indirect=["lab"],
 )
 def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
-    with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
+    with INCIDENTS[name](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         row = judge(cluster, staged)
     assert cause_names(row) == CAUSES[name]
     if name == "offsets_never_added":
@@ -119,7 +119,7 @@ def test_the_cause_on_an_older_broker(lab: Kafka, name: str) -> None:
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, NEGLECTFUL, id="neglectful")], indirect=True)
 def test_an_id_that_has_expired_is_found_by_its_tombstone(lab: Kafka) -> None:
-    with INCIDENTS["orphan"](lab) as staged, Cluster(lab.bootstrap_servers, timeout=10) as cluster:
+    with INCIDENTS["orphan"](lab) as staged, Cluster(lab.bootstrap_servers) as cluster:
         row = judge(cluster, staged)
         past = cluster.transaction_history(transactional_ids=[staged.transactional_id])
     assert cause_names(row) == ["no-owner", "never-added"]

@@ -31,7 +31,7 @@ AHEAD = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(minutes=50
 
 @pytest.fixture(scope="module")
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=5) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 

@@ -32,7 +32,7 @@ SECOND = dt.timedelta(seconds=1)
 
 @pytest.fixture(scope="module")
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 
@@ -166,7 +166,7 @@ def test_late_transactions_name_their_clock(kafka: Kafka, cluster: Cluster, samp
 
 
 def test_an_unreachable_cluster_is_a_failed_sample(kafka: Kafka, cluster: Cluster) -> None:
-    with Cluster(kafka.bootstrap_servers, timeout=5) as gone:
+    with Cluster(kafka.bootstrap_servers) as gone:
         before = take_sample(gone, due=dt.datetime.now(dt.UTC), interval_ms=1_000)
     with pytest.raises(Exception, match="closed"):
         gone.observe()

@@ -46,10 +46,10 @@ def mutual(certificates: Certificates) -> Iterator[Kafka]:
 
 
 def both_clients_connect(config: ClientConfig) -> None:
-    with Cluster(config, timeout=15) as cluster:
+    with Cluster(config) as cluster:
         assert cluster.finding_rows(recheck_after=0) == []
     admin = AdminClient({**config.librdkafka(), "log_level": 0})
-    assert admin.list_topics(timeout=15).brokers
+    assert admin.list_topics(timeout=60).brokers
 
 
 def properties_file(folder: Path, text: str) -> ClientConfig:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def cluster(kafka: Kafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap_servers, timeout=10) as connected:
+    with Cluster(kafka.bootstrap_servers) as connected:
         yield connected
 
 

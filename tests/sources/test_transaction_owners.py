@@ -44,7 +44,7 @@ def open_finding(kafka: Kafka, client: JavaClient, start: str) -> Row:
                     return row
         return None
 
-    return until(found, awaited="a transaction with an owner", timeout=120)
+    return until(found, awaited="a transaction with an owner")
 
 
 def test_a_thread_of_kafka_streams(broker: Kafka) -> None:
@@ -121,7 +121,7 @@ def test_a_source_task_and_the_leader_of_kafka_connect(broker: Kafka, tmp_path: 
             except OSError:  # the worker has yet to start, or to join
                 return None
 
-        until(created, awaited="a connector", timeout=120)
+        until(created, awaited="a connector")
         finding = open_finding(broker, client, "connect-blue-")
         with Cluster(broker.bootstrap_servers) as cluster:
             owners = {row["transactional_id"]: row for row in cluster.transaction_owner_rows()}

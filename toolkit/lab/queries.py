@@ -90,7 +90,7 @@ def config_of(kafka: ClusterAddress) -> ClientConfig:
     return ClientConfig(kafka.client_config() if isinstance(kafka, Kafka) else kafka)
 
 
-def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 60) -> T:
+def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 180) -> T:
     """Repeat a query until it returns a result.
 
     Parameters

@@ -77,7 +77,6 @@ REPLICATED = ClusterSetup(
     properties={
         **EVERYDAY.properties,
         "transaction.state.log.replication.factor": "1",  # every id has one coordinator, which can be stopped
-        "broker.session.timeout.ms": "6000",  # a stopped broker may return this soon
     },
 )
 

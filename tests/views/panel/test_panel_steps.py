@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.actions.test_commit import Staged
-from tests.brokers import on_cluster
+from tests.brokers import on_cluster, set_timeout
 from tests.views.panel.panel_state import (
     checked,
     finding_of,
@@ -34,10 +34,11 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
     """A refresh that failed dropped the finding that was chosen, and what was known of it."""
     with Kafka("4.3.1", properties=EVERYDAY.properties) as own:
         staged = INCIDENTS["never_added"](own)
-        with Cluster(own.bootstrap_servers, timeout=5) as cluster:
+        with Cluster(own.bootstrap_servers) as cluster:
             panel = panel_on(cluster, trail, staged)
             panel.select(finding_of(panel, staged))
             known = list(panel.findings)
+            set_timeout(cluster, 5)
             own.stop_broker(1)
             for step in (panel.dry_run, panel.refresh):
                 step()
@@ -47,9 +48,9 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
                 assert (panel.findings, panel.step, panel.busy) == (known, "chosen", "")
                 assert is_visible(panel, panel.buttons["dry_run"])
             own.start_broker(1)
-            until(lambda: is_refreshed(panel) or None, awaited="the broker", timeout=120)
+            until(lambda: is_refreshed(panel) or None, awaited="the broker")
             assert selected(panel).start_offset == staged.start_offset, "still chosen"
-            until(lambda: is_checked(panel) or None, awaited="the coordinators", timeout=120)
+            until(lambda: is_checked(panel) or None, awaited="the coordinators")
             own.kill(1)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert isinstance(panel.error, ActionFailed)
@@ -58,7 +59,8 @@ def test_a_cluster_that_goes_away_between_the_steps_loses_nothing(trail: Audit) 
             assert (panel.step, panel.result, selected(panel).verdict) == ("chosen", None, "hanging")
             assert "The current state is not known" in " ".join(panel.problems)
             own.start_broker(1)
-            until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+            until(lambda: is_checked(panel) or None, awaited="broker and coordinators")
+            set_timeout(cluster, 30)
             panel.execute(f"{staged.topic}-0@{staged.start_offset}")
             assert is_done(panel)
             assert [row["step"] for row in panel.actions] == ["refused", "intent", "outcome"]
@@ -95,18 +97,20 @@ def test_after_an_uncertain_action_a_refresh_shows_what_became_of_it(
 def test_a_broker_that_goes_away_between_the_steps_is_named(lab: Kafka, trail: Audit) -> None:
     """It may be the coordinator of the transaction: without its answer, nothing is proven to hang."""
     staged = INCIDENTS["never_added"](lab)
-    with Cluster(lab.bootstrap_servers, timeout=5) as cluster:
+    with Cluster(lab.bootstrap_servers) as cluster:
         panel = panel_on(cluster, trail, staged)
         checked(panel, staged)
         (row,) = cluster.partition_rows(topics=[staged.topic], partitions=[0])
         other = next(each for each in (1, 2) if each != row["leader"])
+        set_timeout(cluster, 5)
         lab.stop_broker(other)
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert isinstance(panel.error, ActionFailed | ActionRefused)
         assert "Nothing was written." in panel_text(panel)
         assert (panel.step, panel.result, selected(panel).start_offset) == ("chosen", None, staged.start_offset)
         lab.start_broker(other)
-        until(lambda: is_checked(panel) or None, awaited="broker and coordinators", timeout=120)
+        until(lambda: is_checked(panel) or None, awaited="broker and coordinators")
+        set_timeout(cluster, 30)
         panel.execute(f"{staged.topic}-0@{staged.start_offset}")
         assert is_done(panel)
 
@@ -141,7 +145,7 @@ def test_an_overdue_owner_is_fenced(lab: Kafka, trail: Audit) -> None:
             panel.refresh()
             return finding_of(panel, staged).verdict == "overdue" or None
 
-        until(is_overdue, awaited="the transaction's timeout and 10 s", timeout=120)
+        until(is_overdue, awaited="the transaction's timeout and 10 s")
         panel.select(finding_of(panel, staged))
         assert panel.buttons["execute"].description == "Fence the id"
         panel.dry_run()

@@ -22,6 +22,8 @@ from toolkit.java import UNVERIFIED, class_archive_options, find_java, java_comm
 from toolkit.lab.server.jars import fetch_jars
 from toolkit.lab.server.node import (
     READ_BY_FORMAT,
+    SESSION,
+    SESSION_MS,
     ZOOKEEPER_CLASS,
     Node,
     free_ports,
@@ -215,6 +217,8 @@ class Kafka:
         process = self._process(broker_id)
         process.kill()
         process.wait()
+        if len(self._nodes) == 1 and SESSION not in self._properties:  # it registers again when that is over
+            self._configure(broker_id, {SESSION: SESSION_MS})
 
     def stop_broker(self, broker_id: int) -> None:
         """Shut down a broker cleanly: it writes its snapshots and checkpoints; its data and its port stay."""
@@ -245,8 +249,7 @@ class Kafka:
             Settings that it has from now on, beside those of the cluster.
         """
         self.stop_broker(broker_id)
-        with self._node(broker_id).settings.open("a") as settings:
-            settings.write(properties_text({key: _text(value) for key, value in properties.items()}))
+        self._configure(broker_id, properties)
         self.start_broker(broker_id)
 
     def pause(self, broker_id: int) -> None:
@@ -421,6 +424,10 @@ class Kafka:
         if broker_id not in self._nodes:
             raise NotFound(f"This Kafka has no broker {broker_id}; it has {self.broker_ids}.")
         return self._nodes[broker_id]
+
+    def _configure(self, broker_id: int, properties: Mapping[str, object]) -> None:
+        with self._node(broker_id).settings.open("a") as settings:
+            settings.write(properties_text({key: _text(value) for key, value in properties.items()}))
 
     def _process(self, broker_id: int) -> subprocess.Popen[bytes]:
         return self._processes[self._node(broker_id).broker_id]
