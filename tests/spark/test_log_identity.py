@@ -14,7 +14,7 @@ from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.log_renames import assumptions, renames
-from toolkit.spark.pipeline.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
 

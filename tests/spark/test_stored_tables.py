@@ -20,8 +20,8 @@ from toolkit.lab import samples
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, KEYS, stored_type
-from toolkit.spark.pipeline.table_store import open_store
+from toolkit.spark.pipeline.tables.stored_tables import KEPT, KEYS, stored_type
+from toolkit.spark.pipeline.tables.table_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
-from toolkit.spark.pipeline.staging_table import STATE, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.stored_tables import RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore
 
 SMALL = [name for name in STATE.names if name != "remembered"]
 
@@ -86,7 +86,7 @@ class FoldStates:
         Parameters
         ----------
         staged
-            Rows of `toolkit.spark.pipeline.staging_table.STAGE`.
+            Rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
         listed
             The listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
         continued

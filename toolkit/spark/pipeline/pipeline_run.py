@@ -57,13 +57,13 @@ from toolkit.spark.pipeline.history_fold import (
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.migration import migrate
 from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import IDS, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
-from toolkit.spark.pipeline.table_store import TableStore, open_store
-from toolkit.spark.pipeline.table_views import make_views
+from toolkit.spark.pipeline.tables.migration import migrate
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
+from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
+from toolkit.spark.pipeline.tables.table_views import make_views
 from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, TopicFindings, log_rows
 from toolkit.spark.spark_errors import translate_errors
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import Finding
-from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore
 
 ENDED = "ended"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from toolkit.spark.pipeline.stored_tables import KEPT
-from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.pipeline.tables.stored_tables import KEPT
+from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructField, StructType
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
-from toolkit.spark.pipeline.stored_tables import (
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
+from toolkit.spark.pipeline.tables.stored_tables import (
     CLUSTER_ID,
     KEPT,
     KEYS,
