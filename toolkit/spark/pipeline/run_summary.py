@@ -83,7 +83,7 @@ class RunSummary:
     proof
         What the files prove and what they do not, in one line; null without files.
     assumptions
-        What is assumed because ids of logs are missing, as sentences.
+        Sentences: what became of logs that version 0.1 stored twice, and what is assumed because ids are missing.
     seconds
         Duration of the run.
     """
