@@ -157,7 +157,7 @@ def run(
             counts["findings"] = TableCounts.of(found, new=0)
         summary = summarised(store, this.read(), counts, findings=found, started=started)
         assumed = this.sources.logs.assumptions if this.sources.logs else ()
-        return replace(summary, proof=this.proof(), assumptions=[*this.copies.sentences, *assumed])
+        return replace(summary, proof=this.proof(), assumptions=(*this.copies.sentences, *assumed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
