@@ -188,7 +188,12 @@ def test_offsets_never_decrease() -> None:
 @pytest.mark.parametrize("offset", [{"partition": 1}, {"due": "2027-01-01"}, {}])
 def test_a_checkpoint_of_another_source_or_a_later_version_is_refused(offset: dict[str, Any]) -> None:
     """It was a KeyError."""
-    for call in (lambda: stream_reader().partitions(offset, {"due": 1}), lambda: stream_reader().latestOffset(offset)):
+    reader: Any = stream_reader()
+    calls: list[Callable[[], object]] = [
+        lambda: reader.partitions(offset, {"due": 1}),
+        lambda: reader.latestOffset(offset),
+    ]
+    for call in calls:
         with pytest.raises(UsageError, match="Set checkpointLocation to a new folder") as error:
             call()
         assert "kafka_txn_samples" in str(error.value)

@@ -180,7 +180,8 @@ def _with_earlier_holds(store: TableStore, states: FoldStates, copies: OlderCopi
     stored = store.find("log_transactions")
     if not pairs or stored is None:
         return {}
-    begins = dict(stored.groupBy(LOG).agg(sf.expr(BEGIN["log_transactions"])).collect())
+    grouped = stored.groupBy(LOG).agg(sf.expr(BEGIN["log_transactions"]).alias("begin"))
+    begins: dict[str, int | None] = {row[LOG]: row["begin"] for row in grouped.collect()}
     rows = {row.log: row for row in StoredState.of_table(states.remembered_table([*pairs, *pairs.values()]))}
     found: dict[str, LogState] = {}
     for old, newest in pairs.items():
