@@ -78,20 +78,21 @@ def find_older_copies(listings: Mapping[str, Row], states: Mapping[str, StoredSt
     states
         The stored states, by log.
     """
-    old = [state for name, state in states.items() if _is_of_0_1(name)]
-    if not old:
-        return OlderCopies()
+    old: defaultdict[tuple[object, ...], list[StoredState]] = defaultdict(list)
+    for log, state in states.items():
+        if _is_of_0_1(log) and state.topic_id is not None and state.broker_id is not None:
+            old[state.topic_id, str(state.broker_id), state.topic, state.partition, log.endswith(IDS)].append(state)
     newest: dict[str, str] = {}
     listed: dict[str, str] = {}
-    for name in listings:
+    for name, row in listings.items():
         identity = LogIdentity.of(name)
-        if identity.is_by_path or identity.topic_id is None:
+        copies = old.get((identity.topic_id, identity.broker, row["topic"], row["partition"], name.endswith(IDS)))
+        if copies is None or identity.is_by_path:
             continue
-        copies = [state for state in old if _key(state) == (*_place(listings[name], name), identity.topic_id)]
-        copies = [state for state in copies if str(state.broker_id) == identity.broker]
-        copies += [states[name]] if name in states else []
-        best = max(copies, key=_reach, default=None)
-        if best is None or best.is_damaged or best.is_unread or (name in states and best.log != name):
+        if name in states:
+            copies = [*copies, states[name]]
+        best = max(copies, key=_reach)
+        if best.is_damaged or best.is_unread or (name in states and best.log != name):
             continue
         for each in copies:
             if each is not best:
@@ -101,14 +102,6 @@ def find_older_copies(listings: Mapping[str, Row], states: Mapping[str, StoredSt
 
 def _is_of_0_1(name: str) -> bool:
     return ":" in name.split("/", 1)[0]
-
-
-def _place(row: Row, name: str) -> tuple[object, ...]:
-    return row["topic"], row["partition"], name.endswith(IDS)
-
-
-def _key(state: StoredState) -> tuple[object, ...]:
-    return state.topic, state.partition, state.log.endswith(IDS), state.topic_id
 
 
 def _reach(state: StoredState) -> tuple[object, ...]:
