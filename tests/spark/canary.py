@@ -207,7 +207,7 @@ def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=300) as response:
         return str(response.read().decode(errors="replace"))
 
 
