@@ -51,8 +51,8 @@ DICT_READERS = {
     "spark": {
         "datasources/log_identity.py",
         "pipeline/log_renames.py",
-        "pipeline/staging_table.py",
-        "pipeline/stored_tables.py",
+        "pipeline/tables/staging_table.py",
+        "pipeline/tables/stored_tables.py",
         "pipeline/topic_findings.py",
         "pipeline/fold_states.py",
         "datasources/batches_reader.py",

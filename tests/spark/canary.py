@@ -1,7 +1,7 @@
 """Search all that Spark prints and writes while it reads a cluster with a password for the password.
 
-``CANARY=password python tests/spark/canary.py classic|connect HOST:PORT USER FOLDER`` prints the matches as JSON.
-The topic ``watched`` must exist. Runs in its own process, because a process has one kind of session.
+``CANARY=password python tests/spark/canary.py classic|connect SERVERS USER FOLDER CERTIFICATES`` prints the matches as
+JSON. The topic ``watched`` must exist. Runs in its own process, because a process has one kind of session.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ import time
 import traceback
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from toolkit import Cluster
+from toolkit.config import config_from_scope
 from toolkit.spark import register, write_recording
 from toolkit.spark.datasources.data_sources import KafkaBatches
+from toolkit.spark.pipeline.pipeline_run import run
+from toolkit.spark.pipeline.tables.stored_tables import KEPT
+from toolkit.spark.pipeline.tables.table_store import read as read_table
 from toolkit.spark.spark_session import local_session
 
 if TYPE_CHECKING:
@@ -71,14 +78,21 @@ class Search:
         return True
 
 
-def connection_options(server: str, user: str, folder: Path) -> Mapping[str, Mapping[str, str]]:
+def connection_options(server: str, user: str, folder: Path, certificates: Path) -> Mapping[str, Mapping[str, str]]:
     """Connection options by the name of the means that passes the password."""
     base = {
         "kafka.bootstrap.servers": server,
-        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(certificates / "ca.crt"),
         "kafka.sasl.mechanism": "PLAIN",
     }
-    unused = {"kafka.ssl.key.pem": f"-----BEGIN PRIVATE KEY-----\n{CANARY}\n", "kafka.ssl.key.password": CANARY}
+    key = (certificates / "client.key").read_text()
+    unused = {
+        "kafka.ssl.key.pem": f"{key}\n{CANARY}\n",  # the broker asks for none
+        "kafka.ssl.certificate.pem": (certificates / "client.crt").read_text(),
+        "kafka.ssl.key.password": CANARY,
+    }
     jaas = f'{LOGIN} username="{user}" password="{CANARY}";'
     path = folder / "client.properties"
     properties = {name.removeprefix("kafka."): value for name, value in base.items()} | {"sasl.jaas.config": jaas}
@@ -149,6 +163,23 @@ def use_source_in_sql(spark: SparkSession, search: Search, options: Mapping[str,
     return [text[:20] for text in texts if not search.run(f"sql: {text[:20]}", lambda: spark.sql(text).collect())]  # noqa: B023
 
 
+def run_pipeline(
+    spark: SparkSession, options: Mapping[str, str], user: str, folder: Path, *, password: str
+) -> list[Any]:
+    """Read the cluster into tables, with the password in a secret scope."""
+    scope = SimpleNamespace(secrets=SimpleNamespace(get=lambda scope, key: password))
+    properties = {name.removeprefix("kafka."): value for name, value in options.items()} | {"sasl.username": user}
+    config = config_from_scope(properties, {"sasl.password": "password"}, scope="kafka", dbutils=scope)
+    out = str(folder / "tables")
+    with Cluster(config, timeout=60) as cluster:
+        summary = run(spark, cluster, out, format="parquet", min_held_ms=0, with_batches=True)
+    rows = {name: read_table(spark, out, name, format="parquet").collect() for name in KEPT}
+    assert {(row.partition, row.error) for row in rows["batches"] if row.topic == "watched"} == {
+        (partition, None) for partition in range(3)
+    }
+    return [summary, config, rows]
+
+
 def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
     """All pages of the UI, or those of its menu only, and all responses of its REST API."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
@@ -176,7 +207,7 @@ def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as response:
+    with urllib.request.urlopen(url, timeout=300) as response:
         return str(response.read().decode(errors="replace"))
 
 
@@ -186,7 +217,7 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def main(mode: str, server: str, user: str, folder: Path) -> None:
+def main(mode: str, server: str, user: str, folder: Path, certificates: Path) -> None:
     tempfile.tempdir = str(folder)  # for the output of Java
     (folder / "events").mkdir()
     port = free_port()
@@ -203,13 +234,18 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
     }
     spark = local_session(master="local[2]", remote="local[2]" if mode == "connect" else None, config=settings)
     search = Search()
-    options_by_name = connection_options(server, user, folder)
+    options_by_name = connection_options(server, user, folder, certificates)
     options = options_by_name["password"]
     spark.dataSource.register(KafkaBatches)  # without redaction: a secret must be refused
     secret_was_accepted = search.run("by hand", lambda: read(spark, {**options, "kafka.sasl.password": "not-a-canary"}))
     register(spark, config={name.removeprefix("kafka."): value for name, value in options.items()})
     failed = {name: use_source(spark, search, name, options, folder) for name, options in options_by_name.items()}
     failed["sql"] = use_source_in_sql(spark, search, options_by_name["jaas"])
+    plain = {name: value for name, value in options_by_name["refused"].items() if "sasl." not in name}
+    plain["kafka.sasl.mechanism"] = "PLAIN"
+    for name, password in (("scope", CANARY), ("wrong scope", f"{CANARY}-which-is-wrong")):
+        action = partial(run_pipeline, spark, plain, user, folder / name, password=password)
+        failed[name] = [] if search.run(f"{name}: pipeline", action) else ["pipeline"]
     time.sleep(1)  # event listeners are asynchronous
     for path, body in pages(f"http://127.0.0.1:{port}"):
         search.search_in(f"page {path}", body)
@@ -230,4 +266,4 @@ def main(mode: str, server: str, user: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), Path(sys.argv[5]))

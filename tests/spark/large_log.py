@@ -33,7 +33,7 @@ from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.partial_transactions import PARTIAL_TRANSACTIONS_SCHEMA, partial_transaction_batches
 from toolkit.spark.pipeline.log_fold import fold
-from toolkit.spark.pipeline.staging_table import rows_of
+from toolkit.spark.pipeline.tables.staging_table import rows_of
 from toolkit.spark.spark_session import local_session
 
 SEGMENTS, BATCHES_PER_SEGMENT = 8, 1 << 18

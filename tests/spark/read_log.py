@@ -15,7 +15,7 @@ from toolkit.schema import TABLES, Row
 from toolkit.spark.datasources.data_sources import KafkaLog
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.pipeline.log_fold import ORDER, _folded
-from toolkit.spark.pipeline.staging_table import STAGE_SCHEMA
+from toolkit.spark.pipeline.tables.staging_table import STAGE_SCHEMA
 
 
 def plan_read(path: Path | str | None, **options: object) -> tuple[DataSourceReader, Sequence[InputPartition]]:

@@ -26,7 +26,7 @@ from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.pipeline.log_fold import fold
-from toolkit.spark.pipeline.staging_table import rows_of as staged_rows
+from toolkit.spark.pipeline.tables.staging_table import rows_of as staged_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,7 +23,7 @@ from toolkit.spark.bundle.resources import SCHEMA, SCRIPT, load_resources, pipel
 from toolkit.spark.bundle.tasks import main
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT
+from toolkit.spark.pipeline.tables.stored_tables import KEPT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,7 +29,6 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.spark.arrow_types import spark_table
-from toolkit.spark.pipeline.staging_table import StoredState
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     findings,
@@ -37,6 +36,7 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
+from toolkit.spark.pipeline.tables.staging_table import StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -38,7 +38,7 @@ from toolkit.spark.pipeline.history_fold import (
     fold_transaction_history,
     remembered_records,
 )
-from toolkit.spark.pipeline.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
+from toolkit.spark.pipeline.tables.staging_table import LOG, STAGE_SCHEMA, STATE, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,7 +32,7 @@ from toolkit.spark.pipeline.history_fold import current_transaction_history, fol
 from toolkit.spark.pipeline.log_fold import fold_table
 from toolkit.spark.pipeline.log_renames import renames
 from toolkit.spark.pipeline.pipeline_source import LogPlan, remembered_partials
-from toolkit.spark.pipeline.staging_table import IDS, STATE, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, STATE, StoredState
 
 HISTORY = TRANSACTION_HISTORY.name
 

@@ -15,7 +15,7 @@ from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
-from toolkit.spark.pipeline.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 LOG = "1:/data/orders-0/"
 FROM_BEGINNING = LogPlan()

@@ -58,7 +58,7 @@ from toolkit.spark.datasources.partial_transactions import (
 )
 from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.pipeline_source import plan_logs
-from toolkit.spark.pipeline.staging_table import STATE, StoredState
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from tests.config.certificates import Certificates
 from tests.sources.test_outage import create, is_led
 from tests.spark.rows import SESSION_MODULES
 from toolkit import Cluster
@@ -36,23 +37,44 @@ EXPECTED_FAILURES = {"a wrong column", "a wrong option", "a wrong value", "a fai
 
 
 @pytest.fixture(scope="module")
-def secured_kafka() -> Iterator[Kafka]:
-    users = {USER: CANARY}
-    with Kafka("4.3.1", properties=EVERYDAY.properties, users=users, super_users=[USER]) as kafka:
-        with Cluster(kafka.client_config(USER), timeout=20) as cluster:
-            create(cluster.client, "watched", [[1]])
-            until(lambda: is_led(cluster.client, "watched"), awaited="the leader of watched")
-            TxnProducer(cluster.client, "watched").init().send("watched", 0)
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = Certificates(tmp_path_factory.mktemp("certificates"))
+    made.make("broker", *made.signed(), "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+    (made.folder / "broker.pem").write_text(made.key("broker").read_text() + (made.folder / "broker.crt").read_text())
+    return made
+
+
+@pytest.fixture(scope="module")
+def secured_kafka(certificates: Certificates) -> Iterator[Kafka]:
+    """Three brokers, each with a partition of ``watched``; clients use SASL_SSL."""
+    tls = {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.folder / "broker.pem"),
+    }
+    settings = {**EVERYDAY.properties, **tls, "transaction.state.log.num.partitions": 3}
+    with Kafka("4.3.1", brokers=3, properties=settings, users={USER: CANARY}, super_users=[USER]) as kafka:
+        trust = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca)}
+        with Cluster(kafka.client_config(USER) | trust, timeout=60) as cluster:
+            create(cluster.client, "watched", [[1], [2], [3]])
+            until(lambda: is_led(cluster.client, "watched"), awaited="the leaders of watched")
+            producer = TxnProducer(cluster.client, "watched").init()
+            for partition in range(3):
+                producer.send("watched", partition)
         yield kafka
 
 
 @pytest.fixture(scope="module", params=["connect", "classic"])
 def search_report(
-    request: pytest.FixtureRequest, secured_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    secured_kafka: Kafka,
+    certificates: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp(request.param)
     script = str(Path(__file__).with_name("canary.py"))
     command = [sys.executable, script, request.param, secured_kafka.bootstrap_servers, USER, str(folder)]
+    command.append(str(certificates.folder))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     process = subprocess.run(
         command, cwd=ROOT, env=environment | {"CANARY": CANARY}, capture_output=True, text=True, timeout=1100
@@ -95,7 +117,8 @@ def test_all_kinds_of_connection_options_work(search_report: dict[str, Any]) -> 
     assert failed.pop("refused") == {"count", "a wrong value"}, search_report[
         "errors"
     ]  # a stream has an error row instead
-    assert failed == {"jaas": set(), "file": set(), "registered": set()}, search_report["errors"]
+    assert failed.pop("wrong scope") == {"pipeline"}
+    assert failed == {"jaas": set(), "file": set(), "registered": set(), "scope": set()}, search_report["errors"]
     assert not search_report["by_hand"], "a secret option of a source that was registered without redaction"
 
 

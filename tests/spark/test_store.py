@@ -14,9 +14,9 @@ from tests.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
-from toolkit.spark.pipeline.stored_tables import RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
+from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 from toolkit.spark.spark_errors import translate_spark_errors
 
 if TYPE_CHECKING:

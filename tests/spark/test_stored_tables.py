@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+import pyarrow.compute as pc
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from tests.sources.log_files import data, marker, write_log, write_root
 from toolkit import LogDir
@@ -20,8 +21,8 @@ from toolkit.lab import samples
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
-from toolkit.spark.pipeline.stored_tables import KEPT, KEYS, stored_type
-from toolkit.spark.pipeline.table_store import open_store
+from toolkit.spark.pipeline.tables.stored_tables import KEPT, KEYS, stored_type
+from toolkit.spark.pipeline.tables.table_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,16 +137,39 @@ def test_tables_answer_in_sql_and_a_run_keeps_what_a_user_changed(spark: SparkSe
     assert best == [(1,)]
 
 
+def add_older_copies(out: Path) -> None:
+    """Add to tables of version 0.1 what it stored of an older copy of the log directory, at another path."""
+    for name in ("log_transactions", "lso_timeline", "transaction_history", "state"):
+        table = DeltaTable(out / name)
+        rows = table.to_pyarrow_table()
+        older = rows.filter(pc.match_substring(rows["log"], "/"))
+        logs = pc.replace_substring(older["log"], "/root/", "/older copy/")
+        older = older.set_column(older.column_names.index("log"), "log", logs)
+        if name == "state":
+            ends = pc.if_else(
+                pc.equal(older["topic"], "orders"), pc.subtract(older["log_end_offset"], 2), older["log_end_offset"]
+            )
+            older = older.set_column(older.column_names.index("log_end_offset"), "log_end_offset", ends)
+        write_deltalake(out / name, older, mode="append")
+
+
 def test_tables_of_version_0_1_are_migrated(spark: SparkSession, tmp_path: Path) -> None:
-    """The log directory has moved since: its logs are known by their topic ids."""
+    """The log directory has moved since: its logs are known by their topic ids.
+
+    Version 0.1 named a log by its path, so a second copy doubled the tables: they stayed so when they were migrated.
+    """
     with tarfile.open(FIXTURE) as archive:
         archive.extractall(tmp_path, filter="data")
     out = tmp_path / "tables-0.1-late-message"
     logs = shutil.copytree(samples.load("late-message").path / "log-dir", tmp_path / "logs")
     before = DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows
+    add_older_copies(out)
+    assert DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows == 2 * before
     summary = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
     assert (summary.read[0].bytes_read, summary.tables["log_transactions"].new) == (0, 0)
     assert summary.tables["log_transactions"].rows == before
+    (dropped,) = summary.assumptions
+    assert "the rows of the older copies are dropped" in dropped
     assert not (out / "state").exists()
     assert_unique_keys(out)
     files = LogDir(logs, consistent_copy=True)
@@ -164,3 +188,4 @@ def test_tables_of_version_0_1_are_migrated(spark: SparkSession, tmp_path: Path)
         assert store.layout(name) == "2"
     again = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
     assert all(counts.new == 0 for counts in again.tables.values())
+    assert again.assumptions == ()

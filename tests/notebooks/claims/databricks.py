@@ -25,3 +25,8 @@ def kept(local: Any, kept: Any, source: Any, consistent_copy: Any, summary: Any)
     if local:
         assert differences(kept, LogDir(source, consistent_copy=consistent_copy).findings(), FINDINGS).empty
         assert summary.errors == 0
+
+
+def dashboard(local: Any, held_now: Any, kept: Any) -> None:
+    if local:
+        assert held_now.remedy.tolist() == [row.remedy for row in kept.collect()]

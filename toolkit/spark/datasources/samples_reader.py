@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.config import ClientConfig
+from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.table import EPOCH
 from toolkit.sources.live.cluster import Cluster
@@ -112,10 +114,11 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"due": 0}
 
+    @without_traceback
     def latestOffset(self, start: dict[str, int] | None = None, limit: object = None) -> dict[str, int]:  # noqa: N802
         """The newest due time; if no new one is due, the last one again after a pause."""
         if start is not None:  # set by Spark 4.2 and later
-            self._last_due = max(self._last_due, start["due"])
+            self._last_due = max(self._last_due, _due(start))
         if self._only_due is not None:
             return {"due": max(self._last_due, self._only_due)}
         due = self._newest_due()
@@ -128,10 +131,11 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._only_due = self._newest_due()
 
+    @without_traceback
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        due = end["due"]
-        self._last_due = max(self._last_due, start["due"], due)
-        if due <= start["due"]:
+        after, due = _due(start), _due(end)
+        self._last_due = max(self._last_due, after, due)
+        if due <= after:
             return []
         if self._planned is None or self._planned[0] != due:
             self._sampler = self._sampler or _sampler(self._options, self._config)
@@ -145,6 +149,18 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
 
     def _newest_due(self) -> int:
         return time.time_ns() // 1_000_000 // self._options.interval_ms * self._options.interval_ms
+
+
+def _due(offset: Mapping[str, object]) -> int:
+    """The due time of an offset, which does not depend on the columns of a version."""
+    due = offset.get("due")
+    if not isinstance(due, int):
+        raise UsageError(
+            f"The checkpoint has the offset {json.dumps(offset)}, which is not one of kafka_txn_samples.",
+            means="Another source or a later version of this package wrote it.",
+            do="Set checkpointLocation to a new folder: the stream then continues with the next sample.",
+        )
+    return due
 
 
 def _packed(sample: Sample, table: str) -> list[InputPartition]:

@@ -9,22 +9,22 @@ from toolkit.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from toolkit.spark.pipeline.log_fold import fold
     from toolkit.spark.pipeline.pipeline_run import run
-    from toolkit.spark.pipeline.staging_table import rows_of
     from toolkit.spark.pipeline.stored_findings import findings_over_time
-    from toolkit.spark.pipeline.table_store import read
-    from toolkit.spark.pipeline.table_views import VIEWS, create_views
+    from toolkit.spark.pipeline.tables.staging_table import rows_of
+    from toolkit.spark.pipeline.tables.table_store import read
+    from toolkit.spark.pipeline.tables.table_views import VIEWS, create_views
 
 __all__ = ["VIEWS", "create_views", "findings_over_time", "fold", "read", "rows_of", "run"]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "VIEWS": "toolkit.spark.pipeline.table_views",
-        "create_views": "toolkit.spark.pipeline.table_views",
+        "VIEWS": "toolkit.spark.pipeline.tables.table_views",
+        "create_views": "toolkit.spark.pipeline.tables.table_views",
         "findings_over_time": "toolkit.spark.pipeline.stored_findings",
         "fold": "toolkit.spark.pipeline.log_fold",
-        "read": "toolkit.spark.pipeline.table_store",
-        "rows_of": "toolkit.spark.pipeline.staging_table",
+        "read": "toolkit.spark.pipeline.tables.table_store",
+        "rows_of": "toolkit.spark.pipeline.tables.staging_table",
         "run": "toolkit.spark.pipeline.pipeline_run",
     },
 )

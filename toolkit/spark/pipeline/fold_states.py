@@ -16,9 +16,9 @@ from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
-from toolkit.spark.pipeline.staging_table import STATE, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.stored_tables import RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore
 
 SMALL = [name for name in STATE.names if name != "remembered"]
 
@@ -75,6 +75,18 @@ class FoldStates:
         rows = stored.join(sf.broadcast(frame), "log", "left").withColumn("log", sf.coalesce("new_name", "log"))
         self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
 
+    def remember(self, remembered: Mapping[str, bytes]) -> None:
+        """Replace ``remembered`` of logs with holds of the LSO, in the stored table, too."""
+        if not remembered:
+            return
+        self.before |= {log: replace(self.before[log], is_held=True) for log in remembered}
+        stored = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
+        frame = stored.sparkSession.createDataFrame(list(remembered.items()), "log string, new binary")
+        rows = stored.join(sf.broadcast(frame), "log", "left").withColumns(
+            {"is_held": sf.col("new").isNotNull() | sf.col("is_held"), "remembered": sf.coalesce("new", "remembered")}
+        )
+        self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
+
     @property
     def all(self) -> dict[str, StoredState]:
         """The newest state of each log, without `obsolete_logs`."""
@@ -86,7 +98,7 @@ class FoldStates:
         Parameters
         ----------
         staged
-            Rows of `toolkit.spark.pipeline.staging_table.STAGE`.
+            Rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
         listed
             The listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
         continued

@@ -24,7 +24,7 @@ from toolkit.spark.arrow_types import spark_table
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
 from toolkit.spark.pipeline.log_renames import assumptions
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live
-from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,7 +24,7 @@ from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_renames import assumptions
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_logs
-from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from pyspark.sql.session import SparkSession as ClassicSession
 from toolkit.formats.log_paths import log_path
 from toolkit.schema import RECORDED
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.pipeline.staging_table import LOG, StoredState
-from toolkit.spark.pipeline.stored_tables import RECORDED_AS
-from toolkit.spark.pipeline.table_store import NOT_THERE, TableStore
+from toolkit.spark.pipeline.tables.staging_table import LOG, StoredState
+from toolkit.spark.pipeline.tables.stored_tables import RECORDED_AS
+from toolkit.spark.pipeline.tables.table_store import NOT_THERE, TableStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

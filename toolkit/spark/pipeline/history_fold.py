@@ -25,7 +25,7 @@ from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.partial_transactions import whole_runs
-from toolkit.spark.pipeline.staging_table import (
+from toolkit.spark.pipeline.tables.staging_table import (
     IS_FINAL,
     LOG,
     STAGE,
@@ -84,7 +84,7 @@ def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFr
     Returns
     -------
     DataFrame
-        Rows of `toolkit.spark.pipeline.staging_table.STAGE`: ``transaction_history``, and one of ``state`` per
+        Rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`: ``transaction_history``, and one of ``state`` per
         partition.
     """
     types = {field.name: field.dataType for field in RECORDS}
@@ -104,7 +104,7 @@ def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
 
 
 def remembered_records(states: pa.Table) -> pa.Table:
-    """The states of ids as records, from rows of `toolkit.spark.pipeline.staging_table.STATE`."""
+    """The states of ids as records, from rows of `toolkit.spark.pipeline.tables.staging_table.STATE`."""
     found = [RECORDS_SCHEMA.empty_table()]
     for state in states.select([LOG, "remembered"]).to_pylist():
         records = from_ipc(state["remembered"])
@@ -119,7 +119,7 @@ def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None)
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE` of partitions of ``__transaction_state``.
+        Rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
     latest
         The newest time of all partitions.
     """

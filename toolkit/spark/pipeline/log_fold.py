@@ -35,7 +35,14 @@ from toolkit.spark.datasources.partial_transactions import (
     range_summary,
     whole_runs,
 )
-from toolkit.spark.pipeline.staging_table import STAGE, STAGE_SCHEMA, STATE, StoredState, damaged_segments, stage_rows
+from toolkit.spark.pipeline.tables.staging_table import (
+    STAGE,
+    STAGE_SCHEMA,
+    STATE,
+    StoredState,
+    damaged_segments,
+    stage_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from toolkit.schema import Row
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
-from toolkit.spark.pipeline.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 EARLIER = "~"
 """Before a number in place of a topic id: an earlier topic of that name, deleted and created again."""

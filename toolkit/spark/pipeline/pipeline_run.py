@@ -57,13 +57,14 @@ from toolkit.spark.pipeline.history_fold import (
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.migration import migrate
+from toolkit.spark.pipeline.older_copies import OlderCopies, drop_older_copies, find_older_copies
 from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
-from toolkit.spark.pipeline.staging_table import IDS, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
-from toolkit.spark.pipeline.table_store import TableStore, open_store
-from toolkit.spark.pipeline.table_views import make_views
+from toolkit.spark.pipeline.tables.migration import migrate
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
+from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
+from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
+from toolkit.spark.pipeline.tables.table_views import make_views
 from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, TopicFindings, log_rows
 from toolkit.spark.spark_errors import translate_errors
 
@@ -155,9 +156,8 @@ def run(
             found = store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
             counts["findings"] = TableCounts.of(found, new=0)
         summary = summarised(store, this.read(), counts, findings=found, started=started)
-        return replace(
-            summary, proof=this.proof(), assumptions=this.sources.logs.assumptions if this.sources.logs else ()
-        )
+        assumed = this.sources.logs.assumptions if this.sources.logs else ()
+        return replace(summary, proof=this.proof(), assumptions=(*this.copies.sentences, *assumed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +201,8 @@ class _PipelineRun:
         The sources.
     states, plans, listings
         State, plan and listing of each log.
+    copies
+        Older copies of logs, whose rows are dropped.
     staged
         New rows of `staging_table.STAGE`; Arrow data if this process made them.
     merged
@@ -214,6 +216,7 @@ class _PipelineRun:
     states: FoldStates
     plans: Mapping[str, LogPlan]
     listings: Mapping[str, Row]
+    copies: OlderCopies
     min_held_ms: int
     staged: DataFrame | pa.Table | None = None
     merged: dict[str, TableCounts] = field(default_factory=dict)
@@ -223,18 +226,27 @@ class _PipelineRun:
         """Load the states and plan what to read."""
         states = FoldStates.load(store)
         listings = sources.logs.listings if sources.logs else {}
-        states.rename(renames(listings, states.before))
+        copies = find_older_copies(listings, states.before)
+        drop_older_copies(store, states, copies)
+        states.rename(renames(listings, states.all))
         plans = sources.logs.plans(states.before) if sources.logs else {}
-        states.obsolete_logs = _replaced(plans, listings, states.before)
+        states.obsolete_logs = [*copies.newest, *_replaced(plans, listings, states.before)]
         return _PipelineRun(
-            store=store, sources=sources, states=states, plans=plans, listings=listings, min_held_ms=min_held_ms
+            store=store,
+            sources=sources,
+            states=states,
+            plans=plans,
+            listings=listings,
+            copies=copies,
+            min_held_ms=min_held_ms,
         )
 
     @property
     def needs_diagnosis(self) -> bool:
         """Whether the files or the cluster must be diagnosed again."""
         logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS)
-        return logs is not None and (bool(self.plans) or before is None or before.listing != self._signature(logs))
+        is_changed = bool(self.plans or self.copies.newest)
+        return logs is not None and (is_changed or before is None or before.listing != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:

@@ -27,7 +27,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
     partial_transaction_rows,
 )
-from toolkit.spark.pipeline.staging_table import IDS, LOG, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +141,7 @@ def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Ta
     Parameters
     ----------
     states
-        Rows of `toolkit.spark.pipeline.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+        Rows of `toolkit.spark.pipeline.tables.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
     plans
         The plan of each log.
     """

@@ -13,8 +13,8 @@ from pyspark.sql import functions as sf
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import Finding
-from toolkit.spark.pipeline.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore
 
 ENDED = "ended"
 
@@ -83,7 +83,7 @@ class RunSummary:
     proof
         What the files prove and what they do not, in one line; null without files.
     assumptions
-        What is assumed because ids of logs are missing, as sentences.
+        Sentences: what became of logs that version 0.1 stored twice, and what is assumed because ids are missing.
     seconds
         Duration of the run.
     """

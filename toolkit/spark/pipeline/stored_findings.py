@@ -30,7 +30,7 @@ from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.spark.arrow_types import spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.pipeline.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 PARTITION = ("topic", "partition")
 HAS_ENDED = "row.ended not in ('open', 'stuck') and row.error is null"

@@ -27,7 +27,6 @@ from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.staging_table import IDS, StoredState
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
     diagnosable,
@@ -37,8 +36,9 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
-from toolkit.spark.pipeline.table_store import TableStore
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
+from toolkit.spark.pipeline.tables.table_store import TableStore
 
 CURRENT_FINDINGS = "current_findings"
 ENDED = "ended"

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructField, StructType
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
 from toolkit.spark.arrow_types import spark_table, struct_type
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG
-from toolkit.spark.pipeline.stored_tables import (
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
+from toolkit.spark.pipeline.tables.stored_tables import (
     CLUSTER_ID,
     KEPT,
     KEYS,
@@ -242,9 +242,7 @@ class TableStore:
             Cluster id and topic id by new name.
         """
         rows = [(old, new, *ids[new]) for old, new in names.items()]
-        view = self._view(
-            self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
-        )
+        view = self.view(self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string"))
         for name in ("batches", "log_transactions", "lso_timeline", "transaction_history", "logs"):
             if self.find(name) is not None:
                 self.spark.sql(
@@ -359,7 +357,7 @@ class TableStore:
             for each in KEYS[name]
         ]
         clauses = (
-            f"MERGE INTO {self.identifier(name)} AS stored USING {self._view(changes)} AS new ON {' AND '.join(same)}",
+            f"MERGE INTO {self.identifier(name)} AS stored USING {self.view(changes)} AS new ON {' AND '.join(same)}",
             f"WHEN MATCHED AND new.{IS_DELETED} THEN DELETE",
             "WHEN MATCHED THEN UPDATE SET " + ", ".join(f"{each} = new.{each}" for each in columns),
             f"WHEN NOT MATCHED AND NOT new.{IS_DELETED} THEN",
@@ -368,7 +366,8 @@ class TableStore:
         )
         self.spark.sql(" ".join(clauses)).collect()
 
-    def _view(self, rows: DataFrame) -> str:
+    def view(self, rows: DataFrame) -> str:
+        """The name of a temporary view of rows."""
         name = f"kafka_txn_rows_{id(rows)}"
         rows.createOrReplaceTempView(name)
         return name

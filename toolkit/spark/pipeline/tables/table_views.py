@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from toolkit.spark.pipeline.stored_tables import KEPT
-from toolkit.spark.pipeline.table_store import TableStore, open_store
+from toolkit.spark.pipeline.tables.stored_tables import KEPT
+from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ Transactions and LSO steps of the best replica of each partition; who held LSOs,
 one now, with the remedy."""
 
 
-def create_views(spark: SparkSession, target: str) -> None:
+def create_views(spark: SparkSession, target: str, *, format: str = "delta") -> None:
     """Make the views of a target, in its catalog, or of a folder in the session, with the tables themselves.
 
     Parameters
@@ -48,14 +48,15 @@ def create_views(spark: SparkSession, target: str) -> None:
         The session.
     target
         Target of the pipeline: a folder (with a slash in it), or ``catalog.schema``.
+    format
+        Format of its tables: ``delta`` or ``parquet``.
 
     Raises
     ------
     UsageError, NotFound
-        If the target is invalid, or the catalog has no such schema.
+        If the target or the format is invalid, or the catalog has no such schema.
     """
-    store = open_store(spark, target)
-    make_views(store)
+    make_views(open_store(spark, target, format=format))
 
 
 def make_views(store: TableStore) -> None:

@@ -15,7 +15,7 @@ from toolkit import schema
 from toolkit.schema import Column, Row, Table
 from toolkit.schema.table import BOOL, INT64, STRING
 from toolkit.spark.arrow_types import struct_type
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, LOGS
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG, LOGS
 
 RUN_ID, CLUSTER_ID, TOPIC_ID, IS_CURRENT = "run_id", "cluster_id", "topic_id", "is_current"
 IDS_OF_LOG = (

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructField, StructType
 
 from toolkit.formats.log_paths import log_path
 from toolkit.schema import Table
-from toolkit.spark.pipeline.staging_table import IS_FINAL, LOG, STATE
-from toolkit.spark.pipeline.stored_tables import KEPT, RUN_ID, STORED_NAMES, stored_type
-from toolkit.spark.pipeline.table_store import LAYOUT, LAYOUT_PROPERTY, TableStore
+from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG, STATE
+from toolkit.spark.pipeline.tables.stored_tables import KEPT, RUN_ID, STORED_NAMES, stored_type
+from toolkit.spark.pipeline.tables.table_store import LAYOUT, LAYOUT_PROPERTY, TableStore
 
 BEGUN = "2, without its rows"
 """Layout of a table that was made again and whose rows are only in the copy."""
