@@ -94,12 +94,14 @@ class TableStore:
 
         It is empty if it does not exist. A column that was declared after the table was written is null.
         """
-        declared = struct_type(with_extra(name, table))
         frame = self.find(name)
-        if frame is None:
-            return self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in declared]))
+        empty = stored_type(name, table)
+        return self._declared(name, table, self.spark.createDataFrame([], empty) if frame is None else frame)
+
+    def _declared(self, name: str, table: Table, frame: DataFrame) -> DataFrame:
+        """A stored table with the declared columns and those of the pipeline."""
         have = set(frame.columns)
-        stored = ((STORED_NAMES.get(field.name, field.name), field) for field in declared)
+        stored = ((STORED_NAMES.get(f.name, f.name), f) for f in struct_type(with_extra(name, table)))
         return frame.select(
             *(
                 sf.col(f"`{column}`").alias(field.name)
@@ -111,9 +113,9 @@ class TableStore:
 
     def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
         """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
-        if self.find(name) is None:
+        if (frame := self.find(name)) is None:
             return []
-        found: list[Row] = self.load(name, table).select(*(columns or table.names)).toArrow().to_pylist()
+        found: list[Row] = self._declared(name, table, frame).select(*(columns or table.names)).toArrow().to_pylist()
         return found
 
     def find(self, name: str) -> DataFrame | None:
@@ -214,8 +216,8 @@ class TableStore:
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             self._add_columns(name, table, stored)
-            found = self.load(name, table).select(*declared.names).toArrow().cast(declared.arrow_schema)
-            old = rows_by_key(name, found.to_pylist())
+            found = self._declared(name, table, stored).select(*declared.names).toArrow()
+            old = rows_by_key(name, found.cast(declared.arrow_schema).to_pylist())
         written = [
             row for key, row in new.items() if key not in old or lasting_content(old[key]) != lasting_content(row)
         ]
@@ -242,9 +244,8 @@ class TableStore:
             Cluster id and topic id by new name.
         """
         rows = [(old, new, *ids[new]) for old, new in names.items()]
-        view = self._view(
-            self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
-        )
+        names_frame = self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
+        view = self._view(names_frame)
         for name in ("batches", "log_transactions", "lso_timeline", "transaction_history", "logs"):
             if self.find(name) is not None:
                 self.spark.sql(
@@ -262,7 +263,7 @@ class TableStore:
         others
             Further columns.
         layout
-            Value of `LAYOUT_PROPERTY`.
+            Value of `LAYOUT_PROPERTY`; another one than `LAYOUT` if there is a table to replace.
         """
         self._create_schema()
         fields = [*stored_type(name, table), *others]
@@ -275,7 +276,7 @@ class TableStore:
             f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
             f"TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{layout}')"
         )
-        if self.find(name) is None:
+        if layout == LAYOUT:
             try:
                 self.spark.sql(f"CREATE {declared}")
             except AnalysisException as error:
@@ -283,9 +284,7 @@ class TableStore:
                     raise
             else:
                 return
-            rows = self.spark.createDataFrame(
-                [], StructType([StructField(each.name, each.dataType) for each in fields])
-            )
+            rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
             rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
         self.spark.sql(f"REPLACE {declared}")
 
