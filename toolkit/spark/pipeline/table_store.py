@@ -163,10 +163,12 @@ class TableStore:
         if self.format == "parquet":
             new.write.parquet(f"{self.path}/{name}")
             return
-        stored = self._ready(name, table)
+        stored = self.find(name)
         if stored is None:
+            self.create(name, table)
             self._save(name, new, mode="append")
             return
+        self._add_columns(name, table, stored)
         if changed is not None:
             provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
             logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
@@ -176,13 +178,8 @@ class TableStore:
         self._save(name, new, mode="overwrite", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
-        """Replace all rows of a table."""
-        new = self._with_run(name, table, rows, run_id)
-        if self.format == "parquet":
-            new.write.parquet(f"{self.path}/{name}")
-            return
-        self._ready(name, table)
-        self._save(name, new, mode="overwrite")
+        """Replace one of the pipeline's own tables."""
+        self.replace_plain(name, self._with_run(name, table, rows, run_id))
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
         """Replace a table with rows as they are, without further columns, and return the stored table."""
@@ -227,7 +224,8 @@ class TableStore:
             frame.write.parquet(f"{self.path}/{name}")
         elif stored is None:
             self.create(name, table)
-            self._save(name, frame, mode="append")
+            if written:
+                self._save(name, frame, mode="append")
         elif written or deleted:
             gone = self._stored_frame(name, declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
@@ -298,7 +296,8 @@ class TableStore:
         return next((row["value"] for row in rows if row["key"] == LAYOUT_PROPERTY), None)
 
     def _create_schema(self) -> None:
-        if self.schema is not None and self.schema.endswith(f"_{INTERNAL}"):
+        is_internal = self.schema is not None and self.schema.endswith(f"_{INTERNAL}")
+        if is_internal and not self.spark.catalog.databaseExists(str(self.schema)):  # needs a right that jobs may lack
             self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
 
     def _with_run(self, name: str, table: Table, rows: DataFrame, run_id: int) -> DataFrame:
@@ -329,15 +328,6 @@ class TableStore:
         # Connect cannot infer the types of no rows.
         frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
-
-    def _ready(self, name: str, table: Table) -> DataFrame | None:
-        """Make a table, or add what it lacks; what was stored, null if nothing."""
-        stored = self.find(name)
-        if stored is None:
-            self.create(name, table)
-        else:
-            self._add_columns(name, table, stored)
-        return stored
 
     def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
         """Add the columns that were declared after a table was made."""
