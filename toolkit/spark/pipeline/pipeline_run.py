@@ -32,7 +32,6 @@ from toolkit.schema import (
     Row,
     Table,
 )
-from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
@@ -43,7 +42,6 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
 )
 from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
 from toolkit.spark.pipeline.history_fold import (
@@ -77,6 +75,8 @@ from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from toolkit.sources.live.cluster import Cluster
 
 PathLike = str | os.PathLike[str]
 PROOF, COUNTS = "files_proof", "table_counts"
@@ -178,7 +178,9 @@ def _sources(
     topics: Sequence[str] | None,
     asserted: AssertedOfFiles,
 ) -> _PipelineSources:
-    if isinstance(source, Cluster):
+    if not isinstance(source, str | os.PathLike | Sequence):
+        from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
+
         if asserted.options:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
