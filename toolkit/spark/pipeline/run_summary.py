@@ -76,7 +76,7 @@ class RunSummary:
     read
         Counts of the listed and read items.
     tables
-        Row counts of each stored table.
+        Row counts of each stored table; without new data, those of the last run that had any.
     findings
         The current findings, in the order of ``schema.FINDINGS``.
     verdicts
