@@ -4,17 +4,19 @@
 
 A real producer (ProducerPerformance: 200-byte records in batches of 4 KB, transactions of a few milliseconds) writes a
 topic behind a transaction that hangs, on a broker started for it; what the broker leaves becomes a log directory of
-four such partitions (hard links), page-cached. As whole processes, on local[2]: DumpLogSegments over the same bytes,
-the start of Spark's session alone, `kafka-txn pipeline` for the first time and with nothing new, the same over 30 MB,
-and its memory over 4 and 40 GB. Within a session, after the first job: findings in one read beside those of the
-library, and ranges that merge (`fold`) on one core and on two.
+four such partitions (hard links), page-cached. As whole processes, on local[2], by the clock and by processor time:
+DumpLogSegments over the same bytes, the start of Spark's session alone, `kafka-txn pipeline` for the first time and
+with nothing new, the same over 30 MB, and its memory over 4 and 40 GB. Within a session, after the first job: findings
+in one read beside those of the library, and ranges that merge (`fold`) on one core and on two.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -22,7 +24,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 SPARK = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
 SMALL_GB = 0.03
+PR_SET_CHILD_SUBREAPER = 36  # prctl.h: processes whose parent has ended become children of this one
 Figures = dict[str, list[float]]
 
 
@@ -116,6 +120,19 @@ def resident(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
 
 
+def processor_time(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the clock, and of processor time of all processes started, also those that outlive their parent."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    run()
+    seconds = time.perf_counter() - start
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def pipeline(logs: Path, out: Path) -> tuple[float, float, str]:
     """Seconds, peak megabytes and output of the command."""
     command = [str(KAFKA_TXN), "pipeline", "--input", str(logs), "--consistent-copy", "--output", str(out)]
@@ -133,11 +150,11 @@ def start_session() -> None:
     subprocess.run([sys.executable, __file__, "--session"], check=True)
 
 
-def row(name: str, times: Sequence[float], size: int = 0, peer: float | None = None, note: str = "") -> float:
+def row(name: str, times: Sequence[float], size: int = 0, peer: float | None = None) -> float:
     median = statistics.median(times)
     speed = f"{size / median / 1e9:8.2f} GB/s" if size else " " * 13
     ratio = "" if peer is None else f"   {median / peer:5.2f} of the peer"
-    print(f"  {name:<56}{min(times):8.2f} {median:8.2f} {max(times):8.2f} s {speed}{ratio}{note}", flush=True)
+    print(f"  {name:<56}{min(times):8.2f} {median:8.2f} {max(times):8.2f} s {speed}{ratio}", flush=True)
     return median
 
 
@@ -153,30 +170,41 @@ def processes(logs: Path, small: Path, runs: int, scratch: Path, java: Sequence[
     pipeline(small, scratch / "before")  # the first one of an installation writes Java's classes down when it has ended
     while class_archive_options(class_archive(), new=class_archive())[0].startswith("-XX:Archive"):
         time.sleep(1)
-    times: Figures = {name: [] for name in ("dump", "deep", "session", "first", "again", "small")}
-    peaks = []
+    by_clock: Figures = {name: [] for name in ("dump", "deep", "session", "first", "again", "small")}
+    by_processor: Figures = {name: [] for name in by_clock}
+    outputs = []
+
+    def dumped(*options: str) -> None:
+        with Path(scratch / "dump.txt").open("wb") as out:
+            subprocess.run([*dump, *options], stdout=out, check=True)
+
     for number in range(runs):
-        with Path(scratch / "dump.txt").open("wb") as out:
-            times["dump"].append(timed(lambda out=out: subprocess.run(dump, stdout=out, check=True)))
-        with Path(scratch / "dump.txt").open("wb") as out:
-            deep = [*dump, "--deep-iteration"]
-            times["deep"].append(timed(lambda out=out, deep=deep: subprocess.run(deep, stdout=out, check=True)))
-        times["session"].append(timed(start_session))
         target = scratch / f"tables{number}"
-        seconds, megabytes, output = pipeline(logs, target)
-        times["first"].append(seconds)
-        peaks.append(megabytes)
-        times["again"].append(pipeline(logs, target)[0])
-        times["small"].append(pipeline(small, scratch / f"small{number}")[0])
-    row("DumpLogSegments > file, batches only", times["dump"], size)
-    dumped = row("DumpLogSegments --deep-iteration > file", times["deep"], size)
-    session = row("the start of Spark's session", times["session"])
-    row("kafka-txn pipeline, first run", times["first"], size, dumped, f"; peak {max(peaks):.0f} MB")
-    again = row("kafka-txn pipeline, nothing new", times["again"])
-    print(f"    {again - session:.1f} s more than the session")
+        cases: Mapping[str, Callable[[], object]] = {
+            "dump": dumped,
+            "deep": lambda: dumped("--deep-iteration"),
+            "session": start_session,
+            "first": lambda target=target: outputs.append(pipeline(logs, target)),  # type: ignore[misc]
+            "again": lambda target=target: pipeline(logs, target),  # type: ignore[misc]
+            "small": lambda number=number: pipeline(small, scratch / f"small{number}"),  # type: ignore[misc]
+        }
+        for name, run in cases.items():
+            seconds, processor = processor_time(run)
+            by_clock[name].append(seconds)
+            by_processor[name].append(processor)
     many = sum(1 for _ in small.glob("*/*.log"))
     megabytes = sum(path.stat().st_size for path in small.glob("*/*.log")) / 1e6
-    row(f"kafka-txn pipeline, {megabytes:.0f} MB in {many} segments", times["small"])
+    output = outputs[-1][2]
+    for times in (by_clock, by_processor):
+        print("  by the clock" if times is by_clock else "  processor time of all processes")
+        row("DumpLogSegments > file, batches only", times["dump"], size)
+        peer = row("DumpLogSegments --deep-iteration > file", times["deep"], size)
+        session = row("the start of Spark's session", times["session"])
+        row("kafka-txn pipeline, first run", times["first"], size, peer)
+        again = row("kafka-txn pipeline, nothing new", times["again"])
+        print(f"    {again - session:.1f} s more than the session")
+        row(f"kafka-txn pipeline, {megabytes:.0f} MB in {many} segments", times["small"])
+    print(f"  peak memory of the first run: {max(each[1] for each in outputs):.0f} MB")
     stored = sum(path.stat().st_size for path in (scratch / "tables0").rglob("*.parquet"))
     print(f"    stored {stored / 1e6:.1f} MB\n{output}")
 

@@ -60,6 +60,47 @@ def test_coordinators_are_queried_between_two_reads_of_the_leader() -> None:
     assert [each.state for each in observed.transactions] == ["CompleteAbort"], "only ids that matter are described"
 
 
+def test_findings_need_no_records_of_partitions_where_nothing_is_open_or_held() -> None:
+    """Open, clear, held by nothing open, without an answer, and open for the coordinator only, one at a new leader."""
+
+    def observed(*, clear_partitions: bool) -> Observation:
+        cluster = FakeCluster()
+        cluster.leaders |= {("orders", number): (1, 4) for number in range(1, 6)}
+        cluster.ids[2] = [("other", 8, "Ongoing")]
+        offsets, described_ids, moved = cluster.ListOffsets, cluster.DescribeTransactions, {0, 1}
+
+        def list_offsets(broker: int, request: Any) -> Any:
+            refused = {3, 5} if request.isolation_level in moved else {3}
+            moved.discard(request.isolation_level)
+            found = [
+                each._replace(error_code=6, offset=-1)
+                if each.partition_index in refused
+                else each._replace(offset=each.offset if each.partition_index in {0, 2} else 150)
+                for each in offsets(broker, request).partitions
+            ]
+            return SimpleNamespace(partitions=found)
+
+        def describe(broker: int, request: Any) -> Any:
+            answer = described_ids(broker, request)
+            for each in answer.transaction_states:
+                each.topics = [SimpleNamespace(topic="orders", partitions=[4, 5])] if each.producer_id == 8 else []
+            return answer
+
+        cluster.replaced |= {"ListOffsets": list_offsets, "DescribeTransactions": describe}
+        leaders = read_metadata(wire_to(cluster), ["orders"]).partitions
+        return observe(wire_to(cluster), leaders, whole_cluster=True, clear_partitions=clear_partitions)
+
+    every, notable = observed(clear_partitions=True), observed(clear_partitions=False)
+    assert sorted(each.partition for each in every.partitions) == [0, 1, 2, 3, 4, 5]
+    assert sorted(each.partition for each in notable.partitions) == [0, 2, 3, 4, 5]
+    assert all(each in every.partitions for each in notable.partitions)
+    expected, found = (
+        [(each.partition, each.verdict) for each in diagnose([one]).findings()] for one in (every, notable)
+    )
+    assert found == expected
+    assert {partition for partition, _ in found} == {0, 2, 3, 4, 5}
+
+
 def test_without_open_transactions_nothing_is_read_again() -> None:
     cluster = FakeCluster(ListOffsets=lambda broker, request: same_offsets(request))
     cluster.open = {}

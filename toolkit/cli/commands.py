@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Annotated, Any
 
 import typer
@@ -180,10 +181,14 @@ def kafka_txn(
 
 def run() -> None:
     """Run the command line."""
+    # Typer builds every registered command, which is 4% of the processor time of a short run.
+    named = [each for each in app.registered_commands if each.name in sys.argv[1:2]]
+    selected = copy(app)
+    selected.registered_commands = named or app.registered_commands
     try:
         with exit_on_failure():
             try:
-                app(prog_name="kafka-txn")
+                selected(prog_name="kafka-txn")
             finally:
                 sys.stdout.flush()
     except typer.Exit as failed:

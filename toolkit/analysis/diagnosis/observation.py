@@ -172,6 +172,8 @@ class OpenTransaction:
         Start time plus timeout; null if one is unknown or the transaction does not expire.
     leader
         The partition, read after the coordinators answered.
+    high_watermark_before
+        The partition's high watermark, read before the coordinators answered; null if unknown.
     leader_moved
         Whether the partition's leader or its epoch changed during the observation, or another replica answered.
     seen_for
@@ -196,6 +198,7 @@ class OpenTransaction:
     age: dt.timedelta | None
     expires_at: dt.datetime | None
     leader: Partition
+    high_watermark_before: int | None
     leader_moved: bool
     observation: Observation
     first_batch: FirstBatch | None = None
@@ -329,6 +332,7 @@ class IndexedObservation:
             age=None if started is None or now is None or started > now else now - started,
             expires_at=expires_at,
             leader=after,
+            high_watermark_before=before.high_watermark,
             leader_moved=not same_leader or producer.broker_id != before.leader,
             observation=self.observation,
             first_batch=first,

@@ -292,7 +292,9 @@ class Cluster(Source, OffsetTables):
         recheck_after = RECHECK_AFTER if arguments.recheck_after is None else arguments.recheck_after
         timeout_ms = arguments.max_transaction_timeout_ms
         max_timeout_ms = MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms
-        first = observe(self.client, metadata, whole_cluster=whole_cluster, idle_producers=False)
+        first = observe(
+            self.client, metadata, whole_cluster=whole_cluster, idle_producers=False, clear_partitions=not whole_cluster
+        )
         diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
         if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
             threading.Event().wait(recheck_after)

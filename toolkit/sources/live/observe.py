@@ -51,6 +51,7 @@ def observe(
     whole_cluster: bool,
     first_batches: int = 3,
     idle_producers: bool = True,
+    clear_partitions: bool = True,
 ) -> Observation:
     """Observe partitions once.
 
@@ -66,15 +67,20 @@ def observe(
         Open transactions per partition, lowest first, whose first batch is read.
     idle_producers
         Include producers without an open transaction, as for `read_producers`.
+    clear_partitions
+        Include partitions where nothing is open or held and that have no error; they are most of a large cluster.
     """
+    offsets = OffsetsQuery(client, LSO_COLUMNS, notable_only=not clear_partitions)
     of_producers = ProducersQuery(idle_producers=idle_producers)
-    partitions, producers = query_leaders(client, leaders, OffsetsQuery(client, LSO_COLUMNS), of_producers)
+    partitions, producers = query_leaders(client, leaders, offsets, of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
     coordinators = _query_coordinators(client, opened, leaders)
     topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
 
     to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, leaders)
+    known = {each.tp for each in partitions}
+    partitions += [offsets.partition(tp) for tp in to_recheck if tp not in known]
     producers_after: list[Producer] = []
     partitions_after: list[Partition] = []
     if to_recheck:

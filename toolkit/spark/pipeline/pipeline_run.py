@@ -32,7 +32,6 @@ from toolkit.schema import (
     Row,
     Table,
 )
-from toolkit.sources.live.cluster import Cluster
 from toolkit.spark.arrow_types import mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
@@ -43,7 +42,6 @@ from toolkit.spark.datasources.partial_transactions import (
     TRUNCATED,
 )
 from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.from_cluster import list_partitions
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
 from toolkit.spark.pipeline.history_fold import (
@@ -59,7 +57,15 @@ from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.log_renames import renames
 from toolkit.spark.pipeline.older_copies import OlderCopies, drop_older_copies, find_older_copies
 from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
-from toolkit.spark.pipeline.run_summary import ReadCounts, RunSummary, TableCounts, count_rows, summarised
+from toolkit.spark.pipeline.run_summary import (
+    ReadCounts,
+    RunSummary,
+    TableCounts,
+    count_rows,
+    counts_from_json,
+    counts_to_json,
+    summarised,
+)
 from toolkit.spark.pipeline.tables.migration import migrate
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
@@ -71,8 +77,10 @@ from toolkit.spark.spark_errors import translate_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from toolkit.sources.live.cluster import Cluster
+
 PathLike = str | os.PathLike[str]
-PROOF = "files_proof"
+PROOF, COUNTS = "files_proof", "table_counts"
 STAGE_NAME = "stage"
 DECIDED_WITH = "topics"  # findings of a version without it are decided anew, even if nothing else is new
 
@@ -143,19 +151,14 @@ def run(
         asserted = AssertedOfFiles(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
-        if format == "delta":
-            migrate(store)
+        states = FoldStates.load(store)
+        if format == "delta" and not states.before and migrate(store):
+            states = FoldStates.load(store)
         sources = _sources(spark, source, topics=topics, asserted=asserted)
-        this = _PipelineRun.begin(store, sources, min_held_ms=min_held_ms)
+        this = _PipelineRun.begin(store, sources, states, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
-        counts = done["counts"]
-        if this.has_news:
-            found = done["findings"]
-            counts |= this.merged
-        else:
-            found = store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
-            counts["findings"] = TableCounts.of(found, new=0)
-        summary = summarised(store, this.read(), counts, findings=found, started=started)
+        found = done["findings"] if this.has_news else store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
+        summary = summarised(store, this.read(), this.counts, findings=found, started=started)
         assumed = this.sources.logs.assumptions if this.sources.logs else ()
         return replace(summary, proof=this.proof(), assumptions=(*this.copies.sentences, *assumed))
 
@@ -175,7 +178,9 @@ def _sources(
     topics: Sequence[str] | None,
     asserted: AssertedOfFiles,
 ) -> _PipelineSources:
-    if isinstance(source, Cluster):
+    if not isinstance(source, str | os.PathLike | Sequence):
+        from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
+
         if asserted.options:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
@@ -205,8 +210,8 @@ class _PipelineRun:
         Older copies of logs, whose rows are dropped.
     staged
         New rows of `staging_table.STAGE`; Arrow data if this process made them.
-    merged
-        Row counts of the tables that the run merged.
+    counts
+        Row counts of the tables; those of the last run until this one has counted.
     min_held_ms
         Shortest hold of the LSO to keep.
     """
@@ -219,18 +224,18 @@ class _PipelineRun:
     copies: OlderCopies
     min_held_ms: int
     staged: DataFrame | pa.Table | None = None
-    merged: dict[str, TableCounts] = field(default_factory=dict)
+    counts: dict[str, TableCounts] = field(default_factory=dict)
 
     @staticmethod
-    def begin(store: TableStore, sources: _PipelineSources, *, min_held_ms: int) -> _PipelineRun:
-        """Load the states and plan what to read."""
-        states = FoldStates.load(store)
+    def begin(store: TableStore, sources: _PipelineSources, states: FoldStates, *, min_held_ms: int) -> _PipelineRun:
+        """Plan what to read."""
         listings = sources.logs.listings if sources.logs else {}
         copies = find_older_copies(listings, states.before)
         drop_older_copies(store, states, copies)
         states.rename(renames(listings, states.all))
         plans = sources.logs.plans(states.before) if sources.logs else {}
         states.obsolete_logs = [*copies.newest, *_replaced(plans, listings, states.before)]
+        counted = states.before.get(COUNTS)
         return _PipelineRun(
             store=store,
             sources=sources,
@@ -239,6 +244,7 @@ class _PipelineRun:
             listings=listings,
             copies=copies,
             min_held_ms=min_held_ms,
+            counts={} if counted is None else counts_from_json(counted.listing or "{}"),
         )
 
     @property
@@ -282,7 +288,7 @@ class _PipelineRun:
         return found
 
     def jobs(self, *, with_batches: bool) -> dict[str, Job]:
-        """The jobs of the run; without new data, only counting."""
+        """The jobs of the run; none without new data if the last run stored its counts."""
         jobs: dict[str, Job] = {}
         logs = self.sources.logs
         if logs is not None and self.needs_diagnosis:
@@ -298,10 +304,8 @@ class _PipelineRun:
             states, run_id = self.states.before, self.states.run_id
             for name in RECORDED:
                 jobs[RECORDED_AS[name]] = Job(partial(store_samples, self.store, name, new, states, run_id=run_id))
-        replaced = {"findings", "lso_holds", "logs"} if self.has_news else {"findings"}
-        jobs["counts"] = Job(
-            partial(count_rows, self.store, run_id=self.states.run_id, without=replaced), after=list(jobs)
-        )
+        if self.has_news or not self.counts:
+            jobs["counts"] = Job(self._count, after=list(jobs))
         if self.has_news:
             needed = {CURRENT_FINDINGS, "logs", "transaction_history", *(KEPT if self._has_samples else ())}
             jobs["findings"] = Job(self._make_findings, after=needed.intersection(jobs) - {"findings"})
@@ -388,6 +392,11 @@ class _PipelineRun:
         obsolete = obsolete_rows(name, self.plans, self.states.obsolete_logs)
         self.store.write(name, table, rows, run_id=self.states.run_id, changed=changed, obsolete=obsolete)
 
+    def _count(self) -> None:
+        """Count the rows of the tables that are not merged."""
+        merged = {"findings", "lso_holds", "logs"} if self.has_news else ()
+        self.counts |= count_rows(self.store, run_id=self.states.run_id, without=merged)
+
     # Findings.
 
     def _make_findings(self) -> list[Row]:
@@ -402,7 +411,7 @@ class _PipelineRun:
         holds, found = made.rows(with_samples=self._has_samples)
         for name, rows in (("logs", log_rows(self.states.all.values())), ("lso_holds", holds), ("findings", found)):
             written = self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
-            self.merged[name] = TableCounts.of(rows, new=written)
+            self.counts[name] = TableCounts.of(rows, new=written)
         return found
 
     @property
@@ -417,6 +426,7 @@ class _PipelineRun:
             make_views(self.store)
         for each in self.new_samples:
             self.states.put(StoredState(log=each.log, latest=each.newest))
+        self.states.put(StoredState(log=COUNTS, listing=counts_to_json(self.counts)))
         self.states.save()
 
 

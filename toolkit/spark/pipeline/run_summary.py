@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +76,7 @@ class RunSummary:
     read
         Counts of the listed and read items.
     tables
-        Row counts of each stored table.
+        Row counts of each stored table; without new data, those of the last run that had any.
     findings
         The current findings, in the order of ``schema.FINDINGS``.
     verdicts
@@ -122,6 +123,16 @@ def count_rows(store: TableStore, *, run_id: int, without: Collection[str]) -> d
         )
     )
     return {name: TableCounts(rows=rows, errors=errors, new=new) for name, rows, errors, new in sums.collect()}
+
+
+def counts_to_json(counts: Mapping[str, TableCounts]) -> str:
+    """Row and error counts as JSON, for a run that finds nothing new."""
+    return json.dumps({name: {"rows": each.rows, "errors": each.errors} for name, each in counts.items()})
+
+
+def counts_from_json(text: str) -> dict[str, TableCounts]:
+    """The counts of `counts_to_json`."""
+    return {name: TableCounts(**each) for name, each in json.loads(text).items()}
 
 
 def summarised(

@@ -46,20 +46,14 @@ def log_facts(context: DiagnosisContext) -> LogFacts:
     if not len(batches.markers_after):
         return facts
     marker = batches.markers_after[0]
+    # Records below it were in the log when the producers were read.
+    high_watermark = context.txn.high_watermark_before or 0
     return replace(
         facts,
         marker_after=f"{'COMMIT' if marker['marker'] == COMMIT else 'ABORT'} marker at offset {marker['base_offset']}",
-        marker_contradicts=bool(marker["base_offset"] < _high_watermark_before(context)),
+        marker_contradicts=bool(marker["base_offset"] < high_watermark),
         marker_entry=batches.entry("marker_after", batches.markers_after),
     )
-
-
-def _high_watermark_before(context: DiagnosisContext) -> int:
-    """The partition's high watermark before its producers were last read; records below it were in the log then."""
-    tp = context.txn.tp
-    partitions = context.txn.observation.partitions
-    before = next((each for each in partitions if each.tp == tp), None)
-    return -1 if before is None or before.high_watermark is None else before.high_watermark
 
 
 def explained_findings(

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from toolkit.errors import BrokerError, NotFound
+from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
@@ -241,12 +242,22 @@ class OffsetsQuery:
         The connection to the brokers, for its timeout: offsets in remote storage may take long.
     columns
         All; or `LSO_COLUMNS`, in half the requests.
+    notable_only
+        Make no records of partitions without an error and with an LSO that is not held; `partition` makes one of them.
     """
 
-    def __init__(self, client: BrokerClient, columns: Sequence[OffsetColumn] = OFFSET_COLUMNS) -> None:
+    def __init__(
+        self,
+        client: BrokerClient,
+        columns: Sequence[OffsetColumn] = OFFSET_COLUMNS,
+        *,
+        notable_only: bool = False,
+    ) -> None:
         self._columns = columns
+        self._notable_only = notable_only
         self._timeout_ms = int(client.timeout * 1000)
         self._leaders: Leaders = {}
+        self._answered: list[tuple[Leaders, _OffsetAnswers]] = []
         self._sent: list[tuple[int, dict[str, list[int]], OffsetColumn]] = []
 
     def requests(self, leaders: Leaders) -> Requests:
@@ -273,53 +284,66 @@ class OffsetsQuery:
         answers = _OffsetAnswers(self._columns)
         for (_, batch, column), response in zip(self._sent, responses, strict=True):
             answers.add(column.name, batch, response)
-        return [answers.partition(each) for each in self._leaders.values()]
+        self._answered.append((self._leaders, answers))
+        notable = answers.notable() if self._notable_only else self._leaders
+        return [answers.partition(each) for tp, each in self._leaders.items() if tp in notable or each.error]
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        """A partition by the newest responses."""
+        leaders, answers = next(each for each in reversed(self._answered) if tp in each[0])
+        return answers.partition(leaders[tp])
 
 
 class _OffsetAnswers:
-    """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made once."""
+    """Answers of ListOffsets by column, as there are hundreds of thousands; a record is made of one that is needed."""
 
     def __init__(self, columns: Iterable[OffsetColumn]) -> None:
-        self._offsets: dict[str, dict[tuple[str, int], int]] = {column.name: {} for column in columns}
-        self._epochs: dict[tuple[str, int], int] = {}
+        self._listed: dict[str, dict[tuple[str, int], ListedOffset]] = {column.name: {} for column in columns}
         self._observed: dict[tuple[str, int], dt.datetime] = {}
-        self._errors: dict[tuple[str, int], str | None] = {}
+        self._failed: dict[tuple[str, int], str | None] = {}
 
     def add(self, column: str, batch: Mapping[str, list[int]], response: BrokerResponse) -> None:
-        observed_at = response.observed_at
-        if response.error:
-            if column in TIERED:
-                return
-            for topic, numbers in batch.items():
-                for number in numbers:
-                    self._errors[topic, number] = response.error_text
-                    self._observed[topic, number] = observed_at
-            return
-        offsets = self._offsets[column]
-        for topic, number, error_code, _, offset, leader_epoch in response.message.partitions:
-            self._observed[topic, number] = observed_at
-            if error_code == 0 and offset >= 0:
-                offsets[topic, number] = offset
-            elif error_code and column not in OPTIONAL:
-                self._errors[topic, number] = error_text(error_code)
-            if column == "high_watermark" and leader_epoch >= 0:
-                self._epochs[topic, number] = leader_epoch  # newer than the metadata's
+        if not response.error:
+            listed = {each[:2]: each for each in response.message.partitions}
+            self._listed[column].update(listed)
+            self._observed.update(dict.fromkeys(listed, response.observed_at))
+        elif column not in TIERED:
+            keys = [(topic, number) for topic, numbers in batch.items() for number in numbers]
+            self._failed.update(dict.fromkeys(keys, response.error_text))
+            self._observed.update(dict.fromkeys(keys, response.observed_at))
+
+    def notable(self) -> set[tuple[str, int]]:
+        """Partitions with an error, or an LSO below the high watermark."""
+        found = set(self._failed)
+        for listed in self._listed.values():
+            found.update(key for key, each in listed.items() if each.error_code)
+        high_watermarks = self._listed["high_watermark"]
+        lsos = self._listed["last_stable_offset"].items()
+        return found.union(key for key, each in lsos if each.offset < high_watermarks.get(key, each).offset)
 
     def partition(self, of: Leader) -> Partition:
         key = of.topic, of.partition
-        error = self._errors.get(key, of.error)
-        offsets = {} if error else {column: found.get(key) for column, found in self._offsets.items()}
+        error, leader_epoch, offsets = self._failed.get(key, of.error), of.leader_epoch, {}
+        for column, listed in self._listed.items():
+            if (answer := listed.get(key)) is None:
+                continue
+            if answer.error_code == 0 and answer.offset >= 0:
+                offsets[column] = answer.offset
+            elif answer.error_code and column not in OPTIONAL:
+                error = error_text(answer.error_code)
+            if column == "high_watermark" and answer.leader_epoch >= 0:
+                leader_epoch = answer.leader_epoch  # newer than the metadata's
         return Partition(
             topic=of.topic,
             partition=of.partition,
             leader=of.leader,
-            leader_epoch=self._epochs.get(key, of.leader_epoch),
+            leader_epoch=leader_epoch,
             replicas=of.replicas,
             isr=of.isr,
             broker_id=of.leader,
             observed_at=self._observed.get(key, of.observed_at),
             error=error,
-            **offsets,
+            **({} if error else offsets),
         )
 
 

@@ -45,7 +45,9 @@ class StoredState(TableRow):
         bool | None, "Whether a file could not be opened; the next run reads the log again completely."
     ] = None
     bytes_read: Annotated[Int64 | None, "Size of the batches that the last run read.", Unit("bytes")] = None
-    listing: Annotated[str | None, "Digest of its files, as listed; of files_proof, what they prove."] = None
+    listing: Annotated[
+        str | None, "Digest of its files, as listed; of files_proof, what they prove; of table_counts, JSON."
+    ] = None
     segment_sizes: Annotated[
         str | None, "JSON: base offset, size and modification time (ns) of each segment, as listed."
     ] = None

@@ -94,12 +94,14 @@ class TableStore:
 
         It is empty if it does not exist. A column that was declared after the table was written is null.
         """
-        declared = struct_type(with_extra(name, table))
         frame = self.find(name)
-        if frame is None:
-            return self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in declared]))
+        empty = stored_type(name, table)
+        return self._declared(name, table, self.spark.createDataFrame([], empty) if frame is None else frame)
+
+    def _declared(self, name: str, table: Table, frame: DataFrame) -> DataFrame:
+        """A stored table with the declared columns and those of the pipeline."""
         have = set(frame.columns)
-        stored = ((STORED_NAMES.get(field.name, field.name), field) for field in declared)
+        stored = ((STORED_NAMES.get(f.name, f.name), f) for f in struct_type(with_extra(name, table)))
         return frame.select(
             *(
                 sf.col(f"`{column}`").alias(field.name)
@@ -111,9 +113,9 @@ class TableStore:
 
     def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
         """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
-        if self.find(name) is None:
+        if (frame := self.find(name)) is None:
             return []
-        found: list[Row] = self.load(name, table).select(*(columns or table.names)).toArrow().to_pylist()
+        found: list[Row] = self._declared(name, table, frame).select(*(columns or table.names)).toArrow().to_pylist()
         return found
 
     def find(self, name: str) -> DataFrame | None:
@@ -161,10 +163,12 @@ class TableStore:
         if self.format == "parquet":
             new.write.parquet(f"{self.path}/{name}")
             return
-        stored = self._ready(name, table)
+        stored = self.find(name)
         if stored is None:
+            self.create(name, table)
             self._save(name, new, mode="append")
             return
+        self._add_columns(name, table, stored)
         if changed is not None:
             provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
             logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
@@ -174,13 +178,8 @@ class TableStore:
         self._save(name, new, mode="overwrite", replaceWhere=" OR ".join(conditions))
 
     def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
-        """Replace all rows of a table."""
-        new = self._with_run(name, table, rows, run_id)
-        if self.format == "parquet":
-            new.write.parquet(f"{self.path}/{name}")
-            return
-        self._ready(name, table)
-        self._save(name, new, mode="overwrite")
+        """Replace one of the pipeline's own tables."""
+        self.replace_plain(name, self._with_run(name, table, rows, run_id))
 
     def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
         """Replace a table with rows as they are, without further columns, and return the stored table."""
@@ -214,8 +213,8 @@ class TableStore:
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
             self._add_columns(name, table, stored)
-            found = self.load(name, table).select(*declared.names).toArrow().cast(declared.arrow_schema)
-            old = rows_by_key(name, found.to_pylist())
+            found = self._declared(name, table, stored).select(*declared.names).toArrow()
+            old = rows_by_key(name, found.cast(declared.arrow_schema).to_pylist())
         written = [
             row for key, row in new.items() if key not in old or lasting_content(old[key]) != lasting_content(row)
         ]
@@ -225,7 +224,8 @@ class TableStore:
             frame.write.parquet(f"{self.path}/{name}")
         elif stored is None:
             self.create(name, table)
-            self._save(name, frame, mode="append")
+            if written:
+                self._save(name, frame, mode="append")
         elif written or deleted:
             gone = self._stored_frame(name, declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
@@ -242,7 +242,8 @@ class TableStore:
             Cluster id and topic id by new name.
         """
         rows = [(old, new, *ids[new]) for old, new in names.items()]
-        view = self.view(self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string"))
+        names_frame = self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
+        view = self.view(names_frame)
         for name in ("batches", "log_transactions", "lso_timeline", "transaction_history", "logs"):
             if self.find(name) is not None:
                 self.spark.sql(
@@ -260,7 +261,7 @@ class TableStore:
         others
             Further columns.
         layout
-            Value of `LAYOUT_PROPERTY`.
+            Value of `LAYOUT_PROPERTY`; another one than `LAYOUT` if there is a table to replace.
         """
         self._create_schema()
         fields = [*stored_type(name, table), *others]
@@ -273,7 +274,7 @@ class TableStore:
             f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
             f"TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{layout}')"
         )
-        if self.find(name) is None:
+        if layout == LAYOUT:
             try:
                 self.spark.sql(f"CREATE {declared}")
             except AnalysisException as error:
@@ -281,9 +282,7 @@ class TableStore:
                     raise
             else:
                 return
-            rows = self.spark.createDataFrame(
-                [], StructType([StructField(each.name, each.dataType) for each in fields])
-            )
+            rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
             rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
         self.spark.sql(f"REPLACE {declared}")
 
@@ -297,7 +296,8 @@ class TableStore:
         return next((row["value"] for row in rows if row["key"] == LAYOUT_PROPERTY), None)
 
     def _create_schema(self) -> None:
-        if self.schema is not None and self.schema.endswith(f"_{INTERNAL}"):
+        is_internal = self.schema is not None and self.schema.endswith(f"_{INTERNAL}")
+        if is_internal and not self.spark.catalog.databaseExists(str(self.schema)):  # needs a right that jobs may lack
             self.spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
 
     def _with_run(self, name: str, table: Table, rows: DataFrame, run_id: int) -> DataFrame:
@@ -328,15 +328,6 @@ class TableStore:
         # Connect cannot infer the types of no rows.
         frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
-
-    def _ready(self, name: str, table: Table) -> DataFrame | None:
-        """Make a table, or add what it lacks; what was stored, null if nothing."""
-        stored = self.find(name)
-        if stored is None:
-            self.create(name, table)
-        else:
-            self._add_columns(name, table, stored)
-        return stored
 
     def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
         """Add the columns that were declared after a table was made."""
