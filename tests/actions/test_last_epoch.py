@@ -109,6 +109,12 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
             return
         until(lambda: True if OVERFLOW in kafka.logs(1, lines=500) else None, awaited="the next attempt")
         assert owner() == ("Ongoing", LAST)
+        (found,) = until(
+            lambda: rows if (rows := cluster.finding_rows())[0]["verdict"] == "overdue" else None,
+            awaited="the end of the grace after its timeout",
+        )
+        assert (found["outcome"], found["action"]) == ("undecided", None)
+        assert found["cause"] == "the coordinator could not log epoch 32767: KAFKA-20090"
         plan = plan_fence(cluster, name)
         assert plan.warnings[0] == AT_LAST_EPOCH
         with pytest.raises(

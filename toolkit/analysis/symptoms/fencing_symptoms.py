@@ -98,6 +98,28 @@ FENCING_SYMPTOMS = (
         sources=("KIP-588", "apache/kafka TransactionCoordinator"),
     ),
     Symptom(
+        name="last-epoch",
+        title="The coordinator cannot fence an id at epoch 32767; none of its transactions times out any more.",
+        wordings=wordings("broker", r"Cannot fence producer with epoch equal to Short\.MaxValue"),
+        causes=(
+            "A transaction timed out at epoch 32766, and the coordinator could not log the fence: too few replicas of "
+            "__transaction_state were in sync (KAFKA-20090, brokers before 4.3.0).",
+        ),
+        checks=(
+            "kafka-txn find-hanging: `overdue`, with the id and its coordinator.",
+            "The replicas in sync of the id's partition of __transaction_state.",
+        ),
+        safe=(
+            "With all replicas in sync, move the leader of that partition, or restart its broker: it reads its log "
+            "again, and aborts the transaction by its timeout.",
+            "Upgrade to 4.3.0.",
+        ),
+        never=(
+            "Write an abort marker: the coordinator owns the transaction. It refuses a fence of the id until then.",
+        ),
+        sources=("KAFKA-20090", "apache/kafka#21469"),
+    ),
+    Symptom(
         name="producer-fenced",
         title="The coordinator fenced this producer: its transaction timed out, or another instance took its id.",
         wordings=(
