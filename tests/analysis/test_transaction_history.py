@@ -381,6 +381,15 @@ def test_exhausted_epochs_without_the_other_producer_ids(ended: str) -> None:
     }
 
 
+def test_a_rotation_that_a_new_coordinator_lost() -> None:
+    """A timeout's abort at epoch 32767 is no such loss: before 4.3 it rotates nothing."""
+    (lost,) = transaction_history(version_2(transaction("Commit", decide=10, epochs=(32766, 32767))))
+    assert lost.reason.endswith("is lost (KAFKA-20310): it has to be restarted.")
+    (aborted,) = transaction_history(version_2(transaction("Abort", decide=10, epochs=(32766, 32767))))
+    (earlier,) = transaction_history(version_2(transaction("Commit", decide=10, epochs=(32765, 32766))))
+    assert "KAFKA-20310" not in aborted.reason + earlier.reason
+
+
 def test_a_next_producer_id_already_has_an_owner() -> None:
     ongoing, prepared, _ = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
     owners = producer_ids([ongoing, replace(prepared, next_producer_id=9)])

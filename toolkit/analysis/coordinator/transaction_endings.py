@@ -39,6 +39,7 @@ from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
+LOST_ID = " The producer id that its client got for the next one is lost (KAFKA-20310): it has to be restarted."
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 TIMED_OUT, INITIALIZED = "transaction_timed_out", "producer_initialized"  # events of brokers' logs
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -314,7 +315,8 @@ def ending(
     if records.decided is None:
         return Ending(None, "No record of its end could be read.")
     if records.is_commit:
-        ending = Ending("commit", f"Its client committed it{_when(records)}.")
+        is_lost = records.complete is not None and (records.complete.producer_epoch or 0) > LAST_EPOCH
+        ending = Ending("commit", f"Its client committed it{_when(records)}.{LOST_ID if is_lost else ''}")
     else:
         ending = _abort(records, followed=_is_followed(records, None if settled else as_of))
     if records.next_producer_id is None:

@@ -134,10 +134,11 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     KnownBug(
         key="KAFKA-20310",
         title="__transaction_state does not store the previous and the next producer id of a transactional id.",
-        effect="After a coordinator failover in the middle of a rotation, the producer is fenced or stuck.",
+        effect="After a coordinator failover in the middle of a rotation, the producer is fenced, or gets "
+        "INVALID_PRODUCER_ID_MAPPING.",
         remedy="Upgrade to 4.3.0; restart the producer.",
         affected=(((4, 0, 0), (4, 3, 0)),),
-        verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1",
+        verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1; staged on 4.2.1 and 4.3.1",
     ),
     KnownBug(
         key="KAFKA-20322",

@@ -183,14 +183,15 @@ FENCING_SYMPTOMS = (
         causes=(
             "The producer was idle for longer than transactional.id.expiration.ms (7 days by default).",
             "__transaction_state was deleted, or its partition lost records.",
+            "The coordinator changed and lost a rotation of the producer id: brokers from 4.0.0 to 4.2 (KAFKA-20310).",
         ),
         checks=(
-            "kafka-txn history --transactional-id ID: `expired`, and when.",
+            "kafka-txn history --transactional-id ID: `expired`, and when; or a commit whose next producer id is lost.",
             "kafka-txn find-hanging: a transaction that an expired id left open has no owner, and never ends. Its "
             "outcome may be `unknown`, as the coordinators' log forgets the id.",
         ),
         safe=("Close the producer and start it again with the same transactional.id: it gets a new producer id.",),
         never=("Fence the id to end what its former producer id left open: fencing affects only the new producer id.",),
-        sources=("KAFKA-18019", "KIP-360", "twmb/franz-go#451"),
+        sources=("KAFKA-18019", "KAFKA-20310", "KIP-360", "twmb/franz-go#451"),
     ),
 )
