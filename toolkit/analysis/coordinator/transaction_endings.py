@@ -373,6 +373,8 @@ def _undecided(records: TransactionRecords, by: str, reason: str, *, late: bool 
     elif late is None:
         causes.append("by the fence of a new instance that did not retry")
     text = f"Aborted{_when(records)}: {' or '.join(causes)}. The records do not decide: {reason}."
+    if followed and by == EITHER:
+        text += " No broker logs a fence: if it was one, the earlier client got PRODUCER_FENCED."
     if late is not False:
         text += ' If it was the timeout, the broker logged "Completed rollback ... due to timeout".'
     return text

@@ -239,7 +239,10 @@ READING_SYMPTOMS = (
         title="__consumer_offsets, or another compacted topic, is no longer cleaned.",
         wordings=(
             *wordings(
-                "broker", r"Marking its partition \(\S{1,260}\) as uncleanable", r"\buncleanable-partitions-count\b"
+                "broker",
+                r"Marking its partition \(\S{1,260}\) as uncleanable",
+                r"\buncleanable-partitions-count\b",
+                r"\[kafka-log-cleaner-thread-\d{1,9}\]:? Error due to",
             ),
             *wordings(
                 "words",
