@@ -119,8 +119,8 @@ def test_a_log_cleaner_that_fails(version: str) -> None:
 
 
 def fill(kafka: Kafka, topic: str) -> None:
-    """More than two segments of the same keys."""
-    producer = Producer({**kafka.client_config(), "log_level": 0})
+    """More than two segments of the same keys, in batches that are small enough for entries of the offset index."""
+    producer = Producer({**kafka.client_config(), "batch.size": 20_000, "log_level": 0})
     for number in range(300):
         producer.produce(topic, key=f"{number % 30}", value=b"x" * 9000)
     producer.flush(300)
