@@ -18,10 +18,11 @@ Right = tuple[int, str, int, int]
 
 
 class Acls:
-    """ACLs of the principal ``watcher``; gone after the test, and in force when a call returns."""
+    """ACLs of a principal, by default ``watcher``; gone after the test, and in force when a call returns."""
 
-    def __init__(self, admin: Cluster) -> None:
+    def __init__(self, admin: Cluster, user: str = "watcher") -> None:
         self.admin = admin
+        self.principal = f"User:{user}"
 
     def allow(self, *rights: Right) -> None:
         self._create(rights, ALLOW)
@@ -36,7 +37,7 @@ class Acls:
                 resource_type=kind,
                 resource_name=name,
                 resource_pattern_type=pattern,
-                principal="User:watcher",
+                principal=self.principal,
                 host="*",
                 operation=operation,
                 permission_type=permission,
@@ -58,7 +59,7 @@ class Acls:
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=ANY,
-            principal_filter="User:watcher",
+            principal_filter=self.principal,
             host_filter=None,
             operation=1,
             permission_type=1,
@@ -70,7 +71,7 @@ class Acls:
             resource_type_filter=1,
             resource_name_filter=None,
             pattern_type_filter=ANY,
-            principal_filter="User:watcher",
+            principal_filter=self.principal,
             host_filter=None,
             operation=1,
             permission_type=1,

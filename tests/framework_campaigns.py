@@ -284,7 +284,11 @@ class NumbersConnector(Connect):
 
 
 class Mirror(NumbersConnector):
-    """MirrorMaker 2 with exactly-once delivery, of a topic of the same cluster."""
+    """MirrorMaker 2, of a topic of the same cluster, in a worker with exactly-once sources.
+
+    There Connect commits the offsets of the source in the transaction of the records, so that each record of the topic
+    is mirrored once, whatever is killed. Without ``exactly.once.source.support`` a kill may mirror records twice.
+    """
 
     topic = "source.numbers"
 

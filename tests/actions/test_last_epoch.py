@@ -32,7 +32,7 @@ from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import until
+from toolkit.lab.queries import RequestRefused, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]
 
@@ -109,6 +109,12 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
             return
         until(lambda: True if OVERFLOW in kafka.logs(1, lines=500) else None, awaited="the next attempt")
         assert owner() == ("Ongoing", LAST)
+        (found,) = until(
+            lambda: rows if (rows := cluster.finding_rows())[0]["verdict"] == "overdue" else None,
+            awaited="the end of the grace after its timeout",
+        )
+        assert (found["outcome"], found["action"]) == ("undecided", None)
+        assert found["cause"] == "the coordinator could not log epoch 32767: KAFKA-20090"
         plan = plan_fence(cluster, name)
         assert plan.warnings[0] == AT_LAST_EPOCH
         with pytest.raises(
@@ -118,3 +124,70 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
         assert owner() == ("Ongoing", LAST)
         kafka.restart(1)
         until(lambda: True if owner() == ("CompleteAbort", LAST) else None, awaited="the timeout")
+
+
+@pytest.mark.parametrize("version", ["4.2.1", "4.3.1"])
+def test_a_coordinator_that_restarts_in_a_rotation_of_the_producer_id(version: str) -> None:
+    """KAFKA-20310: 4.2.1 logs PrepareCommit without the producer id that the client already has."""
+    name, topic = "payments", "orders"
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka(version, brokers=2, properties=PROPERTIES))
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        both = NewTopic(topic, 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "2"})
+        admin.create_topics([both])[topic].result()
+        with Cluster(kafka.bootstrap_servers) as cluster:
+            TxnProducer(cluster.client, name).init()
+        for broker_id in (2, 1):
+            kafka.stop_broker(broker_id)
+        set_epoch(kafka.log_dirs[1], name, LAST - 2)
+        kafka.start_broker(1)
+        kafka.start_broker(2)
+
+        cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
+
+        def await_replicas(*replicas: int) -> None:
+            until(
+                lambda: True if sorted(cluster.partition_rows(topics=[topic])[0]["isr"]) == [*replicas] else None,
+                awaited=f"replicas {replicas} in sync",
+            )
+
+        def await_state(state: str) -> None:
+            until(
+                lambda: True if cluster.transaction_rows(transactional_ids=[name])[0]["state"] == state else None,
+                awaited=state,
+            )
+
+        await_state("Empty")
+        await_replicas(1, 2)
+        producer = TxnProducer(cluster.client, name, transaction_version=2).init()
+        before = producer.producer_id
+        assert producer.producer_epoch == LAST - 1
+        producer.send(topic, 0)
+        kafka.stop_broker(2)
+        await_replicas(1)
+        producer.decide(commit=True)  # its marker waits for the other replica
+        assert (producer.producer_id != before, producer.producer_epoch) == (True, 0)
+        kafka.restart(1)
+        await_state("PrepareCommit")
+        [finding] = [row for row in cluster.finding_rows(topics=[topic]) if row["transactional_id"] == name]
+        assert (finding["verdict"], finding["outcome"]) == ("ending", "commit")
+        kafka.start_broker(2)
+        await_state("CompleteCommit")
+        await_replicas(1, 2)
+        [prepared] = [row for row in cluster.transaction_log_rows() if row["state"] == "PrepareCommit"]
+        last = cluster.transaction_history_rows(transactional_ids=[name])[-1]
+        if version == "4.3.1":
+            assert prepared["next_producer_id"] == producer.producer_id
+            assert last["reason"].endswith(f"the id continued with producer id {producer.producer_id}.")
+            producer.send(topic, 0)
+            producer.end(commit=True)
+        else:
+            assert prepared["next_producer_id"] is None
+            assert last["reason"].endswith("is lost (KAFKA-20310): it has to be restarted.")
+            with pytest.raises(RequestRefused, match="INVALID_PRODUCER_ID_MAPPING"):
+                producer.send(topic, 0)
+            restarted = TxnProducer(cluster.client, name, transaction_version=2).init()
+            restarted.send(topic, 0)
+            restarted.end(commit=True)
+        assert {row["outcome"] for row in cluster.log_transaction_rows(topics=[topic])} == {"commit"}
+        assert {row["verdict"] for row in cluster.finding_rows()} <= {"clear"}

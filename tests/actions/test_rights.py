@@ -32,7 +32,7 @@ from toolkit.actions.fence import plan_fence
 from toolkit.errors import ActionFailed, BrokerError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
-from toolkit.lab.incidents import INCIDENTS, REPLICATED, TWO_PHASE, StagedIncident
+from toolkit.lab.incidents import INCIDENTS, REPLICATED, STANDSTILL, TWO_PHASE, StagedIncident
 from toolkit.schema import Row
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ INCIDENT_NAMES = (
     "offsets_never_added",
     "superseded_same_partition",
     "open_young",
+    "open_long",
     "overdue",
     "prepared",
     "skipped_marker",
@@ -97,7 +98,8 @@ def topic_of(incident: StagedIncident, operation: int) -> Right:
     return TOPIC, incident.topic, LITERAL, operation
 
 
-def found(cluster: Cluster, incident: StagedIncident, **options: Any) -> Row:
+def found(cluster: Cluster, incident: StagedIncident) -> Row:
+    options: dict[str, Any] = {"max_transaction_timeout_ms": 1} if incident.later == "long" else {}
     rows = cluster.finding_rows(topics=[incident.topic], partitions=[incident.partition], recheck_after=0.1, **options)
     return next((row for row in rows if row["producer_id"] == incident.producer_id), rows[0])
 
@@ -129,6 +131,42 @@ def test_without_read_on_the_topic_its_producers_are_unknown(
     row = found(watcher, staged[name])
     assert (row["verdict"], row["action"]) == ("unknown", None)
     assert any("TOPIC_AUTHORIZATION_FAILED" in each for each in row["missing"]), row["missing"]
+
+
+NO_TOPIC, HIDDEN = "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on TransactionalId '*'"
+INCOMPLETE: Mapping[str, tuple[tuple[Right, ...], str | None]] = {
+    "enough": (((TOPIC, "*", LITERAL, READ),), None),
+    "ids": (((TOPIC, "rights", LITERAL, READ), SEE_STATE, *SEE_IDS), None),
+    "blind": (((TOPIC, "rights", LITERAL, DESCRIBE), READ_STATE, *SEE_IDS), NO_TOPIC),
+    "idless": (((TOPIC, "rights", LITERAL, READ), SEE_STATE, *SEE_IDS[1:]), HIDDEN),
+}
+"""Rights of a user by its name, and what a finding lacks with them."""
+
+
+@pytest.mark.lab
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["committing", "unreplicated"])
+def test_rights_while_a_replica_is_missing(name: str) -> None:
+    """A broker stands still, so each user has its rights before. Nothing is open under an id where `unreplicated`."""
+    from tests.acls import Acls
+
+    setup = {"committing": REPLICATED, "unreplicated": STANDSTILL}[name]
+    users = {"admin": SECRETS["admin"], **{user: f"{user}-secret" for user in INCOMPLETE}}
+    with Kafka("4.3.1", brokers=2, properties=setup.properties, users=users, super_users=["admin"]) as kafka:
+        with Cluster(kafka.client_config("admin")) as admin:
+            for user, (rights, _) in INCOMPLETE.items():
+                Acls(admin, user).allow(*rights)
+        with INCIDENTS[name](kafka, topic="rights") as incident:
+            for user, (_, missing) in INCOMPLETE.items():
+                with Cluster(kafka.client_config(user), timeout=5) as cluster:
+                    rows = cluster.finding_rows(topics=["rights"], partitions=[0], recheck_after=0.1)
+                if missing is None or (missing == HIDDEN and name == "unreplicated"):
+                    # With rights on the ids, the transaction whose marker waits has a row, too.
+                    row = next(row for row in rows if row["verdict"] in {incident.expected, incident.later})
+                    assert (row["outcome"], row["missing"]) == (incident.outcome, []), user
+                else:
+                    assert {(row["verdict"], row["action"]) for row in rows} == {("unknown", None)}, user
+                    assert any(missing in each for each in rows[0]["missing"]), rows[0]["missing"]
 
 
 @pytest.mark.lab

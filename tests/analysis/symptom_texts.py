@@ -304,6 +304,13 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "our consumer group shows LAG 1 forever on every partition",
     ),
     (
+        "last-epoch",
+        "broker",
+        "a broker of 3.9.2, by tests/actions/test_last_epoch.py",
+        "ERROR Uncaught exception in scheduled task 'transaction-abort' (org.apache.kafka.server.util.KafkaScheduler)\n"
+        "java.lang.IllegalStateException: Cannot fence producer with epoch equal to Short.MaxValue since this would overflow",
+    ),
+    (
         "flink-prefix-changed",
         "Flink",
         "apache/flink-connector-kafka ExactlyOnceKafkaWriter",

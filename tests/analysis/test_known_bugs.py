@@ -45,7 +45,7 @@ def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
         False,
     ]
     assert [channel.affects(minor) for minor in [(4, 1), (4, 2), (4, 3)]] == [False, None, False]
-    assert [BY_KEY["KAFKA-20090"].affects(minor) for minor in [(3, 9), (4, 0), (4, 2), (4, 3)]] == [
+    assert [BY_KEY["KAFKA-20090"].affects(minor) for minor in [(0, 10), (3, 9), (4, 2), (4, 3)]] == [
         False,
         True,
         True,
@@ -66,19 +66,19 @@ def test_the_releases_that_fix_a_bug(key: str, text: str) -> None:
 
 
 EXPECTED = {
-    "0.11.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352"],
-    "2.0.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507"],
-    "2.8.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507"],
-    "3.0.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507"],
-    "3.1.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507"],
-    "3.1.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507"],
-    "3.2.1": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507"],
-    "3.5.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507"],
-    "3.6.0": ["KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-19690"],
-    "3.7.0": ["KAFKA-16352", "KAFKA-17507", "KAFKA-19690"],
-    "3.8.0": ["KAFKA-17507", "KAFKA-19690"],
-    "3.9.1": ["KAFKA-19690"],
-    "3.9.2": [],
+    "0.11.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-20090"],
+    "2.0.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "2.8.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.0.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.1.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.1.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.2.1": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.5.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.6.0": ["KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.7.0": ["KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.8.0": ["KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.9.1": ["KAFKA-19690", "KAFKA-20090"],
+    "3.9.2": ["KAFKA-20090"],
     "4.0.0": ["KAFKA-19690", "KAFKA-19367", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
     "4.0.1": ["KAFKA-19690", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
     "4.0.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],

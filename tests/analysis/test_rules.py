@@ -155,6 +155,32 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
     assert (len(diagnosis.to_read()), diagnosis.to_recheck()) == (1, [HERE])
 
 
+@pytest.mark.parametrize(
+    ("epoch", "owner", "outcome", "verdict"),
+    [
+        (32766, transaction(epoch=32767, start_time=ago(seconds=76)), "undecided", "overdue"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=75)), "undecided", "unknown"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=76)), "commit", "unknown"),
+        (32765, transaction(epoch=32766, start_time=ago(seconds=76)), "undecided", "unknown"),
+        (32765, transaction(epoch=32767, start_time=ago(seconds=76)), "undecided", "unknown"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=76), on=ELSEWHERE), "undecided", "hanging"),
+    ],
+)
+def test_a_coordinator_that_could_not_log_the_last_epoch(
+    epoch: int, owner: Transaction, outcome: str, verdict: str
+) -> None:
+    """Below epoch 32767, a newer instance may have it; before the timeout, the fence may still be on its way."""
+    diagnosis = diagnose(twice(observation(owner, producers=[producer(epoch=epoch)])))
+    decided = Outcome(name=outcome, reason="its log shows it")
+    log = {key: replace(each, outcome=decided) for key, each in facts(diagnosis).items()}
+    row = only(diagnosis.findings(log=log))
+    assert (row.verdict, row.action) == (verdict, "abort" if verdict == "hanging" else None)
+    if verdict == "overdue":
+        assert row.outcome == "undecided"
+        assert row.cause == "the coordinator could not log epoch 32767: KAFKA-20090"
+        assert "restart broker 3" in row.remedy
+
+
 def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
     row = only(
         diagnosed(twice(observation(transaction(on=ELSEWHERE), producers=[replace(producer(), producer_epoch=None)])))

@@ -165,7 +165,7 @@ def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> Non
         producer.send(TOPIC, 0)
         return producer
 
-    write(producer("open"))
+    write(producer("open", timeout_ms=600_000))
     write(producer("timeout", timeout_ms=500))
     for name, commit in {"commit": True, "abort": False}.items():
         one = producer(name)
@@ -175,6 +175,8 @@ def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> Non
     write(producer("fence")).end(commit=True)
     if kind is NewProducer:
         producer("unused").end(commit=False)
+        write(producer("restart")).end(commit=False)
+        producer("restart")
 
 
 def only_expected_are_open(cluster: Cluster) -> bool:
@@ -243,6 +245,24 @@ def test_endings_of_transaction_version_2_are_narrowed_correctly(stopped_broker:
         assert first.client_transaction_version == 2
         epochs = [row.producer_epoch for row in transactions]
         assert epochs == {"commit": [0, 1], "abort": [0, 1], "fence": [0, 2]}.get(name, [0])
+
+
+def test_a_fence_leaves_what_an_abort_and_a_new_instance_leave(stopped_broker: StoppedBroker) -> None:
+    """Under transaction version 2 their records differ in nothing, and neither has a line: the history names both."""
+    if stopped_broker.version == "3.5.2":
+        return
+
+    def left(name: str) -> tuple[list[object], set[str | None]]:
+        records = [each for each in stopped_broker.events if each.transactional_id == name][:5]
+        fields = ("state", "producer_epoch", "topic_partitions", "timeout_ms", "client_transaction_version")
+        lines = {each.event for each in stopped_broker.lines if each.transactional_id == name}
+        return [[getattr(each, field) for field in fields] for each in records], lines
+
+    assert left("new-fence") == left("new-restart")
+    for name in ("new-fence", "new-restart"):
+        aborted = stopped_broker.history_of(name, with_lines=True)[1]
+        assert (aborted.ended, "by its client or by the fence" in aborted.reason) == ("abort", True)
+        assert aborted.reason.endswith("the earlier client got PRODUCER_FENCED.")
 
 
 def test_the_log_of_the_broker_shows_which_aborts_were_timeouts(stopped_broker: StoppedBroker) -> None:

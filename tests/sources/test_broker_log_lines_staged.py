@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
+import toolkit
 from toolkit import LogDir
 from toolkit.errors import LabError
 from toolkit.formats.broker_logs import broker_log_events, without_repeats
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.formats.log.batches import write_batch
 from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import config_of, coordinator, open_transactions, partitions, until
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.views.report import collect_incident, report, timeline_of
 
 STATE_PARTITIONS = 4
 PROPERTIES: Mapping[str, object] = {
@@ -73,6 +78,62 @@ def test_what_brokers_log_when_they_fail(version: str) -> None:
         check_failed_storage(kafka, retried.transactional_id)
 
 
+@pytest.mark.full
+@pytest.mark.lab
+@pytest.mark.parametrize("version", ["3.5.2", "4.3.1"])
+def test_a_log_cleaner_that_fails(version: str) -> None:
+    """A damaged segment: its partition is left out. An index that is cut off: the thread dies, and cleans no more."""
+    setting = {"log.cleaner.backoff.ms": 200, "log.cleaner.threads": 1}
+    with Kafka(version, properties={**EVERYDAY.properties, **setting}) as kafka:
+        admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
+        config["min.compaction.lag.ms"] = "86400000"
+        created = admin.create_topics([NewTopic(topic, 1, config=config) for topic in ("prices", "stock")])
+        for each in created.values():
+            each.result()
+        for topic in ("prices", "stock"):
+            fill(kafka, topic)
+        segment = min((kafka.log_dirs[1] / "prices-0").glob("*.log"))
+        with segment.open("r+b") as file:
+            file.seek(70)  # behind the header of its first batch
+            file.write(b"\xff" * 300)
+        clean(admin, "prices")
+        check(events(kafka, 1, "partition_uncleanable")["partition_uncleanable"], topic="prices", partition=0)
+        with BrokerClient(config_of(kafka)) as client:
+            holder = TxnProducer(client, "holder").init()
+            holder.add("stock", 0)
+            holder.send("stock", 0)
+        os.truncate(min((kafka.log_dirs[1] / "stock-0").glob("*.index")), 0)  # the broker has it in memory
+        clean(admin, "stock")
+        died = events(kafka, 1, "cleaner_died")["cleaner_died"]
+        check(died, topic=None, affected_broker=1)
+        assert "InternalError" in (died.text or "")
+        assert toolkit.explain(died.text or "").symptoms == ("consumer-offsets-grows",)
+        kafka.stop_broker(1)
+        files = LogDir(kafka.log_dirs[1], consistent_copy=True, broker_logs=[kafka.broker_logs[1]])
+        tables = collect_incident(files, topics=["stock"])
+        page = report(**tables).markdown
+        assert "Error due to InternalError" in page
+        assert "log compaction waits: yes" in page
+        assert "Error due to InternalError" in str(timeline_of(tables))
+
+
+def fill(kafka: Kafka, topic: str) -> None:
+    """More than two segments of the same keys, in batches that are small enough for entries of the offset index."""
+    producer = Producer({**kafka.client_config(), "batch.size": 20_000, "log_level": 0})
+    for number in range(300):
+        producer.produce(topic, key=f"{number % 30}", value=b"x" * 9000)
+    producer.flush(300)
+
+
+def clean(admin: AdminClient, topic: str) -> None:
+    """Let the cleaner begin with a topic."""
+    setting = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[setting])
+    for altered in admin.incremental_alter_configs([resource]).values():
+        altered.result()
+
+
 def producer_on(client: BrokerClient, broker_id: int, *, timeout_ms: int = 600_000) -> TxnProducer:
     """A producer of an id that this broker coordinates."""
 
@@ -117,7 +178,7 @@ def events(kafka: Kafka, broker_id: int, *awaited: str) -> dict[str | None, Clus
         by_name = {each.event: each for each in broker_log_events(kafka.broker_logs[broker_id])}
         return by_name if by_name.keys() >= {*awaited} else None
 
-    return until(found, awaited=f"{', '.join(awaited)} in the log of broker {broker_id}")
+    return until(found, awaited=f"{', '.join(awaited)} in the log of broker {broker_id}", timeout=300)
 
 
 def check(event: ClusterEvent, **expected: object) -> None:

@@ -75,8 +75,8 @@ FLINK = (
 )
 AT_LAST_EPOCH = (
     "Its epoch is 32767, the last one: a coordinator before 4.3.0 refuses the fence with UNKNOWN_SERVER_ERROR "
-    "(KAFKA-20090). Restart that broker while __transaction_state has all of its replicas in sync: the timeout may "
-    "then take effect. Else upgrade."
+    "(KAFKA-20090). While all replicas of __transaction_state are in sync, restart that broker, or move the leader of "
+    "the id's partition: the timeout then takes effect."
 )
 NOT_CHECKPOINTED = (
     "is not to commit it. If that is the last completed checkpoint of its Flink job, a job that is restored from it "

@@ -39,6 +39,7 @@ from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 LAST_EPOCH = 32766  # the highest epoch of a client; 32767 is the coordinator's own
+LOST_ID = " The producer id that its client got for the next one is lost (KAFKA-20310): it has to be restarted."
 MAX_RETRY_DELAY = dt.timedelta(seconds=3)  # longer than clients wait to retry: 1 s at most in Java
 TIMED_OUT, INITIALIZED = "transaction_timed_out", "producer_initialized"  # events of brokers' logs
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -283,7 +284,8 @@ def ending(records: TransactionRecords, *, as_of: dt.datetime | None, settled: b
     if records.decided is None:
         return Ending(None, "No record of its end could be read.")
     if records.is_commit:
-        ending = Ending("commit", f"Its client committed it{_when(records)}.")
+        is_lost = records.complete is not None and (records.complete.producer_epoch or 0) > LAST_EPOCH
+        ending = Ending("commit", f"Its client committed it{_when(records)}.{LOST_ID if is_lost else ''}")
     else:
         ending = _abort(records, followed=_is_followed(records, None if settled else as_of))
     if records.next_producer_id is None:
@@ -340,6 +342,8 @@ def _undecided(records: TransactionRecords, by: str, reason: str, *, late: bool 
     elif late is None:
         causes.append("by the fence of a new instance that did not retry")
     text = f"Aborted{_when(records)}: {' or '.join(causes)}. The records do not decide: {reason}."
+    if followed and by == EITHER:
+        text += " No broker logs a fence: if it was one, the earlier client got PRODUCER_FENCED."
     if late is not False:
         text += ' If it was the timeout, the broker logged "Completed rollback ... due to timeout".'
     return text

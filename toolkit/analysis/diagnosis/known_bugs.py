@@ -112,19 +112,23 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     ),
     KnownBug(
         key="KAFKA-20090",
-        title="With transaction version 2, a timeout at epoch 32766 does not rotate the producer id.",
-        effect="The transaction can stay Ongoing for good at epoch 32767: overdue.",
-        remedy="Upgrade to 4.3.0. Before, the id cannot be fenced at that epoch: its coordinator cannot raise it.",
-        affected=(((4, 0, 0), (4, 3, 0)),),
-        verified="apache/kafka#21506 and #21469; bytecode of 4.0.0 to 4.2.2 and of 4.3.0",
+        title="A coordinator throws where it should fence a transactional id at epoch 32767.",
+        effect="After a timeout at epoch 32766 that it could not log, and with transaction version 2 after others, "
+        "too, the transaction stays Ongoing (overdue), and no other one of that coordinator times out.",
+        remedy="Move the leader of the id's partition of __transaction_state, or restart its broker, while all of its "
+        "replicas are in sync; upgrade to 4.3.0. Until then InitProducerId fails for the id.",
+        affected=((OLDEST, (4, 3, 0)),),
+        verified="apache/kafka#21506 and #21469; the guard is in the tags from 0.11.0.0 to 3.8.0 and in bytecode of "
+        "3.9.2 to 4.2.2, not of 4.3.0 to 4.4.0; staged on 3.9.2 and 4.3.1",
     ),
     KnownBug(
         key="KAFKA-20310",
         title="__transaction_state does not store the previous and the next producer id of a transactional id.",
-        effect="After a coordinator failover in the middle of a rotation, the producer is fenced or stuck.",
+        effect="After a coordinator failover in the middle of a rotation, the producer is fenced, or gets "
+        "INVALID_PRODUCER_ID_MAPPING.",
         remedy="Upgrade to 4.3.0; restart the producer.",
         affected=(((4, 0, 0), (4, 3, 0)),),
-        verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1",
+        verified="apache/kafka#21828; bytecode of 4.0.0 to 4.2.1 and of 4.3.1; staged on 4.2.1 and 4.3.1",
     ),
     KnownBug(
         key="KAFKA-20322",

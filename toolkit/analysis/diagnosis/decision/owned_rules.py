@@ -6,6 +6,7 @@ import datetime as dt
 import shlex
 from collections.abc import Iterator
 
+from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
@@ -58,6 +59,12 @@ def _timeout(txn: OpenTransaction) -> dt.timedelta:
 
 def _is_overdue(txn: OpenTransaction) -> bool:
     return bool(_timeout(txn)) and txn.age is not None and txn.age > _timeout(txn) + TIMEOUT_GRACE
+
+
+def _is_stuck_at_last_epoch(e: OpenEvidence) -> bool:
+    """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
+    is_fenced = e.txn.state == "Ongoing" and e.txn.listed and e.txn.owner_epoch == LAST_EPOCH + 1
+    return is_fenced and e.txn.epoch == LAST_EPOCH and e.outcome.name != COMMIT and _is_overdue(e.txn)
 
 
 def _begins_earlier(txn: OpenTransaction) -> bool:
@@ -303,6 +310,26 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         outcome=UNDECIDED,
         why=_within_timeout,
         remedy=_wait,
+    ),
+    OpenRule(
+        name="overdue, fenced by the last epoch",
+        applies=_is_stuck_at_last_epoch,
+        verdict="overdue",
+        outcome=UNDECIDED,
+        why=lambda e: (
+            f"{_says(e)}, its timeout of {duration(_timeout(e.txn))} has passed, and its epoch is "
+            f"{e.txn.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.txn.epoch}, and "
+            "has not logged it. Before 4.3.0 it cannot fence a second time, and no other transaction of that "
+            "coordinator times out."
+        ),
+        remedy=lambda e: (
+            f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
+            f"its leader, or restart broker {number(_owner(e).coordinator_id)}: the coordinator reads its log again, "
+            "and aborts the transaction by its timeout. Until then it refuses kafka-txn fence. Never an abort marker: "
+            "it has an owner."
+        ),
+        cause="the coordinator could not log epoch 32767: KAFKA-20090",
+        is_explained=True,
     ),
     OpenRule(
         name="a fence may be in progress",
