@@ -27,8 +27,8 @@ NOT_OF_THE_RUNTIME = ("cramjam", "google_crc32c", "confluent_kafka", "kafka", "j
 
 PYTHON = """\
 #!/bin/sh
-# Executors have what a runtime has, and reach no broker. Without site, an editable installation is not found.
-export PYTHONPATH="{runtime}:$PYTHONPATH"
+# Executors have what a runtime has, and reach no broker. Without site, no editable installation is found.
+export PYTHONPATH="{runtime}"
 exec "{python}" -S -c 'import runpy, socket, sys
 connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
 def blocked(call):
