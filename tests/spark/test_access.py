@@ -15,7 +15,7 @@ from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.spark import probe, register
+from toolkit.spark import packaging, probe, register
 from toolkit.spark.pipeline import from_cluster
 from toolkit.spark.required_spark import require_data_sources
 
@@ -46,21 +46,20 @@ PROGRAM = """\
 import json
 import sys
 
-from toolkit import Cluster
-from toolkit.spark import SMALL, local_session, probe
-from toolkit.spark.packaging import ship_if_missing
-from toolkit.spark.pipeline import run
+from toolkit.cli import main
+from toolkit.spark import packaging, probe
 
-spark = local_session(remote="local[2]", config=SMALL)
-servers, out = sys.argv[1:]
-answers = probe(spark, servers, paths=["/", "/no/such/folder"])
-ship_if_missing(spark)
-with Cluster(servers) as cluster:
-    summary = run(spark, cluster, out, format="parquet", min_held_ms=0)
-errors = {name: counts.errors for name, counts in summary.tables.items()}
-rows = {name: counts.rows for name, counts in summary.tables.items()}
-print(json.dumps({"probe": answers.to_dict("records"), "errors": errors, "rows": rows}))
-spark.stop()
+ship = packaging.ship_if_missing
+servers = sys.argv[sys.argv.index("--bootstrap-server") + 1]
+
+
+def probe_and_ship(spark):
+    print(json.dumps(probe(spark, servers, paths=["/", "/no/such/folder"]).to_dict("records")))
+    ship(spark)
+
+
+packaging.ship_if_missing = probe_and_ship
+main()
 """
 
 
@@ -103,10 +102,10 @@ def test_the_driver_reads_the_same_rows_as_executors(
 
 @pytest.mark.full
 @pytest.mark.timeout(1200)
-def test_the_pipeline_runs_on_executors_without_network_and_with_the_package_in_a_folder(
+def test_the_command_runs_with_executors_without_network_and_with_the_package_in_a_folder(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    """Under Connect, so without a JVM gateway, and without jars of Delta Lake: what a runtime has, and a volume."""
+    """Without a JVM gateway, as under Connect, and without jars of Delta Lake: what a runtime has, and a volume."""
     site = Path(pytest.__file__).parents[1]
     runtime, volume, out = (tmp_path / name for name in ("runtime", "volume", "out"))
     runtime.mkdir()
@@ -120,24 +119,34 @@ def test_the_pipeline_runs_on_executors_without_network_and_with_the_package_in_
     wrapper.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     environment |= {"PYSPARK_PYTHON": str(wrapper), "PYTHONPATH": f"{runtime}:{volume}"}
-    command = [sys.executable, "-S", "-c", PROGRAM, kafka.bootstrap_servers, str(out)]
+    command = [sys.executable, "-S", "-c", PROGRAM, "pipeline", "--bootstrap-server", kafka.bootstrap_servers]
+    command += ["--remote", "local[2]", "--format", "parquet", "--output", str(out), "--min-held", "0s"]
     with INCIDENTS["late_message"](kafka):
         process = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1100, check=False
         )
-    assert process.returncode == 0, process.stderr
-    done = json.loads(process.stdout.splitlines()[-1])
-    found = available(done["probe"])
+    assert (process.returncode, process.stderr) == (1, "")
+    first, *lines = process.stdout.splitlines()
+    found = available(json.loads(first))
     assert not found["driver", "gateway", "JVM"]
     assert found["driver", "package", "toolkit"]
     assert not found["executors", "package", "toolkit"]
     assert not found["executors", "package", "cramjam"]
     assert found["executors", "package", "pandas"]
     assert found["executors", "path", "/"]
-    assert {ok for (process_, kind, _), ok in found.items() if (process_, kind) == ("driver", "broker")} == {True}
-    assert {ok for (process_, kind, _), ok in found.items() if (process_, kind) == ("executors", "broker")} == {False}
-    assert set(done["errors"].values()) == {0}
-    assert min(done["rows"]["log_transactions"], done["rows"]["findings"]) > 0
+    reach = {process: available for (process, kind, _), available in found.items() if kind == "broker"}
+    assert reach == {"driver": True, "executors": False}
+    assert "found   1 hanging" in process.stdout
+    assert [line for line in lines if " with error" in line] == []
+
+
+def test_a_compiled_package_that_executors_lack_is_an_error_sentence(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "missing_packages", lambda spark, names: ["confluent_kafka", "cramjam"])
+    monkeypatch.setattr(packaging, "unreadable_paths", lambda spark, paths: set(paths))
+    with pytest.raises(UsageError, match=r"^The executors lack compiled packages: cramjam\. .* %pip install cramjam$"):
+        packaging.ship_package(spark)
 
 
 def test_a_spark_without_data_sources_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,23 +42,23 @@ def ship_package(spark: SparkSession) -> None:
     UsageError
         If executors lack required compiled packages; it lists them.
     """
-    missing = missing_packages(spark, COMPILED)
-    folders = {name: str(_folder(name).parent) for name in missing if importlib.util.find_spec(name) is not None}
-    unreadable = unreadable_paths(spark, {f"{folder}/{name}" for name, folder in folders.items()}) if folders else set()
-    found = {name: folder for name, folder in folders.items() if f"{folder}/{name}" not in unreadable}
-    data = _zipped(sorted(set(found.values())))
+    missing = [name for name in missing_packages(spark, COMPILED) if importlib.util.find_spec(name) is not None]
+    places = {name: str(_folder(name)) for name in missing}
+    unreadable = unreadable_paths(spark, places.values()) if places else set()
+    lacking = [name for name in missing if places[name] in unreadable and name not in LIVE_ONLY]
+    if lacking:
+        raise UsageError(
+            f"The executors lack compiled packages: {', '.join(lacking)}.",
+            means="They cannot be sent, and executors cannot read the folder of this process that has them.",
+            do=f"Install them on the cluster: %pip install {' '.join(name.replace('_', '-') for name in lacking)}",
+        )
+    data = _zipped(sorted({str(Path(place).parent) for place in places.values() if place not in unreadable}))
     path = (
         Path(tempfile.mkdtemp(prefix="kafka-txn-")) / f"kafka_txn_toolkit_{hashlib.sha256(data).hexdigest()[:16]}.zip"
     )
     path.write_bytes(data)
     spark.addArtifact(str(path), pyfile=True)
     _SENT[spark] = data
-    if lacking := sorted({*missing} - found.keys() - LIVE_ONLY):
-        raise UsageError(
-            f"The executors lack compiled packages: {', '.join(lacking)}.",
-            means="The toolkit itself was sent, but compiled packages must be installed.",
-            do=f"Install them on the cluster: %pip install {' '.join(name.replace('_', '-') for name in lacking)}",
-        )
 
 
 def ship_if_missing(spark: SparkSession) -> None:

@@ -78,11 +78,9 @@ def translate_spark_errors() -> Iterator[None]:
     """
     try:
         yield
-    except ToolkitError:
-        raise
     except Exception as error:
         if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j."):
-            raise  # a client of Spark Connect may lack Py4J
+            raise  # by name, as a client of Spark Connect may lack Py4J
         if missing := NO_MODULE.search(str(error)):
             raise SetupError(
                 f"The executors of this Spark lack the package {missing[1]}.",
