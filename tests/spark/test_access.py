@@ -143,8 +143,10 @@ def test_the_command_runs_with_executors_without_network_and_with_the_package_in
 def test_a_compiled_package_that_executors_lack_is_an_error_sentence(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packaging, "missing_packages", lambda spark, names: ["confluent_kafka", "cramjam"])
-    monkeypatch.setattr(packaging, "unreadable_paths", lambda spark, paths: set(paths))
+    missing = {"confluent_kafka", "cramjam"}
+    monkeypatch.setattr(
+        packaging, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
+    )
     with pytest.raises(UsageError, match=r"^The executors lack compiled packages: cramjam\. .* %pip install cramjam$"):
         packaging.ship_package(spark)
 

@@ -115,11 +115,7 @@ def test_a_full_disk_is_named(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence", "names_memory"),
     [
-        (
-            "Job aborted\nModuleNotFoundError: No module named 'toolkit'\n",
-            "lack the package toolkit. Install it",
-            False,
-        ),
+        ("Job aborted\nModuleNotFoundError: No module named 'toolkit'\n", "lack the package toolkit. Install", False),
         ("Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space", "Spark failed: Job aborted", True),
         ("[TABLE_OR_VIEW_NOT_FOUND] No table", "Spark failed: [TABLE_OR_VIEW_NOT_FOUND] No table", False),
     ],

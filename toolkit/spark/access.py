@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolkit.config import ClientConfig
 from toolkit.errors import ToolkitError
@@ -17,6 +17,7 @@ PURE = ("toolkit", "kafka", "javaproperties")
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numpy", "pandas", "pyarrow")
 """Packages that executors need."""
 
+Look = Callable[[], list[tuple[Any, ...]]]
 TASKS = 4  # so that more than one executor answers
 TIMEOUT_S = 5.0
 
@@ -80,13 +81,13 @@ def probe(
         client = ClientConfig(config)
         addresses, login = _addresses(client, timeout)
         answers.append(login)
-    look = _look(names=(*PURE, *COMPILED), paths=tuple(paths), addresses=tuple(addresses), timeout=timeout)
+    look = _look(packages=(*PURE, *COMPILED), paths=tuple(paths), addresses=tuple(addresses), timeout=timeout)
     rows = [("driver", *each) for each in [_gateway(spark), *answers, *map(Access._make, look())]]
     rows += [("executors", *each) for each in _on_executors(spark, look)]
     return pd.DataFrame(rows, columns=["process", *Access._fields])
 
 
-def executors_reach(spark: SparkSession, addresses: Iterable[str], *, timeout: float = TIMEOUT_S) -> bool:
+def executors_reach(spark: SparkSession, addresses: Iterable[str]) -> bool:
     """Whether the executors reach every broker that this process reaches.
 
     Parameters
@@ -95,38 +96,36 @@ def executors_reach(spark: SparkSession, addresses: Iterable[str], *, timeout: f
         The session.
     addresses
         ``host:port`` of the brokers.
-    timeout
-        Seconds for each connection.
     """
-    look = _look(names=(), paths=(), addresses=tuple(addresses), timeout=timeout)
-    reached = {name for _, name, available, _ in look() if available}
-    return not reached & {each.name for each in _on_executors(spark, look) if not each.available}
+    look = _look(addresses=tuple(addresses))
+    reached = {each.name for each in map(Access._make, look()) if each.available}
+    return reached.isdisjoint(each.name for each in _on_executors(spark, look) if not each.available)
 
 
-def missing_packages(spark: SparkSession, names: Iterable[str]) -> list[str]:
-    """The packages that an executor cannot import."""
-    look = _look(names=tuple(names), paths=(), addresses=(), timeout=TIMEOUT_S)
-    return sorted(each.name for each in _on_executors(spark, look) if not each.available)
-
-
-def unreadable_paths(spark: SparkSession, paths: Iterable[str]) -> set[str]:
-    """The files and folders that an executor cannot read."""
-    look = _look(names=(), paths=tuple(paths), addresses=(), timeout=TIMEOUT_S)
+def unavailable_to_executors(
+    spark: SparkSession, *, packages: Iterable[str] = (), paths: Iterable[str] = ()
+) -> set[str]:
+    """The packages that an executor cannot import, and the paths that it cannot read."""
+    look = _look(packages=tuple(packages), paths=tuple(paths))
     return {each.name for each in _on_executors(spark, look) if not each.available}
 
 
 def _look(
-    *, names: tuple[str, ...], paths: tuple[str, ...], addresses: tuple[str, ...], timeout: float
-) -> Callable[[], list[tuple[str, str, bool, str | None]]]:
+    *,
+    packages: tuple[str, ...] = (),
+    paths: tuple[str, ...] = (),
+    addresses: tuple[str, ...] = (),
+    timeout: float = TIMEOUT_S,
+) -> Look:
     """A function for any process; nested, so that it is pickled by value: executors may lack this package."""
 
-    def look() -> list[tuple[str, str, bool, str | None]]:
+    def look() -> list[tuple[Any, ...]]:
         import os
         import socket
         from concurrent.futures import ThreadPoolExecutor
         from importlib.util import find_spec
 
-        def connect(address: str) -> tuple[str, str, bool, str | None]:
+        def connect(address: str) -> tuple[Any, ...]:
             host, _, port = address.rpartition(":")
             try:
                 socket.create_connection((host.strip("[]"), int(port)), timeout).close()
@@ -134,41 +133,38 @@ def _look(
                 return "broker", address, False, str(error)
             return "broker", address, True, None
 
-        def stat(path: str) -> tuple[str, str, bool, str | None]:
+        def stat(path: str) -> tuple[Any, ...]:
             try:
                 os.listdir(path) if os.path.isdir(path) else os.stat(path)
             except OSError as error:
                 return "path", path, False, str(error)
             return "path", path, True, None
 
-        found: list[tuple[str, str, bool, str | None]] = []
-        for name in names:
-            spec = find_spec(name)
-            found.append(("package", name, spec is not None, spec.origin if spec else None))
+        specs = [(name, find_spec(name)) for name in packages]
+        found = [("package", name, spec is not None, spec and spec.origin) for name, spec in specs]
         with ThreadPoolExecutor(16) as pool:
             return [*found, *map(stat, paths), *pool.map(connect, addresses)]
 
     return look
 
 
-def _on_executors(spark: SparkSession, look: Callable[[], list[tuple[str, str, bool, str | None]]]) -> list[Access]:
+def _on_executors(spark: SparkSession, look: Look) -> list[Access]:
     def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        types = (pa.string(), pa.string(), pa.bool_(), pa.string())
         for _ in batches:
-            columns = [list(column) for column in zip(*look(), strict=True)]
-            types = (pa.string(), pa.string(), pa.bool_(), pa.string())
-            arrays = [pa.array(*each) for each in zip(columns, types, strict=False)]
+            columns = zip(*look(), strict=True)
+            arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=False)]
             if arrays:
                 yield pa.RecordBatch.from_arrays(arrays, ["kind", "name", "available", "detail"])
 
     tasks = spark.range(0, TASKS, 1, TASKS)
     rows = tasks.mapInArrow(of_batches, "kind string, name string, available boolean, detail string").collect()
+    answers = sorted(map(Access._make, rows), key=lambda each: each.available)  # what one lacks comes first
     found: dict[tuple[str, str], Access] = {}
-    for each in map(Access._make, rows):
-        known = found.setdefault(each[:2], each)
-        if known.available and not each.available:
-            found[each[:2]] = each
+    for each in answers:
+        found.setdefault((each.kind, each.name), each)
     return list(found.values())
 
 

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from pyspark import cloudpickle
 
 from toolkit.errors import UsageError
-from toolkit.spark.access import COMPILED, PURE, missing_packages, unreadable_paths
+from toolkit.spark.access import COMPILED, PURE, unavailable_to_executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +42,10 @@ def ship_package(spark: SparkSession) -> None:
     UsageError
         If executors lack required compiled packages; it lists them.
     """
-    missing = [name for name in missing_packages(spark, COMPILED) if importlib.util.find_spec(name) is not None]
+    absent = unavailable_to_executors(spark, packages=COMPILED)
+    missing = sorted(name for name in absent if importlib.util.find_spec(name) is not None)
     places = {name: str(_folder(name)) for name in missing}
-    unreadable = unreadable_paths(spark, places.values()) if places else set()
+    unreadable = unavailable_to_executors(spark, paths=places.values()) if places else set()
     lacking = [name for name in missing if places[name] in unreadable and name not in LIVE_ONLY]
     if lacking:
         raise UsageError(
@@ -63,7 +64,7 @@ def ship_package(spark: SparkSession) -> None:
 
 def ship_if_missing(spark: SparkSession) -> None:
     """`ship_package`, if an executor does not have this package."""
-    if missing_packages(spark, PURE):
+    if unavailable_to_executors(spark, packages=PURE):
         ship_package(spark)
 
 
