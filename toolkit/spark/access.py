@@ -17,7 +17,7 @@ PURE = ("toolkit", "kafka", "javaproperties")
 COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numpy", "pandas", "pyarrow")
 """Packages that executors need."""
 
-Look = Callable[[], list[tuple[Any, ...]]]
+AccessCheck = Callable[[], list[tuple[Any, ...]]]
 TASKS = 4  # so that more than one executor answers
 TIMEOUT_S = 5.0
 
@@ -81,9 +81,9 @@ def probe(
         client = ClientConfig(config)
         addresses, login = _addresses(client, timeout)
         answers.append(login)
-    look = _look(packages=(*PURE, *COMPILED), paths=tuple(paths), addresses=tuple(addresses), timeout=timeout)
-    rows = [("driver", *each) for each in [_gateway(spark), *answers, *map(Access._make, look())]]
-    rows += [("executors", *each) for each in _on_executors(spark, look)]
+    check = _access_check(packages=(*PURE, *COMPILED), paths=tuple(paths), addresses=tuple(addresses), timeout=timeout)
+    rows = [("driver", *each) for each in [_gateway(spark), *answers, *map(Access._make, check())]]
+    rows += [("executors", *each) for each in _on_executors(spark, check)]
     return pd.DataFrame(rows, columns=["process", *Access._fields])
 
 
@@ -97,29 +97,29 @@ def executors_reach(spark: SparkSession, addresses: Iterable[str]) -> bool:
     addresses
         ``host:port`` of the brokers.
     """
-    look = _look(addresses=tuple(addresses))
-    reached = {each.name for each in map(Access._make, look()) if each.available}
-    return reached.isdisjoint(each.name for each in _on_executors(spark, look) if not each.available)
+    check = _access_check(addresses=tuple(addresses))
+    reached = {each.name for each in map(Access._make, check()) if each.available}
+    return reached.isdisjoint(each.name for each in _on_executors(spark, check) if not each.available)
 
 
 def unavailable_to_executors(
     spark: SparkSession, *, packages: Iterable[str] = (), paths: Iterable[str] = ()
 ) -> set[str]:
     """The packages that an executor cannot import, and the paths that it cannot read."""
-    look = _look(packages=tuple(packages), paths=tuple(paths))
-    return {each.name for each in _on_executors(spark, look) if not each.available}
+    check = _access_check(packages=tuple(packages), paths=tuple(paths))
+    return {each.name for each in _on_executors(spark, check) if not each.available}
 
 
-def _look(
+def _access_check(
     *,
     packages: tuple[str, ...] = (),
     paths: tuple[str, ...] = (),
     addresses: tuple[str, ...] = (),
     timeout: float = TIMEOUT_S,
-) -> Look:
+) -> AccessCheck:
     """A function for any process; nested, so that it is pickled by value: executors may lack this package."""
 
-    def look() -> list[tuple[Any, ...]]:
+    def check() -> list[tuple[Any, ...]]:
         import os
         import socket
         from concurrent.futures import ThreadPoolExecutor
@@ -145,16 +145,16 @@ def _look(
         with ThreadPoolExecutor(16) as pool:
             return [*found, *map(stat, paths), *pool.map(connect, addresses)]
 
-    return look
+    return check
 
 
-def _on_executors(spark: SparkSession, look: Look) -> list[Access]:
+def _on_executors(spark: SparkSession, check: AccessCheck) -> list[Access]:
     def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         types = (pa.string(), pa.string(), pa.bool_(), pa.string())
         for _ in batches:
-            columns = zip(*look(), strict=True)
+            columns = zip(*check(), strict=True)
             arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=False)]
             if arrays:
                 yield pa.RecordBatch.from_arrays(arrays, ["kind", "name", "available", "detail"])
