@@ -67,7 +67,7 @@ def available(answers: Any) -> dict[tuple[str, str, str], bool]:
     return {(row["process"], row["kind"], row["name"]): row["available"] for row in answers}
 
 
-def test_the_probe_says_what_driver_and_executors_can_use(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+def test_the_probe_lists_what_driver_and_executors_can_use(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     found = available(probe(spark, kafka.bootstrap_servers, paths=[str(tmp_path), gone]).to_dict("records"))
     assert found["driver", "gateway", "JVM"]
