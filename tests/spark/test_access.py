@@ -136,7 +136,7 @@ def test_the_command_runs_with_executors_without_network_and_with_the_package_in
     assert found["executors", "path", "/"]
     reach = {process: available for (process, kind, _), available in found.items() if kind == "broker"}
     assert reach == {"driver": True, "executors": False}
-    assert "found   1 hanging" in process.stdout
+    assert lines[-1] == "1 partition hangs"
     assert [line for line in lines if " with error" in line] == []
 
 
