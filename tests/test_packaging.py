@@ -20,22 +20,18 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BASE = {canonicalize_name(each.name): each for each in map(Requirement, PROJECT["dependencies"])}
 README, COMMANDS = ((ROOT / name).read_text() for name in ("README.md", "docs/commands.md"))
 
-# System environment of Databricks Runtime 17.3 LTS (its release notes).
-DATABRICKS_17_3 = {
-    "google-crc32c": "1.7.1",
-    "numpy": "2.1.3",
-    "pandas": "2.2.3",
-    "platformdirs": "3.10.0",
-    "pyarrow": "19.0.1",
-    "rich": "13.9.4",
-}
+RUNTIMES = sorted((ROOT / "tests/runtimes").glob("*.txt"))
 
 
-@pytest.mark.parametrize("name", DATABRICKS_17_3)
-def test_base_dependencies_accept_databricks_versions_without_upper_bounds(name: str) -> None:
-    requirement = BASE[canonicalize_name(name)]
-    assert requirement.specifier.contains(DATABRICKS_17_3[name])
-    assert all(each.operator == ">=" for each in requirement.specifier)
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda path: path.stem)
+def test_base_dependencies_accept_the_packages_of_databricks_runtimes_without_upper_bounds(runtime: Path) -> None:
+    """`python -m tests.runtimes` shows that an installation replaces nothing."""
+    lines = (line for line in runtime.read_text().splitlines() if not line.startswith("#"))
+    versions = dict(line.split("==") for line in lines)
+    assert versions.keys() >= {"google-crc32c", "numpy", "pandas", "platformdirs", "pyarrow"}
+    requirements = [BASE[name] for name in BASE.keys() & versions.keys()]
+    assert [str(each) for each in requirements if not each.specifier.contains(versions[each.name])] == []
+    assert {each.operator for requirement in requirements for each in requirement.specifier} == {">="}
 
 
 def test_the_base_install_is_light() -> None:

@@ -407,7 +407,7 @@ def test_reading_while_a_recorder_writes_and_merges(tmp_path: Path) -> None:
                 except FileNotFoundError:
                     continue  # merged since it was listed: an error, and no wrong answer
                 plain += 1
-                each = pd.Series(rows["sampled_at"].to_pylist()).value_counts()
+                each = pd.Series(rows["sampled_at"].to_pylist(), dtype="object").value_counts()
                 assert (each == each.iloc[0]).all() if len(each) else True
                 assert len(each) >= observed - 1 if name == "findings" else True
         assert writing.returncode == 0

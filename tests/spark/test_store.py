@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
@@ -108,6 +110,21 @@ def test_a_full_disk_is_named(spark: SparkSession) -> None:
         store = open_store(spark, f"{disk.path}/tables")
         write_rows(store, ("a", 1, "x", True), run_id=1)
         assert rows(store) == [("a", 1, 1, "x", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence", "names_memory"),
+    [
+        ("Job aborted\nModuleNotFoundError: No module named 'toolkit'\n", "lack the package toolkit. Install", False),
+        ("Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space", "Spark failed: Job aborted", True),
+        ("[TABLE_OR_VIEW_NOT_FOUND] No table", "Spark failed: [TABLE_OR_VIEW_NOT_FOUND] No table", False),
+    ],
+)
+def test_only_a_spark_without_memory_is_given_more(text: str, sentence: str, names_memory: bool) -> None:
+    """A server without the package was advised to have more memory of the driver."""
+    with pytest.raises(SetupError, match=re.escape(sentence)) as raised, translate_spark_errors():
+        raise PySparkException(text)
+    assert ("spark.driver.memory" in str(raised.value)) is names_memory
 
 
 WITHOUT_DELTA = """

@@ -103,19 +103,22 @@ def pipeline(
             pipeline_input = stack.enter_context(source_options.connect())
         report = stack.enter_context(_progress())
         report("starting Spark", False)
+        import_module("toolkit.spark.datasources")  # here: two threads that import pyspark.sql at once fail
         config = _all_settings(settings, table_format, remote=remote)
-        import_module("pyspark.sql")  # two threads that import it at once fail: "cannot import name SQLContext"
         with ThreadPoolExecutor(1) as pool:  # Java takes seconds to start
             pool.submit(import_module, "toolkit.spark.pipeline.pipeline_run")
             spark = local_session(master=master or "local[*]", remote=remote, config=config)
         stack.callback(spark.stop)
         report("starting Spark", True)
 
+        from toolkit.spark.packaging import ship_if_missing
         from toolkit.spark.pipeline.pipeline_run import run
         from toolkit.spark.spark_errors import translate_spark_errors
         from toolkit.views.findings_text import wrap
 
         with translate_spark_errors():
+            if remote is not None:
+                ship_if_missing(spark)
             summary = run(
                 spark,
                 pipeline_input,

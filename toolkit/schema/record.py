@@ -268,7 +268,7 @@ def _struct_values(lists: "pa.ListArray", struct: type[TableRow]) -> list[tuple[
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    items = struct.of_table(pa.Table.from_struct_array(lists.flatten()))
+    items = struct.of_table(pa.Table.from_batches([pa.RecordBatch.from_struct_array(lists.flatten())]))
     lengths = pc.list_value_length(lists).to_pylist()
     ends = accumulate(length or 0 for length in lengths)
     return [None if n is None else tuple(items[end - n : end]) for n, end in zip(lengths, ends, strict=True)]

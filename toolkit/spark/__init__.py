@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from toolkit.spark.access import probe
     from toolkit.spark.arrow_types import differences
     from toolkit.spark.datasources.data_sources import register
     from toolkit.spark.packaging import ship_package
@@ -18,6 +19,7 @@ __all__ = [
     "delta_settings",
     "differences",
     "local_session",
+    "probe",
     "register",
     "sample_table",
     "ship_package",
@@ -31,6 +33,7 @@ __getattr__ = lazy_exports(
         "delta_settings": "toolkit.spark.spark_session",
         "differences": "toolkit.spark.arrow_types",
         "local_session": "toolkit.spark.spark_session",
+        "probe": "toolkit.spark.access",
         "sample_table": "toolkit.spark.stream_sinks",
         "register": "toolkit.spark.datasources.data_sources",
         "ship_package": "toolkit.spark.packaging",

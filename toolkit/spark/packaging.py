@@ -8,24 +8,21 @@ import io
 import pickle
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource
 
 from toolkit.errors import UsageError
+from toolkit.spark.access import COMPILED, PURE, unavailable_to_executors
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-PURE = ("toolkit", "kafka", "javaproperties")  # pure Python packages: a zip of them runs anywhere
-COMPILED = ("confluent_kafka", "cramjam", "google_crc32c", "numpy", "pandas", "pyarrow")
 LIVE_ONLY = {"confluent_kafka"}
 EPOCH = (2020, 1, 1, 0, 0, 0)  # the same files yield the same zip, so that it is sent once
 
@@ -36,27 +33,39 @@ def ship_package(spark: SparkSession) -> None:
     """Send this package to the executors of a session, in classic Spark and Spark Connect. Call it before `register`.
 
     A wheel installed on the cluster (``%pip install`` on Databricks) is better: use this on a cluster where you cannot
-    install packages. Compiled packages cannot be sent and must be present: numpy, pandas, pyarrow, cramjam,
-    google-crc32c; confluent-kafka for live clusters.
+    install packages. Compiled packages cannot be sent (numpy, pandas, pyarrow, cramjam, google-crc32c;
+    confluent-kafka for live clusters): executors must have them, or read the folder that this process has them from,
+    for example of a volume (``pip install --target``).
 
     Raises
     ------
     UsageError
         If executors lack required compiled packages; it lists them.
     """
-    data = _zipped()
+    absent = unavailable_to_executors(spark, packages=COMPILED)
+    missing = sorted(name for name in absent if importlib.util.find_spec(name) is not None)
+    places = {name: str(_folder(name)) for name in missing}
+    unreadable = unavailable_to_executors(spark, paths=places.values()) if places else set()
+    lacking = [name for name in missing if places[name] in unreadable and name not in LIVE_ONLY]
+    if lacking:
+        raise UsageError(
+            f"The executors lack compiled packages: {', '.join(lacking)}.",
+            means="They cannot be sent, and executors cannot read the folder of this process that has them.",
+            do=f"Install them on the cluster: %pip install {' '.join(name.replace('_', '-') for name in lacking)}",
+        )
+    data = _zipped(sorted({str(Path(place).parent) for place in places.values() if place not in unreadable}))
     path = (
         Path(tempfile.mkdtemp(prefix="kafka-txn-")) / f"kafka_txn_toolkit_{hashlib.sha256(data).hexdigest()[:16]}.zip"
     )
     path.write_bytes(data)
     spark.addArtifact(str(path), pyfile=True)
     _SENT[spark] = data
-    if missing := _missing(spark):
-        raise UsageError(
-            f"The executors lack compiled packages: {', '.join(missing)}.",
-            means="The toolkit itself was sent, but compiled packages must be installed.",
-            do=f"Install them on the cluster: %pip install {' '.join(name.replace('_', '-') for name in missing)}",
-        )
+
+
+def ship_if_missing(spark: SparkSession) -> None:
+    """`ship_package`, if an executor does not have this package."""
+    if unavailable_to_executors(spark, packages=PURE):
+        ship_package(spark)
 
 
 def sent(spark: SparkSession) -> bytes | None:
@@ -64,7 +73,8 @@ def sent(spark: SparkSession) -> bytes | None:
     return _SENT.get(spark)
 
 
-def _zipped() -> bytes:
+def _zipped(folders: Sequence[str] = ()) -> bytes:
+    """The pure packages; the first of them adds folders to the path."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PURE:
@@ -72,7 +82,10 @@ def _zipped() -> bytes:
             for path in sorted(root.rglob("*")):
                 if path.is_file() and path.suffix in {".py", ".json", ".typed"}:
                     entry = zipfile.ZipInfo(f"{package}/{path.relative_to(root).as_posix()}", date_time=EPOCH)
-                    archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+                    data = path.read_bytes()
+                    if folders and entry.filename == f"{PURE[0]}/__init__.py":
+                        data += f"\n__import__('sys').path.extend({folders!r})\n".encode()
+                    archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
@@ -81,21 +94,6 @@ def _folder(package: str) -> Path:
     if spec is None or spec.origin is None:
         raise UsageError(f"{package} is not installed.", do="pip install kafka-txn-toolkit")
     return Path(spec.origin).parent
-
-
-def _missing(spark: SparkSession) -> list[str]:
-    """The compiled packages that executors cannot import, without those that only live clusters require."""
-
-    def find_missing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from importlib.util import find_spec
-
-        import pyarrow as pa
-
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"name": [name for name in COMPILED if find_spec(name) is None]})
-
-    found = spark.range(1).mapInArrow(find_missing, "name string").toArrow()
-    return sorted(set(found["name"].to_pylist()) - LIVE_ONLY)
 
 
 def self_contained_source(source: type[DataSource], package: bytes) -> type[DataSource]:
@@ -113,6 +111,7 @@ def self_contained_source(source: type[DataSource], package: bytes) -> type[Data
     """
     load = _loader(source, package)
     format_name = source.name()
+    from pyspark.sql.datasource import DataSource
 
     class SelfContained(DataSource):
         @classmethod

@@ -15,6 +15,8 @@ from toolkit.errors import SetupError, ToolkitError
 
 RAISED = re.compile(r"^toolkit\.errors\.(\w+): (.+)$", re.MULTILINE)
 JAVA_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
+NO_MODULE = re.compile(r"^\s*ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
+OUT_OF_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|GC overhead limit|Answer from Java side is empty")
 NO_DELTA = "Failed to find the data source: delta."
 PLAIN = ("UsageError", "NotFound", "ConnectionFailed", "AuthenticationFailed", "SetupError")
 Arguments = ParamSpec("Arguments")
@@ -74,16 +76,21 @@ def translate_spark_errors() -> Iterator[None]:
     SetupError
         With the first line of Spark's error, and its first cause.
     """
-    from py4j.protocol import Py4JError
-
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except Exception as error:
+        if not isinstance(error, PySparkException) and not type(error).__module__.startswith("py4j."):
+            raise  # by name, as a client of Spark Connect may lack Py4J
+        if missing := NO_MODULE.search(str(error)):
+            raise SetupError(
+                f"The executors of this Spark lack the package {missing[1]}.",
+                do="Install it there; toolkit.spark.probe(spark) lists what executors have.",
+            ) from error
+        more = OUT_OF_MEMORY.search(str(error)) and " Give Spark more memory: --conf spark.driver.memory=4g."
         raise SetupError(
             f"Spark failed: {_reason(error)}",
             means="Each stored table is complete: as it was before this run, or with the rows of this run.",
-            do="Run it again (--format parquet: into an empty folder). If Spark ran out of memory, add "
-            "--conf spark.driver.memory=4g.",
+            do=f"Run it again (--format parquet: into an empty folder).{more or ''}",
         ) from error
 
 

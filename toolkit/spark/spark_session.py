@@ -19,6 +19,7 @@ from platformdirs import user_cache_path
 
 from toolkit.errors import ConnectionFailed, SetupError, UsageError
 from toolkit.java import FAST_START, UNVERIFIED, Download, download, find_java, java_version, locked, repository_url
+from toolkit.spark.required_spark import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,10 +94,7 @@ def local_session(
     ConnectionFailed
         If the server does not respond.
     """
-    if find_spec("pyspark") is None:
-        raise UsageError(
-            "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
-        )
+    require_spark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 on PATH
     warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning, module="pyspark.*")
     settings = {**DEFAULTS, **(config or {})}

@@ -8,6 +8,14 @@ from toolkit.schema import FINDINGS
 from toolkit.spark import differences
 
 
+def probe(local: Any, access: Any, source: Any) -> None:
+    if local:
+        available = access.set_index(["process", "kind", "name"]).available
+        assert not available["driver", "gateway", "JVM"]
+        assert available["executors", "path", source]
+        assert available["executors", "package"].all()
+
+
 def findings(local: Any, found: Any) -> None:
     if local:
         known = load("late-message").expected

@@ -48,7 +48,7 @@ class BatchesReader(DataSourceReader):
     def __init__(self, options: BatchesOptions, config: ClientConfig, schema: StructType) -> None:
         self._options = options
         self._config = config
-        self._columns = selected(schema, options.table, table_schema(options.table))
+        self.columns = selected(schema, options.table, table_schema(options.table))
 
     @without_traceback
     def partitions(self) -> list[InputPartition]:
@@ -78,7 +78,7 @@ class BatchesReader(DataSourceReader):
         if partition is None or partition.value is None:  # Spark adds one if the plan is empty
             return
         tables = without_damage(self._tables(partition.value), self._options.mode)
-        yield from record_batches(tables, self._columns)
+        yield from record_batches(tables, self.columns)
 
     def _tables(self, item: LogRange | _UnreadPartition) -> Iterator[pa.Table]:
         error_table: Any = _stop_table if self._options.table == PARTIAL_TRANSACTIONS else BATCHES.arrow

@@ -1,6 +1,6 @@
 """A live cluster as a source of the pipeline: new batches, and the current findings.
 
-Executors read the batches. The driver requests the small rest, as it must reach the brokers anyway.
+Executors read the batches if they reach the brokers; else this process does. It requests the small rest, too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
 from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.leaders import read_metadata
+from toolkit.spark.access import executors_reach
 from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.datasources.batches_reader import BatchesReader
+from toolkit.spark.datasources.live_options import batches_options
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.reader_options import table_schema
 from toolkit.spark.pipeline.log_renames import assumptions
-from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, read_here
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
@@ -120,7 +124,7 @@ class LivePartitions:
         return self._read(plans, "batches")
 
     def tables(self, plans: Mapping[str, LogPlan]) -> None:
-        """Always null: only Spark's tasks read from brokers."""
+        """Always null: there may be much to read."""
 
     def current_findings(self) -> pa.Table:
         """The findings at present."""
@@ -140,10 +144,13 @@ class LivePartitions:
                 bounds["ending"][each.topic][str(each.partition)] = plan.stop
         if not assigned:
             return None
-        reader = self.spark.read.format("kafka_log_live").options(assign=json.dumps(assigned), table=table)
-        for which, offsets in bounds.items():
-            reader = reader.option(f"{which}Offsets", json.dumps(offsets))
-        rows = reader.option("timeout", str(self.cluster.timeout)).load()
+        options = {"assign": json.dumps(assigned), "table": table, "timeout": str(self.cluster.timeout)}
+        options |= {f"{which}Offsets": json.dumps(offsets) for which, offsets in bounds.items()}
+        if executors_reach(self.spark, self.cluster.client.brokers.values()):
+            rows = self.spark.read.format("kafka_log_live").options(**options).load()
+        else:
+            reader = BatchesReader(batches_options(options), self.cluster.config, table_schema(table))
+            rows = self.spark.createDataFrame(read_here(reader), table_schema(table))
         named = [(each.topic, each.partition, self._name(each)) for each in self.partitions]
         names = self.spark.createDataFrame(named, "topic string, partition int, _log string")
         joined = rows.join(sf.broadcast(names), ["topic", "partition"], "left")

@@ -6,7 +6,6 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from toolkit.spark.datasources.log_options import PROOF, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_renames import assumptions
-from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_logs
+from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_logs, read_here
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ SMALL = 64 << 20
 ON_ONE_MACHINE = 128
 """Factor of `SMALL` for a local master: there the driver has as many cores as Spark's tasks."""
 
-AT_ONCE = 2  # partitions read in parallel by the driver, as in the library
 MAX_PARTIALS_BYTES = 256 << 20
 """Of the table partial_transactions in the driver; beyond it, tasks read the logs again, in bounded memory."""
 
@@ -192,11 +190,7 @@ class LogFiles:
         """Read a table in this process, with the data source's reader but without Spark."""
         paths = json.dumps([local_path(path) for path in self.paths])
         reader = LogReader(read_options({"table": table, "paths": paths, **options}), schema_of(table))
-        batches: list[pa.RecordBatch] = []
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for found in pool.map(lambda work: list(reader.read(work)), reader.partitions()):
-                batches += found
-        return pa.Table.from_batches(batches, reader.columns)
+        return read_here(reader)
 
     def _load(self, table: str, **options: str) -> DataFrame:
         return load(self.spark, table, self.paths, **options)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from toolkit.spark.datasources.batches_reader import BatchesReader
+    from toolkit.spark.datasources.log_reader import LogReader
 
+AT_ONCE = 2  # partitions read in parallel by this process, as in the library
 NEVER = 1 << 63
 LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log before they were read."
 
@@ -151,6 +155,15 @@ def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Ta
         columns = {"kind": plan.remembered, "range_order": -1, "log_end_offset": plan.offset, "error": plan.error}
         rows.append(partial_transaction_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
     return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
+
+
+def read_here(reader: LogReader | BatchesReader) -> pa.Table:
+    """Read a table in this process, with a data source's reader but without Spark."""
+    batches: list[pa.RecordBatch] = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for found in pool.map(lambda work: list(reader.read(work)), reader.partitions()):
+            batches += found
+    return pa.Table.from_batches(batches, reader.columns)
 
 
 class PipelineSource(Protocol):

@@ -175,7 +175,7 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
 
 def _sample_times(source: Cluster | Recording) -> Iterator[dt.datetime | None]:
     if isinstance(source, Recording):
-        return iter(list(source.samples()["observed_at"].dropna().dt.to_pydatetime()))
+        return iter(source.samples()["observed_at"].dropna().tolist())
     return iter(())
 
 

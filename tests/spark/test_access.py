@@ -1,0 +1,161 @@
+"""What driver and executors can use is found out, and the pipeline reads where the brokers can be reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from toolkit import Cluster
+from toolkit.errors import UsageError
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import INCIDENTS
+from toolkit.spark import packaging, probe, register
+from toolkit.spark.pipeline import from_cluster
+from toolkit.spark.required_spark import require_data_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_OF_THE_RUNTIME = ("cramjam", "google_crc32c", "confluent_kafka", "kafka", "javaproperties")
+
+PYTHON = """\
+#!/bin/sh
+# Executors have what a runtime has, and reach no broker. Without site, no editable installation is found.
+export PYTHONPATH="{runtime}"
+exec "{python}" -S -c 'import runpy, socket, sys
+connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+def blocked(call):
+    def connect(self, address):
+        if isinstance(address, tuple) and address[1] == {port}:
+            raise OSError(101, "Network is unreachable")
+        return call(self, address)
+    return connect
+socket.socket.connect, socket.socket.connect_ex = blocked(connect), blocked(connect_ex)
+sys.argv = sys.argv[2:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)' "$@"
+"""
+
+PROGRAM = """\
+import json
+import sys
+
+from toolkit.cli import main
+from toolkit.spark import packaging, probe
+
+ship = packaging.ship_if_missing
+servers = sys.argv[sys.argv.index("--bootstrap-server") + 1]
+
+
+def probe_and_ship(spark):
+    print(json.dumps(probe(spark, servers, paths=["/", "/no/such/folder"]).to_dict("records")))
+    ship(spark)
+
+
+packaging.ship_if_missing = probe_and_ship
+main()
+"""
+
+
+def available(answers: Any) -> dict[tuple[str, str, str], bool]:
+    return {(row["process"], row["kind"], row["name"]): row["available"] for row in answers}
+
+
+def test_the_probe_lists_what_driver_and_executors_can_use(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    found = available(probe(spark, kafka.bootstrap_servers, paths=[str(tmp_path), gone]).to_dict("records"))
+    assert found["driver", "gateway", "JVM"]
+    assert found["driver", "cluster", kafka.bootstrap_servers]
+    for process in ("driver", "executors"):
+        assert [ok for (each, kind, _), ok in found.items() if (each, kind) == (process, "broker")] == [True]
+        assert (found[process, "path", str(tmp_path)], found[process, "path", gone]) == (True, False)
+        assert found[process, "package", "toolkit"]
+    nowhere = probe(spark, "127.0.0.1:1", timeout=1)
+    refused = nowhere[nowhere.kind.isin(["cluster", "broker"])]
+    assert not refused.available.any()
+    assert refused.detail.notna().all()
+
+
+@pytest.mark.lab
+def test_the_driver_reads_the_same_rows_as_executors(
+    spark: SparkSession, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with INCIDENTS["late_message"](kafka) as staged, Cluster(kafka.bootstrap_servers) as cluster:
+        register(spark, config=cluster.config)
+        listed = from_cluster.list_partitions(spark, cluster, topics=[staged.topic])
+        plans = listed.plans({})
+        read = []
+        for reach in (True, False):
+            monkeypatch.setattr(from_cluster, "executors_reach", lambda *_, reach=reach: reach)
+            for rows in (listed.partial_transactions(plans), listed.batches(plans)):
+                assert rows is not None
+                read.append((rows.schema, sorted(map(repr, rows.toArrow().to_pylist()))))
+    assert len(read[0][1]) > 0
+    assert read[:2] == read[2:]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+def test_the_command_runs_with_executors_without_network_and_with_the_package_in_a_folder(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    """Without a JVM gateway, as under Connect, and without jars of Delta Lake: what a runtime has, and a volume."""
+    site = Path(pytest.__file__).parents[1]
+    runtime, volume, out = (tmp_path / name for name in ("runtime", "volume", "out"))
+    runtime.mkdir()
+    volume.mkdir()
+    for path in site.iterdir():
+        (volume if path.name.startswith(NOT_OF_THE_RUNTIME) else runtime).joinpath(path.name).symlink_to(path)
+    (volume / "toolkit").symlink_to(ROOT / "toolkit")
+    wrapper = tmp_path / "python"
+    port = kafka.bootstrap_servers.rpartition(":")[2]
+    wrapper.write_text(PYTHON.format(runtime=runtime, python=sys.executable, port=port))
+    wrapper.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    environment |= {"PYSPARK_PYTHON": str(wrapper), "PYTHONPATH": f"{runtime}:{volume}"}
+    command = [sys.executable, "-S", "-c", PROGRAM, "pipeline", "--bootstrap-server", kafka.bootstrap_servers]
+    command += ["--remote", "local[2]", "--format", "parquet", "--output", str(out), "--min-held", "0s"]
+    with INCIDENTS["late_message"](kafka):
+        process = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1100, check=False
+        )
+    assert (process.returncode, process.stderr) == (1, "")
+    first, *lines = process.stdout.splitlines()
+    found = available(json.loads(first))
+    assert not found["driver", "gateway", "JVM"]
+    assert found["driver", "package", "toolkit"]
+    assert not found["executors", "package", "toolkit"]
+    assert not found["executors", "package", "cramjam"]
+    assert found["executors", "package", "pandas"]
+    assert found["executors", "path", "/"]
+    reach = {process: available for (process, kind, _), available in found.items() if kind == "broker"}
+    assert reach == {"driver": True, "executors": False}
+    assert lines[-1] == "1 partition hangs"
+    assert [line for line in lines if " with error" in line] == []
+
+
+def test_a_compiled_package_that_executors_lack_is_an_error_sentence(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = {"confluent_kafka", "cramjam"}
+    monkeypatch.setattr(
+        packaging, "unavailable_to_executors", lambda spark, packages=missing, paths=(): {*paths} or missing
+    )
+    with pytest.raises(UsageError, match=r"^The executors lack compiled packages: cramjam\. .* %pip install cramjam$"):
+        packaging.ship_package(spark)
+
+
+def test_a_spark_without_data_sources_is_an_error_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Databricks runtime 15.4 has data sources whose readers return no Arrow batches."""
+    from pyspark.sql import datasource
+
+    require_data_sources()
+    monkeypatch.delattr(datasource, "DataSourceArrowWriter")
+    with pytest.raises(UsageError, match=r"^Spark 4\S+ has no Python data sources that return Arrow batches\. "):
+        require_data_sources()

@@ -1,0 +1,44 @@
+"""What needs Spark, or its Python data sources, says so if they are missing. Executors import it: no dependencies."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from toolkit.errors import UsageError
+
+
+def require_spark() -> None:
+    """Require pyspark.
+
+    Raises
+    ------
+    UsageError
+        If it is not installed.
+    """
+    if find_spec("pyspark") is None:
+        raise UsageError(
+            "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
+        )
+
+
+def require_data_sources() -> None:
+    """Require Python data sources that return Arrow batches: of Spark 4.0, or of Databricks runtime 16.4 (Spark 3.5).
+
+    Raises
+    ------
+    UsageError
+        If there are none, as in Apache Spark 3.5 and Databricks runtime 15.4.
+    """
+    require_spark()
+    if find_spec("pyspark.sql.datasource") is not None:
+        from pyspark.sql import datasource
+
+        if hasattr(datasource, "DataSourceArrowWriter"):  # it came together with them
+            return
+    from pyspark import __version__
+
+    raise UsageError(
+        f"Spark {__version__} has no Python data sources that return Arrow batches.",
+        means="The formats and the pipeline need Spark 4.0 or newer, or Databricks runtime 16.4 or newer.",
+        do="Use LogDir, Recording or Cluster, which have the same tables without Spark.",
+    )
