@@ -13,12 +13,20 @@ from toolkit.actions.audit import Audit
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 
+PARTS = ("model", "brokers")
 COUNT = 40  # transactions of a race
 
 
-def run(sitting: Sitting) -> None:
-    """Half of the time on the model, half on brokers."""
-    model_races.run(sitting, sitting.seconds / 2)
+def run(sitting: Sitting, *parts: str) -> None:
+    """On the model, on brokers, or half of the time on each."""
+    names = parts or PARTS
+    if "model" in names:
+        model_races.run(sitting, sitting.seconds / len(names))
+    if "brokers" in names:
+        _on_brokers(sitting)
+
+
+def _on_brokers(sitting: Sitting) -> None:
     with (
         Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
         tempfile.TemporaryDirectory() as folder,
