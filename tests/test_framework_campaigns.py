@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from tests.framework_campaigns import run
+from tests.framework_campaigns.campaign import run
 from tests.tiers import amount, seed
 
 pytestmark = [pytest.mark.lab, pytest.mark.full]

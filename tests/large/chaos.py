@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.framework_campaigns import PROPERTIES, Application, Campaign, Connect, Flink, Streams, writing
+from tests.framework_campaigns.campaign import APPLICATIONS, PROPERTIES, Campaign, writing
 from tests.large.recorder import RecorderProcess, start_brokers
 from tests.large.sitting import Sitting
 from tests.rolling_upgrade import Watcher
@@ -145,11 +145,7 @@ def _campaign(framework: str, seed: str, seconds: float, sitting: Sitting) -> It
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kafka = stack.enter_context(Kafka("4.3.1", brokers=3, properties=properties, timeout=PATIENCE_S))
-        application: Application = (
-            Flink(kafka, folder, records=int(15 * seconds))
-            if framework == "flink"
-            else {"streams": Streams, "connect": Connect}[framework](kafka, folder)
-        )
+        application = APPLICATIONS[framework](kafka, folder, seconds)
         stop = threading.Event()
         watcher = Watcher(kafka.bootstrap_servers, stop)
         campaign = Chaos(kafka, application, watcher, random.Random(seed))
