@@ -14,7 +14,7 @@ from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 
 PARTS = ("model", "brokers")
-COUNT = 40  # transactions of a race
+COUNT, PRODUCERS, AT_ONCE = 400, 8, 8  # of a race
 
 
 def run(sitting: Sitting, *parts: str) -> None:
@@ -33,7 +33,10 @@ def _on_brokers(sitting: Sitting) -> None:
     ):
         for number in sitting.numbers():
             name = f"race-{sitting.seed}-{number}"
-            race, audit = Race(topic=name, seed=name, count=COUNT), Audit(Path(folder) / f"{name}.jsonl")
+            race, audit = (
+                Race(name, name, COUNT, producers=PRODUCERS, at_once=AT_ONCE),
+                Audit(Path(folder) / f"{name}.jsonl"),
+            )
             kind = broker_races if number % 2 == 0 else skipped_races
             try:
                 kind.run_race(kafka, race, audit)
