@@ -56,6 +56,9 @@ class Application:
     def write_more(self) -> None:
         """Add input, about 20 times per second."""
 
+    def end_input(self) -> None:
+        """Write the rest of an input of its own at once."""
+
     def tend(self) -> None:
         """Bring back what has failed while the process goes on."""
 

@@ -209,3 +209,4 @@ def writing(application: Application) -> Iterator[None]:
     finally:
         stop.set()
         writer.join(120)
+        application.end_input()

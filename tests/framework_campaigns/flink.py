@@ -11,6 +11,7 @@ from tests.java_clients import FlinkJob
 from toolkit.lab import Kafka
 
 RECORDS_PER_S = 20
+SLOW_S = 900  # up to which a round of all steps takes longer than wanted
 
 
 class Flink(Application):
@@ -23,7 +24,7 @@ class Flink(Application):
     def __init__(self, kafka: Kafka, folder: Path, seconds: float) -> None:
         super().__init__(kafka, folder, seconds)
         self.create(self.topic)
-        self.written = int(RECORDS_PER_S * 0.75 * seconds)  # then it ends
+        self.written = RECORDS_PER_S * 2 * int(seconds + SLOW_S)  # more than it writes meanwhile
 
     def new_client(self) -> FlinkJob:
         checkpoint = self.client.last_checkpoint() if isinstance(self.client, FlinkJob) else None
@@ -37,6 +38,11 @@ class Flink(Application):
             rate=RECORDS_PER_S,
             timeout_ms=TIMEOUT_MS,
         )
+
+    def end_input(self) -> None:
+        """It writes the rest at once, and ends."""
+        assert isinstance(self.client, FlinkJob)
+        self.client.unpaced.touch()
 
     @property
     def is_over(self) -> bool:
