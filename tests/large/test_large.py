@@ -57,6 +57,14 @@ def test_a_recording_on_a_full_or_read_only_disk(sitting: Sitting) -> None:
 @MOUNTS
 @pytest.mark.full
 @pytest.mark.lab
+def test_a_live_recorder_on_a_full_or_read_only_disk(sitting: Sitting, kafka: Kafka) -> None:
+    disks.live_recorder(sitting, kafka, faults=2)
+    assert not sitting.problems, "\n".join(sitting.problems)
+
+
+@MOUNTS
+@pytest.mark.full
+@pytest.mark.lab
 def test_aborts_on_a_full_disk(sitting: Sitting, kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers) as cluster:
         disks.aborts(sitting, kafka, cluster)
