@@ -32,7 +32,7 @@ from toolkit.lab.queries import until
 from toolkit.schema import Row
 
 STEPS = ("kill", "freeze", "fence", "roll")
-PATIENCE_S = 300
+PATIENCE_S = 900  # on a busy machine, for steps that take seconds
 PROPERTIES: Mapping[str, object] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     "transaction.state.log.num.partitions": 4,
@@ -72,10 +72,12 @@ class Campaign:
     steps: ClassVar[Sequence[str]] = STEPS
 
     def run(self, seconds: float) -> None:
-        """Do one thing after another, each once it writes again: all of them, again and again."""
+        """Do one thing after another, each once it writes again: all of them, and again as long as there is time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.application.is_over:
             for step in self.chance.sample(self.steps, len(self.steps)):
+                if step in self.done and time.monotonic() >= end:
+                    break
                 if (transaction := self._open_transaction()) is None:
                     return
                 self.watcher.stop.wait(self.chance.uniform(0, 1.5))

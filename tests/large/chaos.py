@@ -32,7 +32,7 @@ from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema import Row
 
-PATIENCE_S = 600
+PATIENCE_S = 900
 STALLED_S = 90
 HANGING = ("never_added", "late_message", "late_after_commit", "superseded_elsewhere")
 STEPS = ("kill", "freeze", "fence", "roll", "kill_brokers", "commit_offline", "stage")
@@ -133,7 +133,7 @@ def run(sitting: Sitting, *frameworks: str) -> None:
     names = frameworks or sitting.chance.sample(FRAMEWORKS, len(FRAMEWORKS))
     for number in sitting.numbers():
         name = names[number % len(names)]
-        seconds = min(sitting.seconds, max(60.0, sitting.seconds / 3))
+        seconds = min(sitting.seconds_left, max(60.0, sitting.seconds / 3))
         print(f"{name} for {seconds:.0f} s", flush=True)
         with _campaign(name, f"{sitting.seed}-{number}", seconds, sitting) as campaign:
             campaign.run(seconds)
