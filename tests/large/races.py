@@ -14,7 +14,7 @@ from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 
 PARTS = ("model", "brokers")
-COUNT, PRODUCERS, AT_ONCE = 400, 8, 8  # of a race
+COUNT, PRODUCERS, AT_ONCE = 400, 32, 16  # of a race
 
 
 def run(sitting: Sitting, *parts: str) -> None:
