@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 from tests.actions.test_complete import PROPERTIES
@@ -42,6 +43,7 @@ def _on_brokers(sitting: Sitting) -> None:
                 kind.run_race(kafka, race, audit)
             except (AssertionError, ToolkitError) as error:
                 sitting.check(False, f"{kind.__name__.rpartition('.')[2]}, {name}: {error!r:.2000}")
+            print(f"{time.strftime('%H:%M:%S')} {name}: {race.attempts} attempts", flush=True)
             sitting.counts["brokers: transactions"] += race.count
             sitting.counts["brokers: attempts to abort or complete"] += race.attempts
             sitting.counts["brokers: refused"] += race.refusals.total()

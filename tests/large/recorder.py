@@ -144,6 +144,7 @@ def run(sitting: Sitting) -> None:
         for _ in sitting.numbers():
             begun = dt.datetime.now(dt.UTC)
             killed = chance.sample(kafka.broker_ids, chance.choices([1, 2, 3], [6, 2, 1])[0])
+            print(f"{time.strftime('%H:%M:%S')} kill {killed}", flush=True)
             for broker_id in killed:
                 kafka.kill(broker_id)
                 sitting.counts["brokers killed"] += 1
