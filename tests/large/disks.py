@@ -12,14 +12,13 @@ import os
 import random
 import subprocess
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 
-from tests.large.recorder import RecorderProcess
+from tests.large.recorder import PATIENCE_S, RecorderProcess
 from tests.large.sitting import Sitting
 from tests.sources.recorded import files, rows_of, sample
 from toolkit import Cluster
@@ -249,26 +248,20 @@ def live_recorder(sitting: Sitting, kafka: Kafka, faults: int = 3) -> None:
         recorder = RecorderProcess(kafka, Path(folder), disk.path / "recording")
         recorder.start()
         recorder.await_sample()
-        reasons: Counter[str] = Counter()
-        for number in range(1, faults + 1):
-            reason = chance.choice([*REASONS, REASONS[0]])
-            reasons[reason] += 1
+        for _ in range(faults):
+            reason, printed = chance.choice([FULL, FULL, READ_ONLY]), len(recorder.errors())
             sitting.counts[f"live recorder: {reason}"] += 1
             with disk.read_only_for_new_files() if reason == READ_ONLY else contextlib.nullcontext():
                 if reason == FULL:
                     disk.leave(chance.choice([0, 1, 5, 20]) * PAGE)
-                _await_warning(recorder, "Samples are lost", number)
+                warning = f"they cannot be written: {reason}."
+                until(lambda: warning in recorder.errors()[printed:] or None, awaited=warning, timeout=PATIENCE_S)  # noqa: B023
             disk.clear()
-            _await_warning(recorder, "samples can be written again", number)
             recorder.await_sample()
         sitting.check(recorder.stop() == 0, f"live recorder: it ended: {recorder.errors()}")
-        found = {each: recorder.errors().count(f"cannot be written: {each}.") for each in REASONS}
-        sitting.check(found == {each: reasons[each] for each in REASONS}, f"live recorder: {recorder.errors()}")
+        lost, again = (recorder.errors().count(text) for text in ("Samples are lost", "samples can be written again"))
+        sitting.check(lost == again, f"live recorder: {recorder.errors()}")
         recorder.check_files(sitting)
-
-
-def _await_warning(recorder: RecorderProcess, text: str, count: int) -> None:
-    until(lambda: recorder.errors().count(text) >= count or None, awaited=f"{count} times {text!r}", timeout=300)
 
 
 def aborts(sitting: Sitting, kafka: Kafka, cluster: Cluster, attempts: int = 6) -> None:

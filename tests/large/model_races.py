@@ -28,7 +28,6 @@ from toolkit.errors import ToolkitError
 
 MAX_STEPS = 25  # of the model before a plan, and before the action
 SCHEDULES = 12  # of each plan
-KINDS = {"findings": "findings", "markers": "attempts to abort or complete", "fences": "attempts to fence"}
 FORGED = (HANGING, UNFINISHED)
 
 
@@ -54,14 +53,16 @@ def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], num
     planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)
     with running(ModelClient(world, planned)):
         procedures: list[tuple[str, Procedure]] = [("findings", diagnose)]
-    procedures += [("markers", marker_of(each)) for each in _plans(ModelClient(world, planned), chance)] * SCHEDULES
+    markers = [marker_of(each) for each in _plans(ModelClient(world, planned), chance)]
+    procedures += [("attempts to abort or complete", each) for each in markers * SCHEDULES]
     if chance.random() < 0.1:
-        procedures += [("fences", fence_of(each)) for each in fence_plans(ModelClient(world, planned))] * SCHEDULES
+        fences = [fence_of(each) for each in fence_plans(ModelClient(world, planned))]
+        procedures += [("attempts to fence", each) for each in fences * SCHEDULES]
     for kind, procedure in procedures:
         during = steps.copy()
         begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), during)
         done = _run(world, begun, procedure, chance, during)
-        sitting.counts[f"model: {KINDS[kind]}"] += 1
+        sitting.counts[f"model: {kind}"] += 1
         sitting.counts["model: markers and fences written"] += len(done.client.writes)
         for violation in _judged(world, begun, planned, done, is_finding=procedure is diagnose):
             if is_known(world, begun, violation):

@@ -34,10 +34,8 @@ def _on_brokers(sitting: Sitting) -> None:
     ):
         for number in sitting.numbers():
             name = f"race-{sitting.seed}-{number}"
-            race, audit = (
-                Race(name, name, COUNT, producers=PRODUCERS, at_once=AT_ONCE),
-                Audit(Path(folder) / f"{name}.jsonl"),
-            )
+            race = Race(name, name, COUNT, producers=PRODUCERS, at_once=AT_ONCE)
+            audit = Audit(Path(folder) / f"{name}.jsonl")
             kind = broker_races if number % 2 == 0 else skipped_races
             try:
                 kind.run_race(kafka, race, audit)
