@@ -112,7 +112,7 @@ def can_mount() -> bool:
 def run(sitting: Sitting) -> None:
     """All of them, in turn."""
     with contextlib.ExitStack() as stack:
-        kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties))
+        kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties, timeout=PATIENCE_S))
         cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
         spark = stack.enter_context(_spark())
         for number in sitting.numbers():

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.actions.test_complete import PROPERTIES
 from tests.large import broker_races, model_races, skipped_races
 from tests.large.broker_races import Race
+from tests.large.recorder import PATIENCE_S
 from tests.large.sitting import Sitting
 from toolkit.actions.audit import Audit
 from toolkit.errors import ToolkitError
@@ -29,7 +30,7 @@ def run(sitting: Sitting, *parts: str) -> None:
 
 def _on_brokers(sitting: Sitting) -> None:
     with (
-        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
+        Kafka("4.3.1", brokers=2, properties=PROPERTIES, timeout=PATIENCE_S) as kafka,
         tempfile.TemporaryDirectory() as folder,
     ):
         for number in sitting.numbers():
