@@ -34,8 +34,6 @@ class Application:
     """Of its transactional ids."""
     topic: str
     """Where it writes."""
-    unnamed = 0.0
-    """Which part of its ids may be in findings without an owner only: nobody knows it while a coordinator is down."""
     keeps_after_timeout = True
     """Whether it writes again what a timeout has aborted."""
 

@@ -25,11 +25,13 @@ from tests.framework_campaigns.iceberg import Iceberg
 from tests.framework_campaigns.streams import Streams
 from tests.rolling_upgrade import Watcher
 from toolkit import Cluster
+from toolkit.analysis.coordinator.transaction_owners import owner_clause
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import Row
+from toolkit.schema.live import IdOwner
 
 STEPS = ("kill", "freeze", "fence", "roll")
 PATIENCE_S = 900  # on a busy machine, for steps that take seconds
@@ -97,6 +99,7 @@ class Campaign:
             return len(app.visible()) >= app.written or None
 
         until(is_written, awaited="all records", timeout=PATIENCE_S)
+        until(self._all_named, awaited="the owner of each id", timeout=PATIENCE_S)
         app.kill()
         until(lambda: None if self._transactions() else True, awaited="the end of transactions", timeout=PATIENCE_S)
         found, expected = Counter(app.visible()), Counter(app.expected())
@@ -105,17 +108,24 @@ class Campaign:
             self.problems.append(f"{len(twice)} records too many {twice[:9]}, {len(lost)} lost {lost[:9]}")
         self.problems += [f"FALSE hanging: {json.dumps(row, default=str)}" for row in self.watcher.hanging.values()]
         self.problems += app.problems()
-        self.problems += self.unnamed
+        self.problems += self._named_wrongly()
 
-    @property
-    def unnamed(self) -> list[str]:
-        """What is wrong with the owners of the application's ids."""
+    def _all_named(self) -> bool | None:
+        """Whether each id has an owner in a finding, or has one now: while a coordinator is down, nobody knows it."""
+        if missing := self._never_named():
+            with suppress(ToolkitError), Cluster(self.kafka.bootstrap_servers) as cluster:
+                owners = map(IdOwner.of, cluster.transaction_owner_rows(transactional_ids=sorted(missing)))
+                self.watcher.owners |= {(each.transactional_id or "", owner_clause(each) or "none") for each in owners}
+        return None if self._never_named() else True
+
+    def _never_named(self) -> set[str]:
+        seen = {each[0] for each in self.watcher.owners if each[0].startswith(self.application.prefix)}
+        return seen - {name for name, owner in self.watcher.owners if owner.startswith(self.application.owner)}
+
+    def _named_wrongly(self) -> list[str]:
         app = self.application
-        own = {each for each in self.watcher.owners if each[0].startswith(app.prefix)}
-        named = {name for name, owner in own if owner.startswith(app.owner)}
-        never = sorted({name for name, _ in own} - named)
-        wrong = [f"{name} is of {owner}" for name, owner in own if not owner.startswith((app.owner, "none"))]
-        return wrong + ([f"never named: {never}"] if len(never) > app.unnamed * len(named) else [])
+        own = [each for each in self.watcher.owners if each[0].startswith(app.prefix)]
+        return [f"{name} is of {owner}" for name, owner in own if not owner.startswith((app.owner, "none"))]
 
     def _transactions(self) -> list[Row]:
         """Its open transactions; null if the cluster does not answer now."""

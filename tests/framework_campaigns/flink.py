@@ -18,7 +18,6 @@ class Flink(Application):
     """A job of Flink, restored from its last completed checkpoint after a kill."""
 
     owner, prefix, topic = "Apache Flink", "flink-", "from-flink"
-    unnamed = 0.25  # an id lives for 0.4 s, and the grid of the first ones shows nothing
     keeps_after_timeout = False  # what a checkpoint has pre-committed
 
     def __init__(self, kafka: Kafka, folder: Path, seconds: float) -> None:

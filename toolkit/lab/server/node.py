@@ -133,6 +133,8 @@ def server_properties(
         "listeners": _listeners(listeners | ({"CONTROLLER": node.controller_port} if is_voter else {})),
         "broker.session.timeout.ms": str(SESSION_MS),
         "broker.heartbeat.interval.ms": "500",
+        # Not before the lab gives up: on a slow machine a broker of three registers late.
+        "initial.broker.registration.timeout.ms": "3600000",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{each.broker_id}@127.0.0.1:{each.controller_port}" for each in voters),
     }
