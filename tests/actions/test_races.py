@@ -15,7 +15,7 @@ RACES = int(amount(40, full=400))
 
 
 @pytest.mark.longer
-@pytest.mark.timeout(2 * (240 + RACES))
+@pytest.mark.timeout(2 * (600 + 2 * RACES))
 def test_no_healthy_transaction_is_ever_aborted(kafka: Kafka, audit: Audit) -> None:
     name = uuid.uuid4().hex[:8]
     run_race(kafka, Race(topic=f"races-{name}", seed=seed() or name, count=RACES), audit)

@@ -2,10 +2,12 @@ import java.io.FileInputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Properties;
+import java.util.concurrent.CompletableFuture;
 import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.SimpleStringSchema;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.connector.source.util.ratelimit.RateLimiter;
 import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.base.DeliveryGuarantee;
@@ -146,7 +148,15 @@ public class FlinkJob {
         return new DataGeneratorSource<>(
                 text,
                 Long.parseLong(properties.getProperty("records")),
-                RateLimiterStrategy.perSecond(Double.parseDouble(properties.getProperty("rate"))),
+                paced(Double.parseDouble(properties.getProperty("rate")), properties.getProperty("unpaced")),
                 Types.STRING);
+    }
+
+    /** So many records per second, until a file exists. */
+    private static RateLimiterStrategy paced(double rate, String file) {
+        return parallelism -> {
+            RateLimiter limiter = RateLimiterStrategy.perSecond(rate).createRateLimiter(parallelism);
+            return () -> Files.exists(Path.of(file)) ? CompletableFuture.completedFuture(null) : limiter.acquire();
+        };
     }
 }

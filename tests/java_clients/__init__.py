@@ -92,7 +92,7 @@ class FlinkJob(JavaClient):
     restored
         Path of the checkpoint that it is restored from; null for none.
     records, rate
-        How many records it writes before it ends, and how many per second.
+        How many records it writes before it ends, and how many per second while there is no file `unpaced`.
     parallelism, timeout_ms
         Number of its subtasks, and the timeout of their transactions.
     """
@@ -118,6 +118,7 @@ class FlinkJob(JavaClient):
         self.classpath = f"{_flink_classes()}:{jars_of(FLINK)}/*"
         self.checkpoints = folder / "checkpoints"
         self.freezes = folder / "freeze"
+        self.unpaced = folder / "unpaced"
         self.parallelism = parallelism
         self.properties = {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -129,6 +130,7 @@ class FlinkJob(JavaClient):
             "parallelism": str(parallelism),
             "timeout": str(timeout_ms),
             "freeze": str(self.freezes),
+            "unpaced": str(self.unpaced),
             "after": str(after),
             "execution.checkpointing.interval": "400 ms",
             "execution.checkpointing.mode": "EXACTLY_ONCE",

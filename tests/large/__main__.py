@@ -1,7 +1,7 @@
 """Run a campaign for a time, and add what it did and found to `results.jsonl`; or print the sums of all runs.
 
-``python -m tests.large disks --seconds 300 --seed one``; ``python -m tests.large table`` rewrites the table of
-CONTRIBUTING.md.
+``python -m tests.large disks --seconds 300 --seed one``, or only a part: ``races model``, ``chaos flink``.
+``python -m tests.large table`` rewrites the table of CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.large.sitting import Sitting, append
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("campaign", choices=[*CAMPAIGNS, "table"])
+    parser.add_argument("parts", nargs="*", help="Of a campaign that has some; all if none is named.")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--seed", default="one")
     parser.add_argument("--no-append", action="store_true", help="Print only.")
@@ -28,7 +29,7 @@ def main() -> None:
         return
     sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
     try:
-        import_module(f"tests.large.{arguments.campaign}").run(sitting)
+        import_module(f"tests.large.{arguments.campaign}").run(sitting, *arguments.parts)
     except Exception as error:  # noqa: BLE001 - what was done until then counts
         traceback.print_exc()
         sitting.check(False, f"{error!r:.2000}")

@@ -31,7 +31,7 @@ from toolkit.lab.queries import RequestRefused, partitions, send_until_accepted,
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
-PARTITIONS, PRODUCERS, OPERATORS = 8, 4, 2
+PARTITIONS, OPERATORS = 8, 2
 ALREADY_EXISTS = 36
 
 HANGING = {"verdict": "hanging", "outcome": "undecided", "action": "abort"}  # forged
@@ -42,11 +42,16 @@ OutcomeCounts = Counter[tuple[str, str]]
 
 @dataclass
 class Race:
-    """What the producers did, and the expected outcome; `count` transactions, which `seed` chooses."""
+    """What the producers did, and the expected outcome; `count` transactions, which `seed` chooses.
+
+    `producers` write at the same time, and each operator tries `at_once` markers.
+    """
 
     topic: str
     seed: str
     count: int
+    producers: int = 4
+    at_once: int = 3
     visible: OutcomeCounts = field(default_factory=Counter)
     hanging: set[int] = field(default_factory=set)  # producer ids; only an abort marker ends them
     unfinished: set[int] = field(default_factory=set)  # likewise; only a COMMIT marker ends them
@@ -59,7 +64,7 @@ class Race:
     @property
     def timeout(self) -> float:
         """In seconds."""
-        return 240 + self.count
+        return 600 + 2 * self.count
 
     def commits(self, producer: TxnProducer, *values: int) -> None:
         with self.lock:
@@ -161,7 +166,7 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
     """Abort hanging transactions, and try to abort others, until all have ended."""
     rng = random.Random(f"{race.seed}-operator-{number}")
     deadline = time.monotonic() + race.timeout
-    with Cluster(kafka.bootstrap_servers) as cluster:
+    with Cluster(kafka.bootstrap_servers) as cluster, ThreadPoolExecutor(race.at_once) as threads:
         while time.monotonic() < deadline:
             was_done = race.is_done.is_set()
             rows = cluster.finding_rows(
@@ -170,9 +175,13 @@ def operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
             open_rows = [row for row in rows if row["start_offset"] is not None]
             if was_done and not open_rows:
                 return
-            for row in rng.sample(open_rows, min(len(open_rows), 3)):
-                if row["verdict"] == "hanging" or rng.random() < 0.3:
-                    try_abort(cluster, race, {**row, **HANGING}, rng, audit)
+            tried = [row for row in open_rows if row["verdict"] == "hanging" or rng.random() < 0.3]
+            tries = [
+                threads.submit(try_abort, cluster, race, {**row, **HANGING}, random.Random(rng.random()), audit)
+                for row in rng.sample(tried, min(len(tried), race.at_once))
+            ]
+            for each in tries:
+                each.result()
     pytest.fail(f"a transaction is still open after {race.timeout} s")
 
 
@@ -184,7 +193,8 @@ def try_abort(cluster: Cluster, race: Race, row: Mapping[str, object], rng: rand
         pause(rng, rng.choice([0.01, 0.3]))
         plan.execute(confirm=plan.target, audit=audit, recheck_after=rng.choice([0, 0.1]))
     except ActionRefused as error:
-        race.refusals[error.what.partition(" is ")[2][:20]] += 1
+        with race.lock:
+            race.refusals[error.what.partition(" is ")[2][:20]] += 1
 
 
 def create(kafka: Kafka, topic: str) -> None:
@@ -222,12 +232,12 @@ def read_committed(kafka: Kafka, topic: str) -> OutcomeCounts:
 def run_race(kafka: Kafka, race: Race, audit: Audit) -> None:
     """Producers and operators at the same time, until all is done; then what is in the log is compared."""
     create(kafka, race.topic)
-    share = -(-race.count // PRODUCERS)
-    with ThreadPoolExecutor(PRODUCERS + OPERATORS) as threads:
+    share = -(-race.count // race.producers)
+    with ThreadPoolExecutor(race.producers + OPERATORS) as threads:
         operators = [threads.submit(operate, kafka, race, number, audit) for number in range(OPERATORS)]
         producers = [
             threads.submit(produce, kafka, race, range(number * share, min(race.count, (number + 1) * share)))
-            for number in range(PRODUCERS)
+            for number in range(race.producers)
         ]
         failures = [failure for each in producers if (failure := each.exception())]
         race.is_done.set()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 
+from tests.large.recorder import PATIENCE_S, RecorderProcess
 from tests.large.sitting import Sitting
 from tests.sources.recorded import files, rows_of, sample
 from toolkit import Cluster
@@ -26,6 +27,7 @@ from toolkit.actions.audit import Audit
 from toolkit.errors import ActionRefused, AuditFailed, SetupError, ToolkitError, UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
+from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
 from toolkit.schema.table import EPOCH
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
 KIB, PAGE = 1024, 4096  # a tmpfs gives out pages
 ACTION = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
-REASONS = ("No space left on device", "Read-only file system")
+REASONS = FULL, READ_ONLY = ("No space left on device", "Read-only file system")
 
 
 class Disk:
@@ -83,6 +85,16 @@ class Disk:
         finally:
             _mount("-o", "remount,rw", self.path)
 
+    @contextlib.contextmanager
+    def read_only_for_new_files(self) -> Iterator[None]:
+        """Read-only until the block ends for files that are opened meanwhile."""
+        _mount("--bind", self.path, self.path)
+        try:
+            _mount("-o", "remount,bind,ro", self.path)
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", str(self.path)], check=True, timeout=60)
+
 
 def _mount(*arguments: str | Path) -> None:
     subprocess.run(["mount", *map(str, arguments)], check=True, timeout=60)
@@ -100,13 +112,14 @@ def can_mount() -> bool:
 def run(sitting: Sitting) -> None:
     """All of them, in turn."""
     with contextlib.ExitStack() as stack:
-        kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties))
+        kafka = stack.enter_context(Kafka("4.3.1", properties=EVERYDAY.properties, timeout=PATIENCE_S))
         cluster = stack.enter_context(Cluster(kafka.bootstrap_servers))
         spark = stack.enter_context(_spark())
         for number in sitting.numbers():
             audit_trail(sitting)
             recording(sitting)
             aborts(sitting, kafka, cluster)
+            live_recorder(sitting, kafka)
             if number % 10 == 0:  # takes as long as ten of the others
                 pipeline(sitting, spark, number)
 
@@ -228,6 +241,29 @@ def _check_recording(sitting: Sitting, directory: Path, written: list[Sample]) -
         sitting.check(sorted(map(str, plain)) == expected, f"recording: {table} read plainly: {len(plain)} rows")
 
 
+def live_recorder(sitting: Sitting, kafka: Kafka, faults: int = 3) -> None:
+    """``kafka-txn record`` while its disk is full or read-only: it says so, goes on, and writes again when it can."""
+    chance = sitting.chance
+    with Disk(8192 * KIB) as disk, tempfile.TemporaryDirectory() as folder:
+        recorder = RecorderProcess(kafka, Path(folder), disk.path / "recording")
+        recorder.start()
+        recorder.await_sample()
+        for _ in range(faults):
+            reason, printed = chance.choice([FULL, FULL, READ_ONLY]), len(recorder.errors())
+            sitting.counts[f"live recorder: {reason}"] += 1
+            with disk.read_only_for_new_files() if reason == READ_ONLY else contextlib.nullcontext():
+                if reason == FULL:
+                    disk.leave(chance.choice([0, 1, 5, 20]) * PAGE)
+                warning = f"they cannot be written: {reason}."
+                until(lambda: warning in recorder.errors()[printed:] or None, awaited=warning, timeout=PATIENCE_S)  # noqa: B023
+            disk.clear()
+            recorder.await_sample()
+        sitting.check(recorder.stop() == 0, f"live recorder: it ended: {recorder.errors()}")
+        lost, again = (recorder.errors().count(text) for text in ("Samples are lost", "samples can be written again"))
+        sitting.check(lost == again, f"live recorder: {recorder.errors()}")
+        recorder.check_files(sitting)
+
+
 def aborts(sitting: Sitting, kafka: Kafka, cluster: Cluster, attempts: int = 6) -> None:
     """The copy of the records, the intent and the outcome with little room, on a real broker."""
     chance = sitting.chance
@@ -291,7 +327,8 @@ def pipeline(sitting: Sitting, spark: SparkSession, number: int) -> None:
     with Disk(64 << 20) as disk, tempfile.TemporaryDirectory() as scratch:
         target = disk.path / f"tables{number}"
         for _ in range(3):
-            is_read_only = chance.random() < 0.2
+            is_read_only = chance.random() < 0.3
+            sitting.counts["pipeline: read-only"] += is_read_only
             disk.leave(int(2 ** chance.uniform(10, 20)))
             sitting.counts["pipeline: runs"] += 1
             try:

@@ -11,7 +11,8 @@ from tests.process import ROOT
 
 PAGE = ROOT / "CONTRIBUTING.md"
 HEADER = (
-    "| campaign | in all it aims at | runs | with problems | hours | so far |\n| --- | --- | --- | --- | --- | --- |\n"
+    "| campaign | in all it aims at | seeds | runs with problems | hours | so far |\n"
+    "| --- | --- | --- | --- | --- | --- |\n"
 )
 TABLE = re.compile(re.escape(HEADER) + r"(?:\|.*\n)*")
 CAMPAIGNS: Mapping[str, str] = {
@@ -38,7 +39,8 @@ def _row(name: str) -> str:
     counts = ", ".join(f"{what} {count:,}" for what, count in sorted(sums.items()))
     hours = sum(line["seconds"] for line in lines) / 3600
     with_problems = sum(bool(line["problems"]) for line in lines)
-    return f"| {name} | {CAMPAIGNS[name]} | {len(lines)} | {with_problems} | {hours:.1f} | {counts} |\n"
+    seeds = ", ".join(line["seed"] for line in lines)
+    return f"| {name} | {CAMPAIGNS[name]} | {seeds} | {with_problems} of {len(lines)} | {hours:.1f} | {counts} |\n"
 
 
 def write_table() -> None:

@@ -8,20 +8,27 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
 from tests.exploration.explore import Plan, Point, Run
 from tests.exploration.known_limits import is_known
-from tests.exploration.procedures import Procedure, diagnose, fence_of, fence_plans, marker_of, plans
+from tests.exploration.procedures import PLANNERS, Procedure, diagnose, fence_of, fence_plans, marker_of
 from tests.exploration.properties import Violation, judge_fences, judge_findings, judge_writes
-from tests.exploration.seam import ModelClient, controlled, running
+from tests.exploration.seam import ModelClient, connect, controlled, running
 from tests.exploration.server import Key
 from tests.exploration.state import State
 from tests.exploration.steps import successors
 from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, RACES, STAGED, WORLDS
+from tests.large.broker_races import HANGING
 from tests.large.sitting import Sitting
+from tests.large.skipped_races import UNFINISHED
+from toolkit.errors import ToolkitError
 
 MAX_STEPS = 25  # of the model before a plan, and before the action
+SCHEDULES = 12  # of each plan
+FORGED = (HANGING, UNFINISHED)
 
 
 def run(sitting: Sitting, seconds: float) -> None:
@@ -29,33 +36,53 @@ def run(sitting: Sitting, seconds: float) -> None:
     own = Sitting(seed=sitting.seed, seconds=seconds)
     worlds = (*WORLDS, *BEHIND, *STAGED, *RACES)
     was_enabled = gc.isenabled()
-    with controlled():
-        for number in own.numbers():
-            race(sitting, random.Random(f"{own.seed}-{number}"), worlds, number)
-    assert gc.isenabled() == was_enabled
+    gc.disable()  # a collection goes through all answers that the model keeps
+    try:
+        with controlled():
+            for number in own.numbers():
+                race(sitting, random.Random(f"{own.seed}-{number}"), worlds, number)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def race(sitting: Sitting, chance: random.Random, worlds: tuple[World, ...], number: int) -> None:
-    """One walk, repeated by its number."""
+    """One walk, repeated by its number: what its end offers is tried under several schedules."""
     world = chance.choice(worlds)
     steps: list[str] = []
     planned = _walk(world, world.start, chance, chance.randrange(MAX_STEPS), steps)
     with running(ModelClient(world, planned)):
-        procedures: list[Procedure] = [diagnose]
-    procedures += [marker_of(each) for each in plans(ModelClient(world, planned))]
-    if chance.random() < 0.3:
-        procedures += [fence_of(each) for each in fence_plans(ModelClient(world, planned))]
-    for procedure in procedures:
-        begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), steps)
-        done = _run(world, begun, procedure, chance, steps)
-        kind = "findings" if procedure is diagnose else "actions"
+        procedures: list[tuple[str, Procedure]] = [("findings", diagnose)]
+    markers = [marker_of(each) for each in _plans(ModelClient(world, planned), chance)]
+    procedures += [("attempts to abort or complete", each) for each in markers * SCHEDULES]
+    if chance.random() < 0.1:
+        fences = [fence_of(each) for each in fence_plans(ModelClient(world, planned))]
+        procedures += [("attempts to fence", each) for each in fences * SCHEDULES]
+    for kind, procedure in procedures:
+        during = steps.copy()
+        begun = _walk(world, planned, chance, chance.choice([0, 0, 1, 3, MAX_STEPS]), during)
+        done = _run(world, begun, procedure, chance, during)
         sitting.counts[f"model: {kind}"] += 1
         sitting.counts["model: markers and fences written"] += len(done.client.writes)
         for violation in _judged(world, begun, planned, done, is_finding=procedure is diagnose):
             if is_known(world, begun, violation):
                 sitting.counts["model: known limits"] += 1
             else:
-                sitting.check(False, f"model, walk {number} of {world.name}: {violation}: {', '.join(steps)}")
+                sitting.check(False, f"model, walk {number} of {world.name}: {violation}: {', '.join(during)}")
+
+
+def _plans(client: ModelClient, chance: random.Random) -> list[Any]:
+    """Of what findings offer, and of what they do not: the action has to refuse that."""
+    found = []
+    with running(client):
+        cluster = connect(client)
+        for row in diagnose(client):
+            if row["start_offset"] is None:
+                continue
+            wanted = row if row["action"] in PLANNERS and chance.random() < 0.8 else {**row, **chance.choice(FORGED)}
+            with suppress(ToolkitError):
+                found.append(PLANNERS[wanted["action"]](cluster, wanted))
+    return found
 
 
 def _judged(world: World, begun: State, planned: State, done: Run, *, is_finding: bool) -> Iterator[Violation]:

@@ -42,7 +42,12 @@ class Sitting:
     @property
     def is_over(self) -> bool:
         """Whether its time is over."""
-        return time.monotonic() - self.began >= self.seconds
+        return self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Until it is over."""
+        return self.began + self.seconds - time.monotonic()
 
     def numbers(self) -> Iterator[int]:
         """0, 1, 2, ..., until its time is over or something is wrong; at least one."""

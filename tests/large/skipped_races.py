@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.actions.test_complete import AWAY, HERE, producer_here
-from tests.large.broker_races import HANGING, PARTITIONS, Race, check, healthy, read_committed
+from tests.large.broker_races import HANGING, OPERATORS, PARTITIONS, Race, check, healthy, read_committed
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
@@ -37,9 +37,9 @@ def run_race(kafka: Kafka, race: Race, audit: Audit) -> None:
         _create(kafka, race.topic, AWAY, PARTITIONS)
         _create(kafka, f"{race.topic}-here", HERE, 1)
         _skip(kafka, cluster, race, rng)
-        with ThreadPoolExecutor(4) as threads:
-            operators = [threads.submit(_operate, kafka, race, number, audit) for number in range(2)]
-            producers = [threads.submit(_produce, kafka, race, number) for number in range(2)]
+        with ThreadPoolExecutor(race.producers + OPERATORS) as threads:
+            operators = [threads.submit(_operate, kafka, race, number, audit) for number in range(OPERATORS)]
+            producers = [threads.submit(_produce, kafka, race, number) for number in range(race.producers)]
             failures = [failure for each in producers if (failure := each.exception())]
             race.is_done.set()
             failures += [failure for each in operators if (failure := each.exception())]
@@ -48,14 +48,14 @@ def run_race(kafka: Kafka, race: Race, audit: Audit) -> None:
 
 
 def _skip(kafka: Kafka, cluster: Cluster, race: Race, rng: random.Random) -> None:
-    """A transaction on each partition, ended while its leader is down; some producers go on elsewhere."""
-    here = f"{race.topic}-here"
-    producers = [producer_here(cluster, f"{race.topic}-skipped-{number}") for number in range(PARTITIONS)]
+    """Transactions on each partition, ended while its leader is down; some producers go on elsewhere."""
+    here, count = f"{race.topic}-here", max(PARTITIONS, race.count // 5)
+    producers = [producer_here(cluster, f"{race.topic}-skipped-{number}") for number in range(count)]
     for number, producer in enumerate(producers):
         producer.add(here, 0)
         producer.send(here, 0)
-        producer.add(race.topic, number)
-        producer.send(race.topic, number, records=2)
+        producer.add(race.topic, number % PARTITIONS)
+        producer.send(race.topic, number % PARTITIONS, records=2)
     kafka.stop_broker(AWAY)
     for producer in producers:
         commit = rng.random() < 0.6
@@ -77,7 +77,7 @@ def _skip(kafka: Kafka, cluster: Cluster, race: Race, rng: random.Random) -> Non
 def _produce(kafka: Kafka, race: Race, number: int) -> None:
     rng = random.Random(f"{race.seed}-{number}")
     with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
-        for count in range(race.count // 2):
+        for count in range(race.count // race.producers):
             healthy(race, TxnProducer(client, f"{race.topic}-healthy-{number}-{count}").init(), rng)
 
 
@@ -85,15 +85,15 @@ def _operate(kafka: Kafka, race: Race, number: int, audit: Audit) -> None:
     """Do what findings say, and try what they do not, until nothing is open."""
     rng = random.Random(f"{race.seed}-operator-{number}")
     deadline = time.monotonic() + race.timeout
-    with Cluster(kafka.bootstrap_servers) as cluster, ThreadPoolExecutor(PARTITIONS) as waiting:
+    with Cluster(kafka.bootstrap_servers) as cluster, ThreadPoolExecutor(race.at_once) as threads:
         while time.monotonic() < deadline:
             was_done = race.is_done.is_set()
             rows = cluster.finding_rows(topics=[race.topic], recheck_after=rng.choice([0.1, 0.5]))
             open_rows = [row for row in rows if row["start_offset"] is not None]
             if was_done and not open_rows:
                 return
-            chosen = rng.sample(open_rows, min(len(open_rows), 4))
-            list(waiting.map(lambda row: _try(cluster, race, row, random.Random(rng.random()), audit), chosen))
+            chosen = rng.sample(open_rows, min(len(open_rows), race.at_once))
+            list(threads.map(lambda row: _try(cluster, race, row, random.Random(rng.random()), audit), chosen))
     raise TimeoutError(f"a transaction is still open after {race.timeout} s: {open_rows}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import REPLICATED
 
+FLINK = pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java needs a JDK")
 MOUNTS = pytest.mark.skipif(not disks.can_mount(), reason="needs the right to mount")
 
 
@@ -57,6 +59,14 @@ def test_a_recording_on_a_full_or_read_only_disk(sitting: Sitting) -> None:
 @MOUNTS
 @pytest.mark.full
 @pytest.mark.lab
+def test_a_live_recorder_on_a_full_or_read_only_disk(sitting: Sitting, kafka: Kafka) -> None:
+    disks.live_recorder(sitting, kafka, faults=2)
+    assert not sitting.problems, "\n".join(sitting.problems)
+
+
+@MOUNTS
+@pytest.mark.full
+@pytest.mark.lab
 def test_aborts_on_a_full_disk(sitting: Sitting, kafka: Kafka) -> None:
     with Cluster(kafka.bootstrap_servers) as cluster:
         disks.aborts(sitting, kafka, cluster)
@@ -74,11 +84,17 @@ def test_skipped_markers_are_completed_under_load(lab: Kafka, tmp_path: Path) ->
 
 @pytest.mark.lab
 @pytest.mark.full
-@pytest.mark.xdist_group("campaign of streams")
-def test_streams_among_brokers_that_are_killed(sitting: Sitting) -> None:
-    """Each step once; the other frameworks are in tests/test_framework_campaigns.py."""
+@pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param("streams", marks=pytest.mark.xdist_group("campaign of streams")),
+        pytest.param("flink", marks=[FLINK, pytest.mark.xdist_group("campaign of flink")]),
+    ],
+)
+def test_a_framework_among_brokers_that_are_killed(sitting: Sitting, framework: str) -> None:
+    """Each step once; Connect is in tests/test_framework_campaigns.py."""
     sitting.seconds = 1
-    chaos.run(sitting, "streams")
+    chaos.run(sitting, framework)
     assert not sitting.problems, "\n".join(sitting.problems)
     assert set(chaos.STEPS) <= set(sitting.counts)
 

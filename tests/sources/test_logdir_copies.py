@@ -158,10 +158,15 @@ def test_copies_in_any_order_under_load_have_no_false_hanging(busy: Kafka, clust
     workers = [Worker(busy, topic_partitions, f"healthy-{number}", stop) for number in range(4)]
     for worker in workers:
         worker.start()
-    verdicts = set()
+    verdicts = set[str]()
+
+    def has_seen_load() -> bool:
+        return sum(worker.endings["commit"] for worker in workers) > 10 and bool({"ongoing", "unknown"} & verdicts)
+
     try:
-        deadline = time.monotonic() + DURATION_S
-        while time.monotonic() < deadline:
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < DURATION_S or not has_seen_load():
+            assert passed < PATIENCE_S, f"{verdicts}, {[worker.endings for worker in workers]}"
             to = tmp_path / "copy"
             names = [*folders(root, of_coordinators=False), *folders(root, of_coordinators=True), *MARKS]
             dice.shuffle(names)
@@ -178,8 +183,6 @@ def test_copies_in_any_order_under_load_have_no_false_hanging(busy: Kafka, clust
         stop.set()
         for worker in workers:
             worker.join(PATIENCE_S)
-    assert sum(worker.endings["commit"] for worker in workers) > 10
-    assert {"ongoing", "unknown"} & verdicts
 
 
 def test_a_hanging_transaction_is_proven_from_a_live_directory(uncompacted: Kafka) -> None:

@@ -135,6 +135,8 @@ def server_properties(
         "listeners": _listeners(listeners | ({"CONTROLLER": node.controller_port} if is_voter else {})),
         SESSION: str(SESSION_MS if len(nodes) > 1 else ONLY_BROKER_SESSION_MS),
         "broker.heartbeat.interval.ms": "500",
+        # Not before the lab gives up: on a slow machine a broker of three registers late.
+        "initial.broker.registration.timeout.ms": "3600000",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(f"{each.broker_id}@127.0.0.1:{each.controller_port}" for each in voters),
     }
