@@ -56,7 +56,9 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   };
   const save = () => {
     const headings = Array.from(table.tHead.rows[0].cells);
-    const quoted = (value) => `"${value.replaceAll('"', '""')}"`;
+    // a spreadsheet runs a text that begins so, and whoever chooses a transactional id chooses the text
+    const safe = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? "'" : "") + value;
+    const quoted = (value) => `"${safe(value).replaceAll('"', '""')}"`;
     const lines = rows.map((body) => Array.from(body.rows).flatMap(
       (row) => Array.from(row.cells, (cell) => quoted(text(cell, row === body.rows[0] && headings[cell.cellIndex])))));
     const below = rows.some((body) => body.rows.length > 1) ? ["details"] : [];
