@@ -127,6 +127,7 @@ FENCING_SYMPTOMS = (
                 r"last seen epoch",
             ),
             *wordings("kafka-python", r"\bProducerFencedError\b", r"\bInvalidProducerEpochError\b"),
+            *wordings("sarama", r"how did this happen\? Error code = 90\b"),
         ),
         causes=(
             "Its transaction exceeded transaction.timeout.ms: the coordinator aborted it and raised the epoch.",

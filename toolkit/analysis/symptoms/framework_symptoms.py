@@ -168,7 +168,11 @@ FRAMEWORK_SYMPTOMS = (
     Symptom(
         name="call-in-wrong-state",
         title="The application called the transactional API in the wrong order, or went on after an error.",
-        wordings=wordings("librdkafka", r"Operation not valid in state [A-Z][A-Za-z]{2,40}"),
+        wordings=(
+            *wordings("librdkafka", r"Operation not valid in state [A-Z][A-Za-z]{2,40}"),
+            *wordings("Java", r"Invalid transition attempted from state [A-Z_]{2,40} to state [A-Z_]{2,40}"),
+            *wordings("Spring", r"IllegalArgumentException: No transaction (?:is )?in process"),
+        ),
         causes=(
             "An earlier call failed, and the application did not abort the transaction.",
             "Two threads share one producer, or initialization was not finished.",

@@ -12,7 +12,9 @@ READING_SYMPTOMS = (
         name="unstable-offset-commit",
         title="The group's committed offsets are part of an open transaction: no consumer can read them until it ends.",
         wordings=(
-            *wordings(ANY_CLIENT, r"\bUNSTABLE_OFFSET_COMMIT\b", r"There are unstable offsets that need to be cleared"),
+            *wordings(
+                ANY_CLIENT, r"\bUNSTABLE_?OFFSET_?COMMIT\b", r"There are unstable offsets that need to be cleared"
+            ),
             *wordings(
                 "Java",
                 r"\bUnstableOffsetCommitException\b",
@@ -140,7 +142,7 @@ READING_SYMPTOMS = (
         wordings=(
             *wordings(
                 ANY_CLIENT,
-                r"\bOUT_OF_ORDER_SEQUENCE_NUMBER\b",
+                r"\bOUT_OF_ORDER_SEQUENCE(?:_NUMBER)?\b",
                 r"The broker received an out of order sequence number",
             ),
             *wordings("Java", r"\bOutOfOrderSequenceException\b"),

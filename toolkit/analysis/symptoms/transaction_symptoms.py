@@ -46,7 +46,7 @@ TRANSACTION_SYMPTOMS = (
         wordings=wordings(
             "librdkafka",
             r"Failed to end transaction: Broker: Producer attempted a transactional operation in an invalid state",
-            r"EndTxn (?:commit |abort )?(?:failed|returned).{0,40}(?:INVALID_TXN_STATE|in an invalid state)",
+            r"EndTxn (?:commit |abort )?(?:failed|returned).{0,80}(?:INVALID_TXN_STATE|in an invalid state)",
         ),
         causes=(
             "EndTxn overtook AddPartitionsToTxn: a race in the client, mostly on abort (librdkafka#4849).",
