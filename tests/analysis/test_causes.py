@@ -440,7 +440,7 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
 @pytest.mark.parametrize(
     ("more", "events", "names"),
     [
-        ({"leader": partition(isr=[1])}, (), ()),
+        ({"leader": partition(isr=[1])}, (), ("marker-not-written",)),
         ({"leader": partition(isr=None)}, (), ("marker-not-written",)),
         ({"leader": partition(replicas=None)}, (), ("marker-not-written",)),
         ({}, (), ("marker-not-written",)),

@@ -66,8 +66,8 @@ READING_SYMPTOMS = (
         ),
         causes=(
             "The last offset of the partition is a commit or abort marker, and the group has committed the offset "
-            "after its last record, which is that of the marker. librdkafka does so, and Java applications that commit "
-            "record offset + 1; the position of a Java client is past the marker.",
+            "after its last record, which is that of the marker. Applications do so that commit record offset + 1, in "
+            "librdkafka with a message; the position of a Java client and librdkafka's stored offsets are past it.",
         ),
         checks=("kafka-txn diagnose --topic T --partition P: `clear` means that nothing is held.",),
         safe=("Nothing to do. Alert on lag that grows, or on a held LSO, instead of lag above 0.",),
