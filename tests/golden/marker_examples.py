@@ -25,7 +25,7 @@ BEFORE, FAULTY = "4.1.2", "4.2.0"
 
 
 def marker_findings() -> Iterator[tuple[str, Row]]:
-    """The cause that each is to have, and the finding."""
+    """The cause that each has, and the finding."""
     # The cleaner of 2.8 removes markers by itself (KAFKA-14055).
     removed = Case(origin=Origin.COMPACTED, commit=True, sequel=Sequel.THREE_COMMITS)
     refused = Case(origin=Origin.REFUSED, commit=True)
