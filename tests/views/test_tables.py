@@ -63,7 +63,8 @@ def test_findings_are_sorted_worst_first_and_explained(rows: list[Row]) -> None:
         assert VERDICTS[verdict] in text
     assert VERDICTS["long"] not in text
     orphan = next(body for body in table_page.bodies if body[1].startswith("orphan-0"))
-    assert "held at13" in orphan[1]
+    assert "held at 13" in orphan[1], "readable without the style sheet"
+    assert {"button", "input"}.isdisjoint(tag for tag, _ in table_page.tags), "no control where scripts do not run"
     assert "kafka-txn abort --topic orders --partition 0 --start-offset 13" in orphan[-1]
 
 

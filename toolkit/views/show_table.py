@@ -213,7 +213,7 @@ def body_html(
     """A row of a table as HTML, with the lines below it; all values are escaped."""
     row = "".join(map(_cell_html, cells, headings))
     lines = "".join(f"<div>{_label(label)}{_below_text(label, text)}</div>" for label, text in below)
-    rest = f'<tr><td class="below" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
+    rest = f'<tr><td class="below" style="text-align:left" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
     style = ' class="error"' if error else ""
     return f"<tbody{style}><tr>{row}</tr>{rest}</tbody>"
 
@@ -236,7 +236,7 @@ def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
 
 
 def _label(text: str) -> str:
-    return f"<i>{escape(text)}</i>" if text else ""
+    return f"<i>{escape(text)}</i> " if text else ""
 
 
 def _below_text(label: str, text: str) -> str:

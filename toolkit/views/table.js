@@ -61,7 +61,7 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   const text = (cell, heading) => {
     if (cell.dataset.none !== undefined) return "";
     if (heading && heading.dataset.time) return new Date(Number(cell.dataset.key)).toISOString();
-    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes, (part) => part.textContent).join(" "));
+    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes, (part) => part.textContent.trim()).join(" "));
     return lines.length ? lines.join("; ") : cell.textContent;
   };
   const save = () => {
