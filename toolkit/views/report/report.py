@@ -145,7 +145,14 @@ class Report:
 
         page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
         content = f'title="{escape(self.title)}" srcdoc="{escape(page)}"'
-        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>'
+        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>{WITHOUT_FRAME}'
+
+
+WITHOUT_FRAME = (  # JupyterLab drops frames and styles of a notebook that is not trusted
+    "<style>.kafka-txn-without-frame { display: none; }</style>"
+    '<p class="kafka-txn-without-frame">The postmortem is not shown, as this notebook is not trusted: run the cell, or '
+    "choose Trust Notebook.</p>"
+)
 
 
 def _write(path: Path, text: str) -> None:
