@@ -46,10 +46,10 @@ def take_pictures(folder: Path, books: Sequence[Path], *, is_run: bool) -> Itera
 
 
 def _of_pages(chromium: Browser, folder: Path, books: Sequence[Path], *, theme: str) -> Iterator[Path]:
-    from nbconvert import HTMLExporter  # type: ignore[import-untyped]
+    from nbconvert import HTMLExporter
 
     for book in books:
-        html, _ = HTMLExporter(theme=theme).from_filename(book)  # type: ignore[no-untyped-call]
+        html, _ = HTMLExporter(theme=theme).from_filename(str(book))  # type: ignore[no-untyped-call]
         written = folder / f"{book.stem}-{theme}.html"
         written.write_text(html)
         page = chromium.new_page(viewport={"width": WIDTH, "height": 900})
