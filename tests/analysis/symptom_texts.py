@@ -357,6 +357,42 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
     ),
 ]
 
+CITED += [
+    (
+        "call-in-wrong-state",
+        "Java",
+        "spring-cloud/spring-cloud-stream#1166",
+        "org.apache.kafka.common.KafkaException: TransactionalId my-id-6: Invalid transition attempted from state "
+        "IN_TRANSACTION to state IN_TRANSACTION",
+    ),
+    (
+        "call-in-wrong-state",
+        "Spring",
+        "spring-attic/spring-cloud-stream-binder-kafka#946",
+        "java.lang.IllegalArgumentException: No transaction in process at org.springframework.kafka.core.KafkaTemplate."
+        "producerForOffsets(KafkaTemplate.java:532)",
+    ),
+    (
+        "end-txn-invalid-state",
+        "librdkafka",
+        "fede1024/rust-rdkafka#349",
+        "Error: KafkaError (Transaction error: EndTxn commit failed: Broker: Producer attempted a transactional operation "
+        "in an invalid state)",
+    ),
+    (
+        "producer-fenced",
+        "sarama",
+        "IBM/sarama#2859",
+        "Error: Unknown error, how did this happen? Error code = 90",
+    ),
+    (
+        "unstable-offset-commit",
+        "any client",
+        "confluentinc/librdkafka#3265",
+        "rd_kafka_consumer_err (rkq=0x10891a0, err=RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT, version=version@entry=0)",
+    ),
+]
+
 UNRELATED = [
     "",
     " \n\t ",

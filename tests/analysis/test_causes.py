@@ -440,7 +440,7 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
 @pytest.mark.parametrize(
     ("more", "events", "names"),
     [
-        ({"leader": partition(isr=[1])}, (), ()),
+        ({"leader": partition(isr=[1])}, (), ("marker-not-written",)),
         ({"leader": partition(isr=None)}, (), ("marker-not-written",)),
         ({"leader": partition(replicas=None)}, (), ("marker-not-written",)),
         ({}, (), ("marker-not-written",)),
@@ -450,6 +450,8 @@ def test_an_unknown_finding_only_has_causes_that_the_log_proves() -> None:
             (record(1, "PrepareCommit", second=0, client_transaction_version=2),),
             ("marker-not-written", "marker-not-sent"),
         ),
+        # Its coordinator has given up, and the cause was "not written".
+        ({"coordinator_epoch": 3}, (record(1, "PrepareCommit", second=0, leader_epoch=2),), ("marker-refused",)),
     ],
 )
 def test_the_causes_of_an_unwritten_marker(more: Any, events: Any, names: tuple[str, ...]) -> None:
@@ -733,6 +735,7 @@ def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
     ("line", "names"),
     [
         (logged("marker_retried", 11, "has failed with error", transactional_id="payments-7"), ("marker-not-written",)),
+        (logged("marker_refused", 11, "Invalid coordinator epoch", transactional_id=None), ("marker-refused",)),
         (
             logged("marker_request_failed", 11, "unsupported version", topic=None, partition=None, affected_broker=3),
             ("marker-not-sent",),

@@ -1,8 +1,8 @@
 """Take pictures of the panel with 2, 5 and 500 findings, light and dark, and the one of the README.
 
 ``python -m tests.browser.screenshot`` writes ``docs/panel.png``; ``python -m tests.browser.screenshot FOLDER`` also
-writes all six, as ``panel-500-dark.png``, to a folder. `docs/panel.png` has the fingerprint of the panel's sources, and
-a test fails once it is that of another panel.
+writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each. `docs/panel.png` has the
+fingerprint of the panel's sources, and a test fails once it is that of another panel.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from tests.browser.opened import browser
 from tests.browser.panel_page import panel_on
+from tests.browser.test_panel_access import violations
 from toolkit.config import ClientConfig
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
@@ -66,7 +67,7 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 panel.get_by_role("textbox", name="To do it, type").fill(panel.locator("b.number").inner_text())
                 target = folder / f"panel-{number}-{'dark' if dark else 'light'}.png"
                 panel.screenshot(path=target, animations="disabled")
-                print(f"{target.name}: {target.stat().st_size:,} bytes")
+                print(f"{target.name}: {target.stat().st_size:,} bytes, violations {violations(panel)}", flush=True)
 
 
 def fingerprint() -> str:

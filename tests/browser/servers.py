@@ -30,8 +30,9 @@ def jupyter_lab(notebook: Path, folder: Path, *, dark: bool = False) -> Iterator
     dark
         Use the dark theme.
     """
-    _write_settings(folder, "themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
-    _write_settings(folder, "notification", {"fetchNews": "false"})
+    _write_settings(folder, "apputils-extension/themes", {"theme": "JupyterLab Dark" if dark else "JupyterLab Light"})
+    _write_settings(folder, "apputils-extension/notification", {"fetchNews": "false"})
+    _write_settings(folder, "notebook-extension/tracker", {"windowingMode": "none"})  # every cell is in the page
     port = _free_port()
     options = [
         f"--ServerApp.root_dir={notebook.parent}",
@@ -98,7 +99,7 @@ def _run_server(command: Sequence[str], folder: Path, probe_url: str) -> Iterato
 
 
 def _write_settings(folder: Path, name: str, settings: dict[str, str]) -> None:
-    path = folder / f"settings/@jupyterlab/apputils-extension/{name}.jupyterlab-settings"
+    path = folder / f"settings/@jupyterlab/{name}.jupyterlab-settings"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(settings))
 

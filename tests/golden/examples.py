@@ -1,4 +1,4 @@
-"""A finding for each verdict and cause, recorded on real brokers: ``python -m tests.golden.examples`` (five minutes).
+"""A finding for each verdict and cause, recorded on real brokers: ``python -m tests.golden.examples`` (ten minutes).
 
 The pages of the docs show them under "How to prove it", as the code prints them today.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 
 from tests.causes import cause_names
 from tests.golden import FOLDER, TIMES
+from tests.golden.marker_examples import marker_findings
 from tests.golden.record import create
 from tests.incident_matrix import PATIENCE_S, SETUPS, exists, finding_of, short_graces
 from toolkit.errors import ToolkitError
@@ -81,6 +83,7 @@ def _findings() -> Iterator[tuple[str, Row]]:
             if setup is EVERYDAY:
                 yield from ((each, _long(kafka, each)) for each in LONG_IDS)
                 yield from (("ended in files", row) for row in _ended(kafka.log_dirs[1]))
+    yield from ((cause, _as_orders(row, row["topic"])) for cause, row in marker_findings())
     for sample in map(load, sample_names()):
         with sample.log_dir() as log_dir:
             rows = log_dir.finding_rows(topics=[sample.topic], min_held_ms=sample.min_held_ms)
@@ -133,7 +136,7 @@ def _as_orders(row: Row, topic: str) -> Row:
     """The row with the topic's random name replaced, in sentences too; not the name of Kafka's own topics."""
     if topic.startswith("__"):
         return row
-    swapped = json.loads(json.dumps(row, default=str).replace(topic, "orders"))
+    swapped = json.loads(re.sub(rf"(?<!\w){re.escape(topic)}(?!\w)", "orders", json.dumps(row, default=str)))
     return {**swapped, **{name: row[name] for name in TIMES}}
 
 

@@ -340,4 +340,5 @@ def test_a_notebook_shows_it_in_a_frame() -> None:
     output = report([finding()])._repr_html_()
     assert output.startswith('<iframe title="Postmortem: orders-0" srcdoc=')
     assert "<h1>" not in output
+    assert output.endswith("choose Trust Notebook.</p>"), "in its place where frames are dropped"
     assert output.count("jpThemeLight") == 1, "it follows JupyterLab's theme; a saved page has no script"

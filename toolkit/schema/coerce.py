@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from toolkit.errors import UsageError
@@ -13,6 +14,7 @@ from toolkit.schema.table import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 Data: TypeAlias = "pd.DataFrame | Iterable[Row] | Iterable[TableRow] | None"
 """A frame of a declared table, or rows or records of it."""
@@ -27,10 +29,9 @@ def rows_of(data: Data, table: Table) -> list[Row]:
     """Rows of a table from a frame, rows or records; a missing column is null."""
     if data is None:
         return []
-    if hasattr(data, "columns"):
-        return table.rows(_reindexed(data, table))
     nulls: dict[str, object] = dict.fromkeys(table.names)
-    items = cast("Iterable[Row | TableRow]", data)
+    rows = _of_frame(data, table).to_pylist() if hasattr(data, "columns") else data
+    items = cast("Iterable[Row | TableRow]", rows)
     return [item.row() if isinstance(item, TableRow) else {**nulls, **item} for item in items]
 
 
@@ -39,13 +40,15 @@ def records_of(data: Data, record: type[R]) -> list[R]:
     if data is None:
         return []
     if hasattr(data, "columns"):
-        return record.of_table(record.table.of_frame(_reindexed(data, record.table)))
+        return record.of_table(_of_frame(data, record.table))
     items = cast("Iterable[Row | R]", data)
     return [item if isinstance(item, record) else record.of_columns(cast("Row", item)) for item in items]
 
 
-def _reindexed(frame: Data, table: Table) -> pd.DataFrame:
-    return cast("pd.DataFrame", frame).reindex(columns=table.names)
+def _of_frame(frame: Any, table: Table) -> pa.Table:
+    """The table's columns that a frame has: a null in one that is never null would be refused."""
+    known = tuple(column for column in table.columns if column.name in frame.columns)
+    return replace(table, columns=known).of_frame(frame)
 
 
 def finding_row(finding: FindingLike) -> Row:

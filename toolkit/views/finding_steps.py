@@ -11,7 +11,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.views.plots.plot_text import plain
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import by_urgency, newest
+from toolkit.views.urgency import by_urgency
 
 MAX_PARTITIONS = 5  # named for a verdict
 TIMELINE = ("02_lso_timeline.ipynb", "when it began, and who waits")
@@ -75,8 +75,7 @@ def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
     NextSteps
         Markdown in a notebook, text elsewhere.
     """
-    records = records_of(findings, Finding)
-    return NextSteps(findings=by_urgency(records, now or newest(records)))
+    return NextSteps(findings=by_urgency(records_of(findings, Finding), now))
 
 
 def _of_verdict(verdict: str, found: Sequence[Finding]) -> list[str]:

@@ -19,7 +19,7 @@ from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
-from toolkit.schema.table import INT16, INT32, INT64, TIME
+from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import cell_text, printable, row_lines
@@ -189,7 +189,7 @@ def body_html(
     """A row of a table as HTML, with the lines below it; all values are escaped."""
     row = "".join(map(_cell_html, cells, headings))
     lines = "".join(f"<div>{_label(label)}{_below_text(label, text)}</div>" for label, text in below)
-    rest = f'<tr><td class="below" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
+    rest = f'<tr><td class="below" style="text-align:left" colspan="{len(headings)}">{lines}</td></tr>' if below else ""
     style = ' class="error"' if error else ""
     return f"<tbody{style}><tr>{row}</tr>{rest}</tbody>"
 
@@ -212,7 +212,7 @@ def _cell_html(cell: TableCell, heading: ColumnHeading) -> str:
 
 
 def _label(text: str) -> str:
-    return f"<i>{escape(text)}</i>" if text else ""
+    return f"<i>{escape(text)}</i> " if text else ""
 
 
 def _below_text(label: str, text: str) -> str:
@@ -349,16 +349,10 @@ def show(
 
 def _finding_rows(data: Data) -> list[Row]:
     """Rows of findings; of those without a text or a list that every finding has, it is empty."""
-    if isinstance(data, list):
-        empty: Row = {"reason": "", "remedy": "", "missing": [], "evidence": []}
-        return rows_of([{**empty, **row} for row in data], FINDINGS)
-    frame: Any = data
-    for name, value in (("reason", ""), ("remedy", ""), ("missing", []), ("evidence", []), ("verdict", "unknown")):
-        if name not in frame.columns:
-            frame = frame.assign(**{name: [value] * len(frame)})
-    if "observed_at" not in frame.columns:
-        frame = frame.assign(observed_at=dt.datetime.now(dt.UTC))
-    return rows_of(frame, FINDINGS)
+    found = rows_of(data, FINDINGS)
+    empty = (("reason", ""), ("remedy", ""), ("missing", []), ("evidence", []), ("verdict", "unknown"),
+             ("observed_at", utc_now()))  # fmt: skip
+    return [{**row, **{name: value for name, value in empty if row[name] is None}} for row in found]
 
 
 SUMMARY = {"topic", "partition", "verdict", "reason"}  # without one of these, columns are shown as selected
@@ -367,7 +361,7 @@ SUMMARY = {"topic", "partition", "verdict", "reason"}  # without one of these, c
 def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
     findings = records_of(rows, Finding)
     row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
-    return [row_of[id(finding)] for finding in by_urgency(findings, now or newest(findings))]
+    return [row_of[id(finding)] for finding in by_urgency(findings, now)]
 
 
 def table_of(names: Sequence[str]) -> Table | None:

@@ -3,6 +3,17 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   const table = root.querySelector("table");
   if (!table) return;
   const SIZE = 50, FEW = 10;
+  const count = (number) => number.toLocaleString("en");
+  // controls are made here: where scripts do not run, as in a notebook that is not trusted, there are none
+  table.querySelectorAll("th").forEach((heading) => {
+    heading.innerHTML = `<button type="button">${heading.innerHTML}</button>`;
+  });
+  root.insertAdjacentHTML("afterbegin", `<div class="bar" hidden>
+    <input type="search" placeholder="Search all ${count(Number(root.dataset.count))} rows" aria-label="Search all rows">
+    <span class="place" role="status"></span>
+    <button type="button" class="back" aria-label="Previous rows">&#8592;</button>
+    <button type="button" class="on" aria-label="Next rows">&#8594;</button>
+    <button type="button" class="csv">CSV</button></div>`);
   const bar = root.querySelector(".bar"), search = bar.querySelector("input"), place = bar.querySelector(".place");
   const [back, on, csv] = ["back", "on", "csv"].map((name) => bar.querySelector("." + name));
   let all = Array.from(table.tBodies), sorted = all, rows = all, first = 0, sort = null;
@@ -28,7 +39,6 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
     const shown = rows.slice(first, first + SIZE);
     Array.from(table.tBodies).forEach((body) => body.remove());
     shown.forEach((body) => table.appendChild(body));
-    const count = (number) => number.toLocaleString("en");
     place.textContent = rows.length
       ? `${count(first + 1)} to ${count(first + shown.length)} of ${count(rows.length)}` : "no such row";
     back.disabled = first === 0;
@@ -51,12 +61,14 @@ document.querySelectorAll(".kafka-txn:not([data-ready])").forEach((root) => {
   const text = (cell, heading) => {
     if (cell.dataset.none !== undefined) return "";
     if (heading && heading.dataset.time) return new Date(Number(cell.dataset.key)).toISOString();
-    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes, (part) => part.textContent).join(" "));
+    const lines = Array.from(cell.children, (line) => Array.from(line.childNodes, (part) => part.textContent.trim()).join(" "));
     return lines.length ? lines.join("; ") : cell.textContent;
   };
   const save = () => {
     const headings = Array.from(table.tHead.rows[0].cells);
-    const quoted = (value) => `"${value.replaceAll('"', '""')}"`;
+    // a spreadsheet runs a text that begins so, and whoever chooses a transactional id chooses the text
+    const safe = (value) => (/^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? "'" : "") + value;
+    const quoted = (value) => `"${safe(value).replaceAll('"', '""')}"`;
     const lines = rows.map((body) => Array.from(body.rows).flatMap(
       (row) => Array.from(row.cells, (cell) => quoted(text(cell, row === body.rows[0] && headings[cell.cellIndex])))));
     const below = rows.some((body) => body.rows.length > 1) ? ["details"] : [];

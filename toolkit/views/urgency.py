@@ -32,12 +32,22 @@ def age(finding: Finding, now: dt.datetime) -> dt.timedelta | None:
     return None if since is None or since > now else now - since
 
 
-def by_urgency(findings: Iterable[Finding], now: dt.datetime) -> list[Finding]:
-    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position."""
+def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
+    """The most urgent verdict first, then the oldest; findings of one age by partition and queue position.
+
+    Parameters
+    ----------
+    findings
+        The findings.
+    now
+        Time up to which ages are counted; that of the newest finding if null.
+    """
+    found = list(findings)
+    until = now or newest(found)
 
     def key(finding: Finding) -> tuple[int, float, str, int, int]:
-        length = age(finding, now) or dt.timedelta(0)
+        length = age(finding, until) or dt.timedelta(0)
         return (urgency(finding.verdict), -length.total_seconds(), finding.topic or "", finding.partition or 0,
                 finding.queue_position or 0)  # fmt: skip
 
-    return sorted(findings, key=key)
+    return sorted(found, key=key)

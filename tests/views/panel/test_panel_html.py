@@ -22,7 +22,6 @@ from toolkit.views.panel.panel_html import (
     evidence_html,
     next_actionable,
     problem_html,
-    rank_findings,
     tone,
     traceback_html,
     why_not_html,
@@ -30,6 +29,7 @@ from toolkit.views.panel.panel_html import (
 from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.report.gap_chart import gap_chart
+from toolkit.views.urgency import by_urgency
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
 EVIL = "<img src=x onerror=alert(1)>"
@@ -73,18 +73,19 @@ def test_a_choice_starts_with_its_verdict() -> None:
 
 def test_the_most_urgent_finding_is_first() -> None:
     found = [
-        finding(verdict="ongoing", records_held=900, action=None),
-        finding(topic="small", records_held=1),
-        finding(topic="big", records_held=50),
+        finding(verdict="ongoing", held_ms=900_000, action=None),
+        finding(topic="young", held_ms=1_000),
+        finding(topic="old", held_ms=50_000),
         finding(verdict="unknown", action=None),
     ]
-    assert [each.topic for each in rank_findings(found)][:2] == ["big", "small"]
-    assert [each.verdict for each in rank_findings(found)] == ["hanging", "hanging", "unknown", "ongoing"]
+    ranked = by_urgency(found)
+    assert [each.topic for each in ranked][:2] == ["old", "young"]
+    assert [each.verdict for each in ranked] == ["hanging", "hanging", "unknown", "ongoing"]
     following = next_actionable(found)
     assert following
-    assert following.topic == "big"
+    assert following.topic == "old"
     assert next_actionable(found[:1]) is None
-    assert [tone(each) for each in rank_findings(found)] == ["alarm", "alarm", "warn", "calm"]
+    assert [tone(each) for each in ranked] == ["alarm", "alarm", "warn", "calm"]
 
 
 def test_the_queue_position_is_in_the_choice() -> None:
@@ -224,11 +225,11 @@ def test_every_one_of_five_hundred_findings_can_be_found_and_chosen() -> None:
     listed.show([healthy, *many(499)], None)
     buttons = listed.choices.children
     assert len(buttons) == PAGE, "the page, and not one for each finding"
-    assert buttons[0].description.startswith("HANGING · orders-498"), "the one that holds the most records"
+    assert buttons[0].description.startswith("HANGING · orders-0"), "of one age by partition"
     listed.search.value = "writer-17 HANGING"
     assert "11 of 500 findings match." in said
-    assert [each.partition for each in listed.matches] == [*range(179, 169, -1), 17]
-    buttons[10].click()
+    assert [each.partition for each in listed.matches] == [17, *range(170, 180)]
+    buttons[0].click()
     assert [each.partition for each in chosen] == [17]
     listed.search.value = ""
     for _ in range(30):
@@ -249,7 +250,7 @@ def test_the_chosen_finding_is_marked() -> None:
     first, second = many(2)
     listed = FindingList(lambda chosen: None, lambda said: None)
     listed.show([first, second], second)
-    assert [each._dom_classes for each in listed.choices.children] == [("alarm", "chosen"), ("alarm",)]
+    assert [each._dom_classes for each in listed.choices.children] == [("alarm",), ("alarm", "chosen")]
 
 
 def _srcdoc(value: str) -> str:

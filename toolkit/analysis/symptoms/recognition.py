@@ -190,5 +190,5 @@ def searchable(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         text = f"{text[: MAX_CHARACTERS // 2]}\n{text[-MAX_CHARACTERS // 2 :]}"
     text = _CONTROL.sub("", _ESCAPE.sub("", text))
-    text = _IN_JSON.sub(" ", text).replace('\\"', '"')
+    text = _IN_JSON.sub(" ", text).replace('\\"', '"').replace("RD_KAFKA_RESP_ERR_", "")  # a prefix of librdkafka
     return _SECRET.sub(lambda found: f"{found['key'] or found['before']}***", " ".join(text.split()))

@@ -75,8 +75,8 @@ def groups_at(
 ) -> dict[TopicPartition, list[str]] | None:
     """Groups that have read everything that read_committed returns.
 
-    Their committed offset is the LSO, or is before it with only markers and aborted records in between: librdkafka
-    commits the offset after the last record, not after the markers that follow it.
+    Their committed offset is the LSO, or is before it with only markers and aborted records in between: a group may
+    have committed the offset after its last record, and not the one after the markers that follow it.
 
     Group ids by partition, sorted; null if the offsets of a group could not be read. A partition without groups is left
     out if this principal may not see all groups.

@@ -13,7 +13,8 @@ from typing import Any
 import ipywidgets as widgets
 
 from toolkit.schema.live import Finding
-from toolkit.views.panel.panel_html import choice, is_same, line, rank_findings, tone
+from toolkit.views.panel.panel_html import choice, is_same, line, tone
+from toolkit.views.urgency import by_urgency
 
 PAGE = 25
 TONES = ("alarm", "warn", "calm")
@@ -51,7 +52,7 @@ class FindingList(widgets.VBox):  # type: ignore[misc]
         self._selected = selected
         if list(findings) != self._findings:
             self._findings = list(findings)
-            self._ranked = rank_findings(findings)
+            self._ranked = by_urgency(findings)
             self._texts = [_searched_text(each) for each in self._ranked]
         self._filter()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import html
 import shlex
 import traceback
@@ -24,7 +23,7 @@ from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import urgency
+from toolkit.views.urgency import age, by_urgency
 
 if TYPE_CHECKING:
     from toolkit.actions.fence import FencePlan
@@ -94,11 +93,6 @@ _TONES = {
 }
 
 
-def rank_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings to choose from: the most urgent first, then those that hold the most records."""
-    return sorted(findings, key=lambda each: (urgency(each.verdict), -(each.records_held or each.offsets_held or 0)))
-
-
 def tone(finding: Finding) -> str:
     """The colour of a verdict: ``alarm``, ``warn`` or ``calm``."""
     return _TONES.get(finding.verdict, "calm")
@@ -115,7 +109,7 @@ def choice(finding: Finding) -> str:
         parts.append(f"{count(finding.records_held, 'record', 'records')} held")
     elif finding.offsets_held:
         parts.append(f"{count(finding.offsets_held, 'offset', 'offsets')} held")
-    if (length := _age(finding)) is not None:
+    if (length := age(finding, finding.observed_at)) is not None:
         parts.append(f"for {duration(length)}")
     if (finding.queue_position or 1) > 1:
         parts.append(f"behind {count((finding.queue_position or 1) - 1, 'other', 'others')}")
@@ -132,18 +126,11 @@ def is_same(finding: Finding | None, other: Finding | None) -> bool:
 
 def next_actionable(findings: Sequence[Finding]) -> Finding | None:
     """The next finding with an action; null if there is none."""
-    return next((each for each in rank_findings(findings) if each.action), None)
+    return next((each for each in by_urgency(findings) if each.action), None)
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
     return finding.topic, finding.partition, finding.producer_id, finding.start_offset
-
-
-def _age(finding: Finding) -> dt.timedelta | None:
-    if finding.held_ms is not None:
-        return dt.timedelta(milliseconds=finding.held_ms)
-    since = finding.held_from or finding.opened_at
-    return finding.observed_at - since if since and since <= finding.observed_at else None
 
 
 FENCED = {"ongoing", "long"}

@@ -13,7 +13,6 @@ from toolkit.schema.durations import duration
 from toolkit.views.findings_text import finding_page, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
-from toolkit.views.urgency import urgency
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -80,11 +79,6 @@ _CLOCKS = {
 def is_answer(finding: Finding) -> bool:
     """Whether it held or holds an LSO, or needs action."""
     return finding.queue_position == 1 or not is_healthy(finding)
-
-
-def by_weight(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort key: the most urgent verdict first, then partition and queue position."""
-    return sorted(findings, key=lambda finding: urgency(finding.verdict))
 
 
 def answer(finding: Finding, *, log_transactions: Sequence[LogTransaction] = ()) -> ReportSection:

@@ -18,7 +18,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, by_weight, is_answer, others
+from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, is_answer, others
 from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
@@ -44,6 +44,7 @@ from toolkit.views.report.report_tables import (
     log_transaction_grid,
 )
 from toolkit.views.row_formats import printable, replaced_file
+from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +145,14 @@ class Report:
 
         page = self.html.replace("</head>", f"{THEME_SCRIPT}</head>", 1)
         content = f'title="{escape(self.title)}" srcdoc="{escape(page)}"'
-        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>'
+        return f'<iframe {content} style="width:100%;height:80vh;border:0"></iframe>{WITHOUT_FRAME}'
+
+
+WITHOUT_FRAME = (  # JupyterLab drops frames and styles of a notebook that is not trusted
+    "<style>.kafka-txn-without-frame { display: none; }</style>"
+    '<p class="kafka-txn-without-frame">The postmortem is not shown, as this notebook is not trusted: run the cell, or '
+    "choose Trust Notebook.</p>"
+)
 
 
 def _write(path: Path, text: str) -> None:
@@ -245,7 +253,7 @@ def report(
 
 def complete(findings: Iterable[Finding]) -> list[Finding]:
     """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
-    return [finding for finding in by_weight(findings) if is_answer(finding)][:MAX_FINDINGS]
+    return [finding for finding in by_urgency(findings) if is_answer(finding)][:MAX_FINDINGS]
 
 
 def _rows(recorded: Data) -> list[Row]:

@@ -300,7 +300,10 @@ def _not_ended(context: DiagnosisContext) -> CauseIndicator | None:
     isr, replicas = context.txn.leader.isr, context.txn.leader.replicas
     if isr is not None and replicas is not None and len(isr) < len(replicas):
         text = f"its marker cannot be written while replicas are missing: {len(isr)} of {len(replicas)} are in sync"
-        return CauseIndicator(text=text)
+        return CauseIndicator(text=text, names=("marker-not-written",))
+    for names, why in (_refused(context), _by_lines(context)):
+        if why:
+            return CauseIndicator(text=f"its marker is not written: {why}", names=names)
     if failed := context.lines("marker_request_failed"):
         text = f"a broker does not know the version in which coordinators send markers: {_logged(failed[-1])}"
         return CauseIndicator(text=text, names=("marker-not-sent",))

@@ -1,0 +1,68 @@
+"""Findings of markers that were removed, refused or not sent, each staged on real brokers; no incident has them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.incident_matrix import short_graces
+from tests.outcome_cases import Case, Origin, Sequel
+from tests.outcomes import OutcomeCluster, rows_of
+from tests.rolling_upgrade import Rolling
+from tests.sources.test_broker_log_lines_staged import events, producer_on
+from toolkit.lab import Kafka
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import await_coordinators, config_of, until
+from toolkit.schema import Row
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.logdir import LogDir
+
+BEFORE, FAULTY = "4.1.2", "4.2.0"
+"""A leader that does not know WriteTxnMarkers v2, and coordinators that send it all the same (KAFKA-20322)."""
+
+
+def marker_findings() -> Iterator[tuple[str, Row]]:
+    """The cause that each has, and the finding."""
+    # The cleaner of 2.8 removes markers by itself (KAFKA-14055).
+    removed = Case(origin=Origin.COMPACTED, commit=True, sequel=Sequel.THREE_COMMITS)
+    refused = Case(origin=Origin.REFUSED, commit=True)
+    with (
+        OutcomeCluster.start("2.8.2", [removed, refused]) as staged,
+        short_graces(),
+        Cluster(staged.kafka.bootstrap_servers) as cluster,
+    ):
+
+        def stuck() -> list[Row] | None:
+            rows = rows_of(cluster, staged.staged)
+            return rows if {row["verdict"] for row in rows} == {"stuck_ending"} else None
+
+        yield from zip(("marker-compacted", "marker-refused"), until(stuck, awaited="both"), strict=True)
+    yield "marker-not-sent", _not_sent()
+
+
+def _not_sent() -> Row:
+    """A coordinator of 4.2.0, while the leader is not upgraded yet; from their files and logs."""
+    alone = {"transaction.state.log.replication.factor": 1}  # no other broker becomes coordinator
+    with Kafka(BEFORE, brokers=3, properties=alone) as kafka, BrokerClient(config_of(kafka)) as client:
+        admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        for created in admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2]])]).values():
+            created.result()
+        transactional_id = producer_on(client, 1).transactional_id
+        Rolling(kafka).upgrade(1, FAULTY)
+        await_coordinators(client)
+        producer = TxnProducer(client, transactional_id).init()
+        producer.add("orders", 0)
+        producer.send("orders", 0)
+        producer.decide(commit=True)
+        events(kafka, 2, "marker_request_failed")
+
+        def stuck() -> Row | None:
+            folders, logs = [*kafka.log_dirs.values()], [*kafka.broker_logs.values()]
+            with short_graces(), LogDir(*folders, broker_logs=logs, as_of=dt.datetime.now(dt.UTC)) as files:
+                (row,) = files.finding_rows(topics=["orders"])
+            return row if row["verdict"] == "stuck_ending" else None
+
+        return until(stuck, awaited="a stuck ending")
