@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from toolkit.errors import DecodeError
+from toolkit.formats.coordinator.transaction_log_records import read_transaction_value
 from toolkit.formats.log.batch_records import read_records
 from toolkit.formats.log.batches import BatchHeader, read_header
 from toolkit.lab import Kafka
@@ -82,6 +83,7 @@ def write_and_dump(kafka: Kafka, *, expiring: bool) -> list[Segment]:
     admin.delete_consumer_groups(["group-classic"])["group-classic"].result(30)
     produce(config, "compacted")  # closes the segment before, so that the cleaner takes it
     directory = kafka.log_dirs[1]
+    wait(lambda: any(map(has_complete_abort, directory.glob(f"{TRANSACTION_STATE}-*/*.log"))))  # after its client knows
     if expiring:
         wait(lambda: any(map(has_delete_horizon, directory.glob("compacted-0/*.log"))))
         wait(lambda: any(map(has_tombstone, directory.glob(f"{TRANSACTION_STATE}-*/*.log"))))
@@ -143,8 +145,16 @@ def has_delete_horizon(path: Path) -> bool:
 
 
 def has_tombstone(path: Path) -> bool:
+    return None in _values(path)
+
+
+def has_complete_abort(path: Path) -> bool:
+    return "CompleteAbort" in {read_transaction_value(value).state for value in _values(path) if value is not None}
+
+
+def _values(path: Path) -> list[bytes | None]:
     segment = _segment(path)
-    return any(record.value is None for at, _ in segment.batches() for record in read_records(segment.data, at))
+    return [record.value for at, _ in segment.batches() for record in read_records(segment.data, at)]
 
 
 def _segment(path: Path) -> Segment:
