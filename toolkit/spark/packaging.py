@@ -80,7 +80,7 @@ def _zipped(folders: Sequence[str] = ()) -> bytes:
         for package in PURE:
             root = _folder(package)
             for path in sorted(root.rglob("*")):
-                if path.is_file() and path.suffix in {".py", ".json", ".typed"}:
+                if path.is_file() and path.suffix in {".py", ".json", ".toml", ".txt", ".typed"}:
                     entry = zipfile.ZipInfo(f"{package}/{path.relative_to(root).as_posix()}", date_time=EPOCH)
                     data = path.read_bytes()
                     if folders and entry.filename == f"{PURE[0]}/__init__.py":

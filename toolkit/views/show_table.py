@@ -350,9 +350,9 @@ def show(
 def _finding_rows(data: Data) -> list[Row]:
     """Rows of findings; of those without a text or a list that every finding has, it is empty."""
     found = rows_of(data, FINDINGS)
-    empty = (("reason", ""), ("remedy", ""), ("missing", []), ("evidence", []), ("verdict", "unknown"),
-             ("observed_at", utc_now()))  # fmt: skip
-    return [{**row, **{name: value for name, value in empty if row[name] is None}} for row in found]
+    texts = (("reason", ""), ("remedy", ""), ("verdict", "unknown"))
+    empty: Row = dict((*texts, ("missing", []), ("evidence", []), ("observed_at", utc_now())))
+    return [{**row, **{name: value for name, value in empty.items() if row[name] is None}} for row in found]
 
 
 SUMMARY = {"topic", "partition", "verdict", "reason"}  # without one of these, columns are shown as selected
