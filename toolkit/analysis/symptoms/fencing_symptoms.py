@@ -99,7 +99,7 @@ FENCING_SYMPTOMS = (
     ),
     Symptom(
         name="last-epoch",
-        title="The coordinator cannot fence an id at epoch 32767; none of its transactions times out any more.",
+        title="The coordinator cannot fence an id at epoch 32767, and other transactions may not time out.",
         wordings=wordings("broker", r"Cannot fence producer with epoch equal to Short\.MaxValue"),
         causes=(
             "A transaction timed out at epoch 32766, and the coordinator could not log the fence: too few replicas of "
