@@ -2,7 +2,7 @@
 
 The coordinator's records are rewritten to an epoch that takes weeks to reach. At 32766 the coordinator fences by epoch
 32767. If it cannot log that, 3.9.2 keeps 32767 in memory, and throws at every later attempt, until it reads its log
-anew; no other transaction of its ids times out meanwhile.
+anew; other transactions of it may not time out meanwhile.
 """
 
 from __future__ import annotations

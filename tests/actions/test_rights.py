@@ -137,8 +137,8 @@ NO_TOPIC, HIDDEN = "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on TransactionalId '*
 INCOMPLETE: Mapping[str, tuple[tuple[Right, ...], str | None]] = {
     "enough": (((TOPIC, "*", LITERAL, READ),), None),
     "ids": (((TOPIC, "rights", LITERAL, READ), SEE_STATE, *SEE_IDS), None),
-    "blind": (((TOPIC, "rights", LITERAL, DESCRIBE), READ_STATE, *SEE_IDS), NO_TOPIC),
-    "idless": (((TOPIC, "rights", LITERAL, READ), SEE_STATE, *SEE_IDS[1:]), HIDDEN),
+    "describe": (((TOPIC, "rights", LITERAL, DESCRIBE), READ_STATE, *SEE_IDS), NO_TOPIC),
+    "hidden": (((TOPIC, "rights", LITERAL, READ), SEE_STATE, *SEE_IDS[1:]), HIDDEN),
 }
 """Rights of a user by its name, and what a finding lacks with them."""
 

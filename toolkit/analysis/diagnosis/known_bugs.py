@@ -114,7 +114,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         key="KAFKA-20090",
         title="A coordinator throws where it should fence a transactional id at epoch 32767.",
         effect="After a timeout at epoch 32766 that it could not log, and with transaction version 2 after others, "
-        "too, the transaction stays Ongoing (overdue), and no other one of that coordinator times out.",
+        "too, the transaction stays Ongoing (overdue), and others of that coordinator may not time out.",
         remedy="Move the leader of the id's partition of __transaction_state, or restart its broker, while all of its "
         "replicas are in sync; upgrade to 4.3.0. Until then InitProducerId fails for the id.",
         affected=((OLDEST, (4, 3, 0)),),

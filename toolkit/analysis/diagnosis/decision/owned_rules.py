@@ -64,7 +64,8 @@ def _is_overdue(txn: OpenTransaction) -> bool:
 def _is_stuck_at_last_epoch(e: OpenEvidence) -> bool:
     """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
     is_fenced = e.txn.state == "Ongoing" and e.txn.listed and e.txn.owner_epoch == LAST_EPOCH + 1
-    return is_fenced and e.txn.epoch == LAST_EPOCH and e.outcome.name != COMMIT and _is_overdue(e.txn)
+    is_uncommitted = e.outcome.name != COMMIT and e.checkpoint is None
+    return is_fenced and is_uncommitted and e.txn.epoch == LAST_EPOCH and _is_overdue(e.txn)
 
 
 def _begins_earlier(txn: OpenTransaction) -> bool:
@@ -319,8 +320,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         why=lambda e: (
             f"{_says(e)}, its timeout of {duration(_timeout(e.txn))} has passed, and its epoch is "
             f"{e.txn.owner_epoch}, which no client gets: the coordinator raised it to fence epoch {e.txn.epoch}, and "
-            "has not logged it. Before 4.3.0 it cannot fence a second time, and no other transaction of that "
-            "coordinator times out."
+            "has not logged it. Before 4.3.0 it cannot fence a second time, and its other transactions may not time "
+            "out either."
         ),
         remedy=lambda e: (
             f"Check that all replicas of __transaction_state-{_owner(e).txn_state_partition} are in sync. Then move "
