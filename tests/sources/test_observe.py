@@ -20,7 +20,8 @@ from toolkit.sources.live.logs.fetch import FetchPosition
 from toolkit.sources.live.logs.transaction_log import TransactionLog
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.state.group_offsets import group_ids
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions
+from toolkit.sources.live.state.producer_states import read_producers
 from toolkit.sources.live.transaction_listing import all_ids, named_transactions
 
 CONFIG = ClientConfig("one:9092")

@@ -40,14 +40,8 @@ from toolkit.sources.live.state.group_offsets import (
     share_isolation_level,
     undescribed_group,
 )
-from toolkit.sources.live.state.leaders import (
-    PartitionLeader,
-    read_metadata,
-    read_partitions,
-    read_producers,
-    read_replica_producers,
-    resolve_partitions,
-)
+from toolkit.sources.live.state.leaders import PartitionLeader, read_metadata, read_partitions, resolve_partitions
+from toolkit.sources.live.state.producer_states import read_producers, read_replica_producers
 from toolkit.sources.live.transaction_listing import (
     TransactionFilters,
     all_ids,

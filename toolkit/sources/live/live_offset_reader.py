@@ -14,7 +14,7 @@ from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.logs.partition_log import FetchedChunk, read_offsets
 from toolkit.sources.live.state.broker_configs import compacted_topics
-from toolkit.sources.live.state.leaders import read_producers
+from toolkit.sources.live.state.producer_states import read_producers
 from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 

@@ -23,14 +23,8 @@ from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state
 from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
 from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
-from toolkit.sources.live.state.leaders import (
-    LSO_COLUMNS,
-    OffsetsQuery,
-    PartitionLeader,
-    ProducersQuery,
-    query_leaders,
-    read_metadata,
-)
+from toolkit.sources.live.state.leaders import LSO_COLUMNS, OffsetsQuery, PartitionLeader, query_leaders, read_metadata
+from toolkit.sources.live.state.producer_states import ProducersQuery
 from toolkit.sources.live.transaction_listing import (
     TransactionFilters,
     TransactionListing,

@@ -18,7 +18,8 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.group_offsets import ListedGroup, committed_offsets, pending_offsets
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions
+from toolkit.sources.live.state.producer_states import read_producers
 from toolkit.sources.offset_queries.group_lag import DELETED, NO_TRANSACTION, CommittedOffset
 
 PAUSE_S = 1.0

@@ -31,7 +31,8 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions
+from toolkit.sources.live.state.producer_states import read_producers
 
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on

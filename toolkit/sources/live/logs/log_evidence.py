@@ -30,7 +30,8 @@ from toolkit.sources.live.logs.excerpt_reader import read_excerpts, read_other_m
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
-from toolkit.sources.live.state.leaders import read_metadata, read_partitions, read_producers
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions
+from toolkit.sources.live.state.producer_states import read_producers
 
 MAX_PARTITIONS = 50  # with an excerpt of megabytes, for cause and impact
 PARTITIONS_AT_ONCE = 10  # bounds memory

@@ -1,16 +1,15 @@
-"""Partitions, their leaders (Metadata), and what these answer: offsets (ListOffsets), producers (DescribeProducers)."""
+"""Partitions, their leaders (Metadata), and the offsets that these answer (ListOffsets)."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.bulk_messages import ListedOffset
-from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
@@ -19,7 +18,6 @@ from toolkit.sources.live.client.broker_response import BrokerResponse, error_te
 from toolkit.sources.partition_selection import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
-MAX_EPOCH = 32_767
 UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 
 # Errors of stale metadata: the leader has changed.
@@ -175,7 +173,7 @@ def _with_new_leaders(client: BrokerClient, leaders: Leaders, answers: Iterable[
     }
 
 
-def _batches(leaders: Leaders) -> list[tuple[int, dict[str, list[int]]]]:
+def batches_by_leader(leaders: Leaders) -> list[tuple[int, dict[str, list[int]]]]:
     """Broker id, and topic to partition numbers, one for each request; partitions without a leader are left out."""
     by_broker: dict[int, list[Leader]] = {}
     for each in leaders.values():
@@ -263,7 +261,9 @@ class OffsetsQuery:
     def requests(self, leaders: Leaders) -> Requests:
         """The requests to the leaders."""
         self._leaders = leaders
-        self._sent = [(leader, batch, column) for leader, batch in _batches(leaders) for column in self._columns]
+        self._sent = [
+            (leader, batch, column) for leader, batch in batches_by_leader(leaders) for column in self._columns
+        ]
         return [
             (
                 leader,
@@ -345,82 +345,3 @@ class _OffsetAnswers:
             error=error,
             **({} if error else offsets),
         )
-
-
-def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bool = True) -> list[Producer]:
-    """The producers of partitions, from their leaders.
-
-    A partition without producers has no record; a failed one has a record with `error`. Brokers also answer from
-    follower replicas, so compare the leader epochs before and after.
-
-    `leaders`: as for `read_partitions`.
-    `idle_producers`: include producers without an open transaction; no verdict needs them.
-    """
-    (found,) = query_leaders(client, leaders, ProducersQuery(idle_producers=idle_producers))
-    return found
-
-
-def read_replica_producers(
-    client: BrokerClient, partitions: Mapping[TopicPartition, PartitionLeader], *, broker_id: int
-) -> list[Producer]:
-    """The same from one broker's replicas; a partition without a replica there has a record with `error`."""
-    query = ProducersQuery(idle_producers=True)
-    requests = query.requests({tp: each._replace(leader=broker_id) for tp, each in partitions.items()})
-    return query.records(client.send(requests))
-
-
-class ProducersQuery:
-    """DescribeProducers; of producers with an open transaction only, or of idle ones too."""
-
-    def __init__(self, *, idle_producers: bool) -> None:
-        self._idle_producers = idle_producers
-        self._leaders: Leaders = {}
-        self._sent: list[tuple[int, dict[str, list[int]]]] = []
-
-    def requests(self, leaders: Leaders) -> Requests:
-        """The requests to the leaders."""
-        self._leaders, self._sent = leaders, _batches(leaders)
-        return [(leader, messages.DescribeProducers(partitions=batch)) for leader, batch in self._sent]
-
-    def records(self, responses: Sequence[BrokerResponse]) -> list[Producer]:
-        """The producers, after an error for each partition without a leader."""
-        found = [
-            Producer(topic=each.topic, partition=each.partition, observed_at=each.observed_at, error=each.error)
-            for each in self._leaders.values()
-            if each.leader is None
-        ]
-        for (leader, batch), response in zip(self._sent, responses, strict=True):
-            found += _producers(leader, batch, response, idle=self._idle_producers)
-        return found
-
-
-def _producers(
-    broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool
-) -> Iterator[Producer]:
-    observed_at = response.observed_at
-    if response.error:
-        for topic, numbers in batch.items():
-            for number in numbers:
-                error = response.error_text
-                yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
-        return
-    for topic, number, error_code, message, producers in response.message.partitions:
-        if error_code:
-            error = error_text(error_code, message)
-            yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
-        for producer_id, epoch, sequence, time, coordinator_epoch, start in producers:
-            if start < 0 and not idle:
-                continue
-            # Null for Kafka's -1, and for values that Apache Kafka never returns (Redpanda: redpanda#11949).
-            yield Producer(
-                topic=topic,
-                partition=number,
-                producer_id=producer_id if producer_id >= 0 else None,
-                producer_epoch=epoch if 0 <= epoch <= MAX_EPOCH else None,
-                last_sequence=sequence if sequence >= 0 else None,
-                last_timestamp=utc(time) if time >= 0 else None,
-                coordinator_epoch=coordinator_epoch if coordinator_epoch >= 0 else None,
-                current_txn_start_offset=start if start >= 0 else None,
-                broker_id=broker_id,
-                observed_at=observed_at,
-            )
