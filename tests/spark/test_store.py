@@ -120,7 +120,7 @@ def test_a_full_disk_is_named(spark: SparkSession) -> None:
         ("[TABLE_OR_VIEW_NOT_FOUND] No table", "Spark failed: [TABLE_OR_VIEW_NOT_FOUND] No table", False),
     ],
 )
-def test_only_a_spark_without_memory_needs_more(text: str, sentence: str, names_memory: bool) -> None:
+def test_advice_on_memory_is_for_a_spark_that_ran_out_of_it(text: str, sentence: str, names_memory: bool) -> None:
     """A server without the package was advised to have more memory of the driver."""
     with pytest.raises(SetupError, match=re.escape(sentence)) as raised, translate_spark_errors():
         raise PySparkException(text)
