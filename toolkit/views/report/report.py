@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -92,7 +92,11 @@ class Report:
     title: str
     summary: tuple[str, ...]
     sections: tuple[ReportSection, ...]
-    figure: Figure | None = field(default=None, repr=False)
+    figure: Figure | None = None
+
+    def __repr__(self) -> str:
+        """Heading and summary: what a notebook stores beside the page."""
+        return "\n".join((self.title, *self.summary))
 
     @cached_property
     def html(self) -> str:
