@@ -51,6 +51,7 @@ DICT_READERS = {
     "spark": {
         "datasources/log_identity.py",
         "pipeline/log_renames.py",
+        "pipeline/older_copies.py",
         "pipeline/tables/staging_table.py",
         "pipeline/tables/stored_tables.py",
         "pipeline/topic_findings.py",

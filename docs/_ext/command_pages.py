@@ -5,7 +5,6 @@ Typer carries a Click of its own, which sphinx-click does not take for Click; so
 
 from __future__ import annotations
 
-import enum
 import inspect
 import itertools
 from collections.abc import Iterator
@@ -53,9 +52,9 @@ def _flags(option: Any) -> str:
 
 
 def _values(option: Any) -> Iterator[str]:
-    kind = option.type_descriptor.annotation
-    if inspect.isclass(kind) and issubclass(kind, enum.Enum) and not option.metavar:
-        yield f"One of {', '.join(f'`{each.value}`' for each in kind)}."
+    choices = getattr(option.type, "choices", ())
+    if choices and not option.metavar:
+        yield f"One of {', '.join(f'`{each}`' for each in choices)}."
     default = getattr(option.default, "value", option.default)
     if default not in (None, False, "", ()) and not option.is_flag:
         yield f"Default: `{default}`."

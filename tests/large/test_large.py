@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import REPLICATED
 
-FLINK = pytest.mark.skipif(shutil.which("javac") is None, reason="FlinkJob.java needs a JDK")
 MOUNTS = pytest.mark.skipif(not disks.can_mount(), reason="needs the right to mount")
 
 
@@ -84,17 +82,11 @@ def test_skipped_markers_are_completed_under_load(lab: Kafka, tmp_path: Path) ->
 
 @pytest.mark.lab
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "framework",
-    [
-        pytest.param("streams", marks=pytest.mark.xdist_group("campaign of streams")),
-        pytest.param("flink", marks=[FLINK, pytest.mark.xdist_group("campaign of flink")]),
-    ],
-)
-def test_a_framework_among_brokers_that_are_killed(sitting: Sitting, framework: str) -> None:
-    """Each step once; Connect is in tests/test_framework_campaigns.py."""
+@pytest.mark.xdist_group("campaign of streams")
+def test_streams_among_brokers_that_are_killed(sitting: Sitting) -> None:
+    """Each step once; the other frameworks are in tests/test_framework_campaigns.py."""
     sitting.seconds = 1
-    chaos.run(sitting, framework)
+    chaos.run(sitting, "streams")
     assert not sitting.problems, "\n".join(sitting.problems)
     assert set(chaos.STEPS) <= set(sitting.counts)
 

@@ -132,7 +132,7 @@ def loaded(cluster: Cluster, group: str) -> Callable[[], tuple[int | None, str |
     """The lag once the group's coordinator has read its log."""
 
     def found() -> tuple[int | None, str | None] | None:
-        with suppress(BrokerError):  # it loads
+        with suppress(BrokerError, NotFound):  # it loads; before its election no broker lists the group
             return lag_of(cluster, group)
         return None
 

@@ -228,6 +228,8 @@ def main(mode: str, server: str, user: str, folder: Path, certificates: Path) ->
         "spark.eventLog.enabled": "true",
         "spark.eventLog.rolling.enabled": "false",
         "spark.log.level": "INFO",
+        "spark.sql.debug.maxToStringFields": "1000",  # all options of a plan are shown, so that a secret one would be
+        "spark.sql.maxMetadataStringLength": "100000",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "true",
         "spark.ui.port": str(port),
