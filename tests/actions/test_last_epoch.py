@@ -129,7 +129,7 @@ def test_a_fence_at_the_last_epoch(version: str, audit: Audit) -> None:
 def test_a_coordinator_that_restarts_in_a_rotation_of_the_producer_id() -> None:
     """KAFKA-20310: 4.2.1 logs PrepareCommit without the producer id that the client already has.
 
-    4.3.1 logs it, but may skip the marker while it restarts (KAFKA-20734), so that the state is not met every time.
+    4.3.1 logs it; there PrepareCommit is not met in every run: it may skip a marker while it restarts (KAFKA-20734).
     """
     name, topic = "payments", "orders"
     with ExitStack() as stack:
