@@ -161,8 +161,7 @@ def test_recorders_outlive_their_credentials_and_show_none(
         assert len(samples) == SAMPLES
         assert samples["error"].isna().all(), (mode, samples["error"].dropna().tolist())
         findings = recording.findings(topics=[hanging.topic], partitions=[0])
-        verdicts = set(findings["verdict"])
-        assert "hanging" in verdicts <= {"hanging", "unknown"}, mode  # a busy machine may miss an answer of a sample
+        assert set(findings["verdict"]) == {"hanging"}, mode
         assert (LOGINS_AGAIN in each.stderr.decode()) == bool(MODES[mode][1]), mode
         assert leaks(each.stdout + each.stderr, secrets) == set(), mode
         assert b"PARQUET" not in each.stderr

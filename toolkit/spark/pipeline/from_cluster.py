@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -50,6 +51,8 @@ class LivePartitions:
         The partitions.
     topic_ids
         Topic ids by topic.
+    executors_can_read
+        Whether executors reach the brokers, which a Spark job finds out at the first call.
     """
 
     spark: SparkSession
@@ -57,6 +60,7 @@ class LivePartitions:
     topics: Sequence[str] | None
     partitions: Sequence[Partition]
     topic_ids: Mapping[str, str]
+    executors_can_read: Callable[[], bool]
 
     what = "partitions"
     is_consistent = False
@@ -146,7 +150,7 @@ class LivePartitions:
             return None
         options = {"assign": json.dumps(assigned), "table": table, "timeout": str(self.cluster.timeout)}
         options |= {f"{which}Offsets": json.dumps(offsets) for which, offsets in bounds.items()}
-        if executors_reach(self.spark, self.cluster.client.brokers.values()):
+        if self.executors_can_read():
             rows = self.spark.read.format("kafka_log_live").options(**options).load()
         else:
             reader = BatchesReader(batches_options(options), self.cluster.config, table_schema(table))
@@ -167,4 +171,11 @@ def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[s
     """
     partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
     topic_ids = read_metadata(cluster.client, topics).topic_ids
-    return LivePartitions(spark=spark, cluster=cluster, topics=topics, partitions=partitions, topic_ids=topic_ids)
+    return LivePartitions(
+        spark=spark,
+        cluster=cluster,
+        topics=topics,
+        partitions=partitions,
+        topic_ids=topic_ids,
+        executors_can_read=cache(lambda: executors_reach(spark, cluster.client.brokers.values())),
+    )

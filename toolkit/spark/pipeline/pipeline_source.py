@@ -31,7 +31,6 @@ from toolkit.spark.datasources.partial_transactions import (
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from toolkit.spark.datasources.batches_reader import BatchesReader

@@ -216,7 +216,7 @@ def report(
     """
     records = records_of(findings, Finding)
     main_findings = complete(records)
-    given = {
+    tables_by_name = {
         "log_transactions": log_transactions,
         "lso_timeline": lso_timeline,
         "transaction_history": transaction_history,
@@ -236,7 +236,7 @@ def report(
         exposure=records_of(exposure, Exposure),
         cluster_events=records_of(cluster_events, ClusterEvent),
         actions=_about(records_of(actions, ActionStep), records),
-        absent=[name for name, table in given.items() if table is None],
+        absent=[name for name, table in tables_by_name.items() if table is None],
         problems=problems,
     )
     incidents = incident_facts(main_findings, tables)
