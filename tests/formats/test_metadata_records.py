@@ -74,14 +74,20 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def stage(kafka: Kafka) -> None:
     admin = AdminClient({**kafka.client_config()})
     setting = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
+    client = BrokerClient(config_of(kafka))
+    for created in admin.create_topics([NewTopic(ORDERS, 3, 3), NewTopic(GONE, 1, 1)]).values():
+        created.result()
+    # The next request may reach a broker that has not heard of the topics.
+    until(
+        lambda: True if len(partitions(client, ORDERS)) == 3 and partitions(client, GONE) else None,
+        awaited="the topics on a broker",
+    )
     for futures in (
-        admin.create_topics([NewTopic(ORDERS, 3, replication_factor=3), NewTopic(GONE, 1, replication_factor=1)]),
         admin.delete_topics([GONE]),
         admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, ORDERS, incremental_configs=[setting])]),
     ):
         for future in futures.values():
             future.result()
-    client = BrokerClient(config_of(kafka))
     TxnProducer(client, "payments").init()
     client.close()
     kafka.kill(3)
