@@ -239,6 +239,11 @@ FLINKS = {
     "a timeout as short as a client's, and many checkpoints": (grid("tx", 2, range(1, 17)), 60_000),
     "one subtask, many checkpoints": (grid("tx", 1, range(1, 17)), 60_000),
     "a job that was scaled down": ([*grid("tx", 4, range(1, 5)), *grid("tx", 2, range(5, 9))], 30_000),
+    "a job that was scaled down long ago": ([*grid("tx", 9, range(1, 5)), *grid("tx", 2, range(5, 40))], 30_000),
+    "restarts from one checkpoint, which probe for subtasks": (
+        [*grid("tx", 2, range(1, 9)), *(f"tx-{subtask}-4" for subtask in (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14))],
+        30_000,
+    ),
 }
 
 
