@@ -197,7 +197,7 @@ def checkpoint_prefixes(ids: Iterable[str]) -> dict[str, int]:
 
     ``KafkaSink`` (INCREMENTING) numbers subtasks from 0 and checkpoints from 1, and each checkpoint has an id in each
     subtask. Subtasks with less than half of the checkpoints are left out: those of a larger job before, and those that
-    never ran, of which each restart from the same checkpoint makes more (TransactionAbortStrategyImpl of connector 4.0).
+    never ran, of which each restart from the same checkpoint makes more (TransactionAbortStrategyImpl).
     Instances of Spring Kafka, tasks of Connect and a pool of Flink (POOLING) count from 0 on instead, so a prefix with
     a number 0 proves nothing.
 
