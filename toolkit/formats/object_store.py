@@ -107,6 +107,11 @@ class ObjectPath:
         return self.key.rpartition("/")[2]
 
     @property
+    def stem(self) -> str:
+        """That name without its last ending."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def parent(self) -> ObjectPath:
         """Its folder; the bucket for itself."""
         return ObjectPath(self.store, self.key.rpartition("/")[0])
