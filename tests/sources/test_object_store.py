@@ -239,6 +239,7 @@ def test_a_server_that_is_gone_cannot_be_reached() -> None:
 def test_paths_and_uris(uri: str, path: Path | ObjectPath) -> None:
     assert log_path(uri) == path
     assert log_path(log_path(uri)) == path
+    assert (log_path(uri) / "0-x.log").stem == "0-x"
 
 
 @pytest.mark.parametrize(

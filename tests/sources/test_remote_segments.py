@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.sources.log_files import after, data, marker, write_checkpoint, write_log, write_root, write_snapshot
+from tests.spark.read_log import assert_same_rows, read_and_fold, rows
 from toolkit import LogDir
-from toolkit.sources.logdir.replica.log_dir_layout import discover
-from toolkit.sources.logdir.replica.partition_folder import FolderLog
-from toolkit.sources.logdir.replica.segment_splits import read_split, splits
 
 TOPIC_ID, OTHER_TOPIC_ID = "Ab_-Ab_-Ab_-Ab_-Ab_-Ab", "Cd_-Ab_-Ab_-Ab_-Ab_-Ab"
 FIRST, SECOND = "Ef_-Ab_-Ab_-Ab_-Ab_-Ab", "Gh_-Ab_-Ab_-Ab_-Ab_-Ab"  # copies of segments
@@ -66,10 +64,10 @@ def test_each_batch_is_there_once(
         write_remote(remote, start, stop)
     for paths in ([broker, remote], [remote, broker]):
         assert offsets(*paths) == list(range(10))
-    [replica] = discover([broker, remote]).replicas
-    log = FolderLog(replica)
-    parts = [part for split in splits(log.listing, max_bytes=100) for part in read_split(split)]
-    assert [offset for part in parts for offset in part.scanned.headers["base_offset"].tolist()] == list(range(10))
+    tasks = rows(broker.parent, table="batches", maxPartitionBytes=100)
+    assert sorted(row["base_offset"] for row in tasks) == list(range(10))
+    folded = read_and_fold(broker.parent, maxPartitionBytes=100)
+    assert_same_rows(folded, LogDir(broker.parent).log_transactions(), "log_transactions")
     [row] = LogDir(broker, remote).partition_rows(topics=["orders"])
     assert (row["log_start_offset"], row["local_log_start_offset"], row["log_end_offset"]) == (0, 5, 10)
 
@@ -90,15 +88,15 @@ def test_a_transaction_whose_head_is_only_remote_gets_its_start(folders: tuple[P
 def test_a_segment_that_was_not_copied_is_missing(folders: tuple[Path, Path]) -> None:
     broker, remote = folders
     write_remote(remote, 0, 3)
-    rows = LogDir(broker, remote).log_transaction_rows(topics=["orders"])
-    assert any("OFFSETS_LOST" in (row["error"] or "") for row in rows)
+    found = LogDir(broker, remote).log_transaction_rows(topics=["orders"])
+    assert any("OFFSETS_LOST" in (row["error"] or "") for row in found)
 
 
 def test_a_topic_that_was_created_again_has_other_segments(folders: tuple[Path, Path]) -> None:
     broker, remote = folders
     write_remote(remote, 0, 5, topic_id=OTHER_TOPIC_ID)
-    rows = LogDir(broker, remote).partition_rows(topics=["orders"])
-    assert [(row["broker_id"], row["log_end_offset"]) for row in rows] == [(None, 5), (1, 10)]
+    found = LogDir(broker, remote).partition_rows(topics=["orders"])
+    assert [(row["broker_id"], row["log_end_offset"]) for row in found] == [(None, 5), (1, 10)]
 
 
 def test_aborted_transactions_without_their_index_are_rows_with_an_error(tmp_path: Path) -> None:
