@@ -69,7 +69,7 @@ class Replica:
     only: frozenset[str] | None = None  # names of the files that were passed one by one; null for all of the folder
     # whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does
     is_remote: bool = False
-    remote_folders: Sequence[LogPath] = ()  # of a broker's folder: those of remote storage with the same topic id
+    remote_folders: tuple[LogPath, ...] = ()  # of a broker's folder: those of remote storage with the same topic id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def _with_remote_folders(replicas: Sequence[Replica]) -> Sequence[Replica]:
     found, joined = list[Replica](), set[int]()
     for each in replicas:
         own = remote.get((each.topic, each.partition, _topic_id(each)), []) if not each.is_remote else []
-        found.append(replace(each, remote_folders=[folder.path for folder in own]) if own else each)
+        found.append(replace(each, remote_folders=tuple(folder.path for folder in own)) if own else each)
         joined |= {id(folder) for folder in own}
     return [each for each in found if id(each) not in joined]
 

@@ -157,13 +157,13 @@ class FolderLog:
         """
         indexed = {index.offset for index in self.listing.txn_indexes}
         segments = [] if self.replica.only else self.listing.remote_segments
-        files = {str(each.path) for each in segments if each.offset not in indexed}
-        if not files:
+        stops = {str(each.path): each.stop for each in segments if each.offset not in indexed}
+        if not stops:
             return
         fold, file_of = LogFold(partial=known_before(self, None)), dict[int, str | None]()
-        for part in at_missing_offsets(self.parts()):
+        for part in at_missing_offsets(self.parts(stop=[*stops.values()][-1])):
             fold.add(part)
-            if part.file in files:
+            if part.file in stops:
                 headers = part.scanned.headers
                 markers = headers["base_offset"][headers["attributes"] & CONTROL != 0]
                 file_of |= dict.fromkeys(markers.tolist(), part.file)
