@@ -80,15 +80,20 @@ class S3Server(socketserver.ThreadingTCPServer):
             allow_delayed_open=True,
             default_metadata={"ACL": "public-read"},
         )
-        store.create_dir(BUCKET, recursive=False)
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            key = f"{BUCKET}/{prefix}/{path.relative_to(folder).as_posix()}"
-            with store.open_output_stream(key) as stream:
-                stream.write(path.read_bytes())
-            times = store.get_file_info(key).mtime_ns
-            path.chmod(0o644)
-            os.utime(path, ns=(times, times))
+        upload(store, folder, prefix)
         return f"s3://{BUCKET}/{prefix}"
+
+
+def upload(store: fs.FileSystem, folder: Path, prefix: str) -> None:
+    """Upload a folder to the bucket, and set the times of its files to those of the objects."""
+    store.create_dir(BUCKET, recursive=False)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        key = f"{BUCKET}/{prefix}/{path.relative_to(folder).as_posix()}"
+        with store.open_output_stream(key) as stream:
+            stream.write(path.read_bytes())
+        times = store.get_file_info(key).mtime_ns
+        path.chmod(0o644)
+        os.utime(path, ns=(times, times))
 
 
 class Relay(socketserver.BaseRequestHandler):

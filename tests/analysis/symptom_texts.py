@@ -386,6 +386,21 @@ CITED += [
         "Error: Unknown error, how did this happen? Error code = 90",
     ),
     (
+        "connect-leader-fenced",
+        "Connect",
+        "a worker of 4.3.1 whose leader's id was fenced",
+        "ERROR Uncaught exception in REST call to /connectors/orders-csv/restart (ConnectExceptionMapper)\n"
+        "java.lang.IllegalStateException: Cannot produce to config topic without claiming write privileges first\n"
+        "\tat org.apache.kafka.connect.storage.KafkaConfigBackingStore.sendPrivileged(KafkaConfigBackingStore.java:839)",
+    ),
+    (
+        "connect-leader-fenced",
+        "Connect",
+        "the same worker, before",
+        "WARN Failed to perform fencable send to config topic (org.apache.kafka.connect.storage.KafkaConfigBackingStore)\n"
+        "org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted to produce with an old epoch.",
+    ),
+    (
         "unstable-offset-commit",
         "any client",
         "confluentinc/librdkafka#3265",

@@ -108,7 +108,7 @@ def test_arbitrary_names_are_parsed_or_null(name: str) -> None:
 
 def test_names_in_remote_storage_have_the_id_of_the_topic_and_of_the_copy() -> None:
     remote = "Ab_-Ab_-Ab_-Ab_-Ab_-Ab"
-    assert parse_folder_name(f"my-orders-3-{remote}") == FolderName("my-orders", 3, is_remote=True)
+    assert parse_folder_name(f"my-orders-3-{remote}") == FolderName("my-orders", 3, topic_id=remote)
     assert parse_file_name(f"00000000000000000020-{remote}.txnindex") == FileName(20, "txnindex", is_remote=True)
     assert parse_file_name(f"00000000000000000020-{remote}.leader_epoch_checkpoint") is None
     assert parse_folder_name(f"my-orders-3-{remote}x") is None

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from pyarrow import fs
 
+from tests.other_stores import AZURE, GOOGLE, Emulator, uploaded
 from tests.process import run
 from tests.s3_server import BUCKET, CREDENTIALS, S3Server, copy_sample, s3_server
 from tests.sources.log_files import (
@@ -28,6 +29,7 @@ from tests.sources.test_logdir_one_read import bytes_read
 from toolkit import LogDir
 from toolkit.connections import connect
 from toolkit.errors import NotFound, UsageError
+from toolkit.formats import object_store
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import LARGEST_READ, ObjectFile, ObjectPath
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
@@ -70,8 +72,7 @@ def long_log(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return root, s3.upload(root, "long")
 
 
-def test_every_table_is_that_of_the_copy(copies: tuple[Path, str]) -> None:
-    folder, uri = copies
+def compare_all_tables(folder: Path, uri: str) -> None:
     with LogDir(folder, consistent_copy=True) as local_files, LogDir(uri, consistent_copy=True) as stored_files:
         for table in tables_of(FILES):
             local, stored = (getattr(files, table)() for files in (local_files, stored_files))
@@ -85,6 +86,27 @@ def test_every_table_is_that_of_the_copy(copies: tuple[Path, str]) -> None:
         assert [str(each.path) for each in stored_files.left_out] == [
             str(each.path).replace(str(folder), uri) for each in local_files.left_out
         ]
+
+
+def test_every_table_is_that_of_the_copy(copies: tuple[Path, str]) -> None:
+    compare_all_tables(*copies)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("emulator", [AZURE, GOOGLE], ids=["azure", "google"])
+def test_every_table_of_other_stores(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "broker-1"
+    copy_sample("several-open", folder)
+    with uploaded(emulator, folder, monkeypatch) as uri:
+        compare_all_tables(folder, uri)
+        with pytest.raises(NotFound, match="There is no file or folder "):
+            LogDir(f"{uri}-missing")
+        if emulator is AZURE:
+            monkeypatch.setenv("AZURE_STORAGE_KEY", "b3RoZXI=")
+            object_store._file_system.cache_clear()
+            with pytest.raises(UsageError, match=f"^{uri} cannot be read: .* refuses access") as raised:
+                LogDir(uri)
+            assert "AZURE_STORAGE_KEY" in raised.value.do
 
 
 def test_the_command_and_connect_take_a_uri(copies: tuple[Path, str]) -> None:
@@ -217,6 +239,7 @@ def test_a_server_that_is_gone_cannot_be_reached() -> None:
 def test_paths_and_uris(uri: str, path: Path | ObjectPath) -> None:
     assert log_path(uri) == path
     assert log_path(log_path(uri)) == path
+    assert (log_path(uri) / "0-x.log").stem == "0-x"
 
 
 @pytest.mark.parametrize(

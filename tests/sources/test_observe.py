@@ -197,8 +197,11 @@ def test_coordinators_that_stop_or_move_during_the_observation_are_a_gap(
 
 def test_an_id_that_expired_after_the_listing_is_dead() -> None:
     """TRANSACTIONAL_ID_NOT_FOUND is its coordinator's answer, not a failure."""
-    gone = SimpleNamespace(transaction_states=[described("payments", None, None)])
-    observed = observation(FakeCluster(DescribeTransactions=lambda broker, request: gone))
+
+    def gone(broker: int, request: Any) -> SimpleNamespace:
+        return SimpleNamespace(transaction_states=[described(each, None, None) for each in request.transactional_ids])
+
+    observed = observation(FakeCluster(DescribeTransactions=gone))
     (txn,) = observed.transactions
     assert (txn.state, txn.producer_id, txn.error) == ("Dead", 7, None)
     assert observed.coverage.gaps == []

@@ -145,10 +145,12 @@ def test_a_transaction_index_that_is_gone_hides_an_abort(tiered: TieredTopics) -
 
 
 def test_files_of_the_broker_and_of_remote_storage(tiered: TieredTopics, tmp_path: Path) -> None:
-    """The end of a log is only in the broker's files: in those of remote storage, ended transactions look open."""
-    tiered.kafka.stop_broker(1)
+    """Together they are the log that the leader serves; the end of a log is only in the broker's files."""
+    served = {topic: tiered.cluster.batch_rows(topics=[topic]) for topic in (HELD, HEALTHY)}
     broker, remote, state = tmp_path / "broker", tmp_path / "remote", tmp_path / "state"
+    tiered.kafka.stop_broker(1)
     shutil.copytree(tiered.kafka.log_dirs[1], broker, copy_function=shutil.copy2)
+    tiered.kafka.start_broker(1)
     for topic in (HELD, HEALTHY):
         for folder in tiered.remote.glob(f"*/{topic}-0-*"):
             shutil.copytree(folder, remote / folder.name, copy_function=shutil.copy2)
@@ -157,11 +159,23 @@ def test_files_of_the_broker_and_of_remote_storage(tiered: TieredTopics, tmp_pat
         files = LogDir(*paths, consistent_copy=True)
         [row] = files.finding_rows()
         assert (row["topic"], row["verdict"], row["start_offset"]) == (HELD, "hanging", tiered.start)
-    local = [row for row in files.partition_rows(topics=[HELD]) if row["broker_id"] == 1]
-    assert [row["log_start_offset"] for row in local] == [0]
-    assert ABORTED[0] < local[0]["local_log_start_offset"] <= tiered.start
-    [aborted] = [row for row in files.aborted_rows(topics=[HEALTHY]) if row["broker_id"] is None]
+        [held] = files.partition_rows(topics=[HELD])
+        assert held["log_start_offset"] == 0
+        assert ABORTED[0] < held["local_log_start_offset"] <= tiered.start
+    for topic, rows in served.items():
+        same = ("base_offset", "last_offset", "size", "leader_epoch")
+        found = files.batch_rows(topics=[topic])
+        assert sorted([row[each] for each in same] for row in found) == [[row[each] for each in same] for row in rows]
+    [aborted] = files.aborted_rows(topics=[HEALTHY])
     assert (aborted["first_offset"], aborted["last_offset"]) == (ABORTED[0], ABORTED[-1] + 1)
+    assert aborted["error"] is None
+    for index in remote.glob(f"{HEALTHY}-0-*/*.txnindex"):
+        index.unlink()
+    [lost] = LogDir(broker, remote).aborted_rows(topics=[HEALTHY])
+    assert lost["error"].startswith("NO_INDEX: ")
+    assert [lost[each] for each in ("producer_id", "first_offset", "last_offset")] == [
+        aborted[each] for each in ("producer_id", "first_offset", "last_offset")
+    ]
     for paths in ([remote], [state, remote]):
         files = LogDir(*paths, consistent_copy=True)
         assert {row["outcome"] for row in files.log_transaction_rows(topics=[HELD])} >= {"commit", "open"}

@@ -31,14 +31,20 @@ from typing import TYPE_CHECKING, Any
 from toolkit.errors import ActionFailed
 from toolkit.schema.table import Error
 from toolkit.sources.live.client import messages
-from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live.client.broker_response import error_text, omitted_text
 
 if TYPE_CHECKING:
     from toolkit.sources.live.client.broker_client import BrokerClient
 
 RIGHT = "The principal needs ALTER on the Cluster (Kafka 3.8 or newer) or CLUSTER_ACTION."
 UNCERTAIN = frozenset(
-    {"KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"}
+    {
+        "INCOMPLETE_RESPONSE",
+        "KAFKA_STORAGE_ERROR",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_SERVER_ERROR",
+    }
 )
 """Errors after which the marker may be in the log: the leader appended it, and its replicas may not have it."""
 
@@ -98,8 +104,10 @@ class Marker:
             **self.fields, topics=[of_topic(name=self.topic, partition_indexes=[self.partition])]
         )
         answer = client.send_one(messages.WriteTxnMarkers(markers=[marker]), broker_id=leader)
-        code = answer.markers[0].topics[0].partitions[0].error_code
-        return error_text(code) if code else "NONE"
+        codes = [each.error_code for sent in answer.markers for topic in sent.topics for each in topic.partitions]
+        if not codes:
+            return omitted_text("WriteTxnMarkers", "the marker")
+        return error_text(codes[0]) if codes[0] else "NONE"
 
     def check_response(self, response: str, *, leader: int, target: str, find_out: str) -> None:
         """Raise unless the leader wrote it.

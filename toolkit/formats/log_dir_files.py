@@ -16,7 +16,9 @@ UUID_FORM = r"[A-Za-z0-9_-]{22}"
 FOLDER = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})(?:\.[^.\s]+-(?P<suffix>delete|future|stray))?"
 )
-REMOTE_FOLDER = re.compile(rf"(?P<topic>[A-Za-z0-9._-]{{1,249}})-(?P<partition>0|[1-9][0-9]{{0,9}})-{UUID_FORM}")
+REMOTE_FOLDER = re.compile(
+    rf"(?P<topic>[A-Za-z0-9._-]{{1,249}})-(?P<partition>0|[1-9][0-9]{{0,9}})-(?P<topic_id>{UUID_FORM})"
+)
 FILE = re.compile(
     rf"(?P<offset>[0-9]{{20}})(?P<remote>-{UUID_FORM})?\.(?P<kind>log|index|timeindex|txnindex|snapshot)"
     r"(?:\.(?P<suffix>deleted|cleaned|swap))?"
@@ -35,9 +37,9 @@ class FolderName(NamedTuple):
     # ``future``: a copy that is being moved to this log directory. ``stray`` (3.7 and newer): the metadata no longer
     # places the partition on this broker. Null for the partition's log
     suffix: str | None = None
-    # a folder of remote storage (KIP-405), by the name that ``LocalTieredStorage`` of Kafka's tests gives: with the
-    # topic id at its end
-    is_remote: bool = False
+    # the topic id at the end of the name of a folder of remote storage (KIP-405), as ``LocalTieredStorage`` of Kafka's
+    # tests gives it; null for a broker's folder
+    topic_id: str | None = None
 
 
 class FileName(NamedTuple):
@@ -58,17 +60,17 @@ def parse_folder_name(name: str) -> FolderName | None:
     Examples
     --------
     >>> parse_folder_name("my-orders-3")
-    FolderName(topic='my-orders', partition=3, suffix=None, is_remote=False)
+    FolderName(topic='my-orders', partition=3, suffix=None, topic_id=None)
     >>> parse_folder_name("my-orders-3.0f81b0f6c1a8497fb47e1c9c9e2a6d1b-delete")
-    FolderName(topic='my-orders', partition=3, suffix='delete', is_remote=False)
+    FolderName(topic='my-orders', partition=3, suffix='delete', topic_id=None)
     """
     found = FOLDER.fullmatch(name)
     remote = None if found else REMOTE_FOLDER.fullmatch(name)
     either = found or remote
     if not either or either["topic"] in {".", ".."} or int(either["partition"]) > MAX_INT32:
         return None
-    suffix = found["suffix"] if found else None
-    return FolderName(either["topic"], int(either["partition"]), suffix, remote is not None)
+    suffix, topic_id = found["suffix"] if found else None, remote["topic_id"] if remote else None
+    return FolderName(either["topic"], int(either["partition"]), suffix, topic_id)
 
 
 def parse_file_name(name: str) -> FileName | None:
@@ -85,6 +87,12 @@ def parse_file_name(name: str) -> FileName | None:
     if not found or int(found["offset"]) > MAX_INT64:
         return None
     return FileName(int(found["offset"]), found["kind"], found["suffix"], found["remote"] is not None)
+
+
+def is_remote_file(name: str) -> bool:
+    """Whether a file of a segment is named as in remote storage."""
+    known = parse_file_name(name)
+    return known is not None and known.is_remote
 
 
 def segment_base_offset(path: str | None) -> int | None:

@@ -66,7 +66,8 @@ def log_path(path: str | os.PathLike[str] | ObjectPath) -> LogPath:
     if "?" in key:
         raise UsageError(
             f"The URI of {host} has options, which are not read.",
-            do="Use the environment of the store: AWS_ENDPOINT_URL, AWS_REGION, STORAGE_EMULATOR_HOST.",
+            do="Use the environment of the store: AWS_ENDPOINT_URL, AWS_REGION, STORAGE_EMULATOR_HOST, "
+            "AZURE_STORAGE_ENDPOINT.",
         )
     return ObjectPath(f"{scheme}://{f'{user}@' if user else ''}{host}", key)
 

@@ -53,7 +53,7 @@ CREDENTIALS = {
     "bucket, and AWS_ENDPOINT_URL names another server.",
     "gs": "Set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials; gs://anonymous@bucket reads a public bucket.",
     "abfss": "Log in with az login, or set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, "
-    "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET.",
+    "AZURE_CLIENT_ID and AZURE_CLIENT_SECRET; AZURE_STORAGE_ENDPOINT names another server.",
 }
 FAMILY = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "abfss", "abfss": "abfss"}
 
@@ -105,6 +105,11 @@ class ObjectPath:
     def name(self) -> str:
         """The part of the key after its last slash."""
         return self.key.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """That name without its last ending."""
+        return self.name.rpartition(".")[0]
 
     @property
     def parent(self) -> ObjectPath:
@@ -299,12 +304,17 @@ def _file_system(store: str) -> FileSystem:
         if family == "abfss":
             host = AZURE_HOST.fullmatch(found["host"])
             assert host
+            account = host["account"]
+            scheme, _, address = environment.get("AZURE_STORAGE_ENDPOINT", "").rpartition("://")
+            server = address.rstrip("/").removesuffix(f"/{account}")  # pyarrow appends the account
             return fs.AzureFileSystem(
-                host["account"],
+                account,
                 account_key=environment.get("AZURE_STORAGE_KEY"),
                 sas_token=environment.get("AZURE_STORAGE_SAS_TOKEN"),
-                blob_storage_authority=f".blob.{host['domain']}",
-                dfs_storage_authority=f".dfs.{host['domain']}",
+                blob_storage_authority=server or f".blob.{host['domain']}",
+                dfs_storage_authority=server or f".dfs.{host['domain']}",
+                blob_storage_scheme=scheme or "https",
+                dfs_storage_scheme=scheme or "https",
             )
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")

@@ -119,7 +119,8 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         "replicas are in sync; upgrade to 4.3.0. Until then InitProducerId fails for the id.",
         affected=((OLDEST, (4, 3, 0)),),
         verified="apache/kafka#21506 and #21469; the guard is in the tags from 0.11.0.0 to 3.8.0 and in bytecode of "
-        "3.9.2 to 4.2.2, not of 4.3.0 to 4.4.0; staged on 3.9.2 and 4.3.1",
+        "3.9.2 to 4.2.2, not of 4.3.0 to 4.4.0; staged on 3.5.2, 3.9.2, 4.3.1 and 4.4.0. On 4.2.1 the next "
+        "attempt after one that was not logged ended it",
     ),
     KnownBug(
         key="KAFKA-20310",

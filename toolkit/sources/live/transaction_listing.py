@@ -17,7 +17,7 @@ from toolkit.schema.live import Transaction
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text
+from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
 from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import transactional_ids_are_visible
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
@@ -238,12 +238,14 @@ def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownI
             described += [(known, known.transaction(response.error_text, of=response)) for known in batch]
             continue
         states = {state.transactional_id: state for state in response.message.transaction_states}
-        described += [(known, _described(known, states[known.transactional_id], response)) for known in batch]
+        described += [(known, _described(known, states.get(known.transactional_id), response)) for known in batch]
     return described
 
 
 def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transaction:
     known = known._replace(coordinator_id=response.broker_id)
+    if state is None:
+        return known.transaction(omitted_text("DescribeTransactions", "this id"), of=response)
     if error_name(state.error_code) == "TRANSACTIONAL_ID_NOT_FOUND":
         return known._replace(state="Dead").transaction(known.error, of=response)
     if state.error_code:

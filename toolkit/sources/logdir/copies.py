@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from toolkit.errors import DecodeError
 from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
+from toolkit.formats.log_dir_files import is_remote_file
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
@@ -70,6 +71,6 @@ class Copies:
         if folder in manifest.incomplete:
             return f"{folder} changed faster than it was copied"
         copied = {name: file.size for name, file in self.files(log).items()}
-        present = {name: stamp.size for name, stamp in log.listing.stamps.items()}
+        present = {name: stamp.size for name, stamp in log.listing.stamps.items() if not is_remote_file(name)}
         different = sorted(name for name in copied.keys() | present.keys() if copied.get(name) != present.get(name))
         return f"{folder}/{different[0]} is not the file that was copied" if different else None

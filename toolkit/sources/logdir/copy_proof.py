@@ -96,8 +96,9 @@ class CopyProof:
         if first is None or not isinstance(log, FolderLog) or self._contents.copies.doubt(log):
             return True
         number = bisect_right(log.base_offsets, int(first["base_offset"][0])) - 1
-        segment = self._contents.copies.files(log)[log.listing.segments[number].path.name]
-        return int(first["position"][0] + first["size"][0]) <= segment.first_size
+        segment = self._contents.copies.files(log).get(log.listing.segments[number].path.name)
+        # What is in remote storage only was there before the broker's files were copied.
+        return segment is None or int(first["position"][0] + first["size"][0]) <= segment.first_size
 
     def _is_current(self, state: ReplicaState) -> bool:
         """Whether a replica had all that its partition had, while it was copied."""

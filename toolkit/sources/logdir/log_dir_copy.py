@@ -276,7 +276,7 @@ def _folders(source: LogPath, topics: Sequence[str] | None) -> Mapping[str, list
         raise UsageError(f"{source} cannot be read: {error.strerror}.", do="Run as a user that may read it.") from None
     for name in names:
         known = parse_folder_name(name)
-        if known is None or known.suffix is not None or known.is_remote:
+        if known is None or known.suffix is not None or known.topic_id is not None:
             continue
         present.add(known.topic)
         own = known.topic if known.topic in found else ""

@@ -42,6 +42,11 @@ def error_text(code: int, message: str | None = None) -> str:
     return f"{error_name(code)}: {text}" if text else error_name(code)
 
 
+def omitted_text(api: str, what: str) -> str:
+    """The error of what a broker was asked for and left out of its response: that is not "nothing there"."""
+    return f"INCOMPLETE_RESPONSE: the response to {api} does not have {what}"
+
+
 log = logging.getLogger(__name__)
 TLS_ALERT = 0x15  # the first byte of what a TLS listener sends to a plaintext client
 

@@ -13,7 +13,7 @@ from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
 from toolkit.sources.live.state.leaders import Leader
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec, milliseconds, named_offset
 
@@ -111,7 +111,9 @@ def _request(position: FetchPosition, max_bytes: int, read_committed: bool, max_
 def _fetched(response: BrokerResponse) -> FetchedBatches:
     if response.failure:
         return FetchedBatches(error=response.failure)
-    partition = response.message.responses[0].partitions[0]
+    partition = next((each for topic in response.message.responses for each in topic.partitions), None)
+    if partition is None:
+        return FetchedBatches(error=omitted_text("Fetch", "this partition"))
     if partition.error_code:
         return FetchedBatches(error=error_text(partition.error_code))
     aborted: dict[int, list[int]] = {}

@@ -14,7 +14,7 @@ from toolkit.schema.live import Coordinator
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text
+from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
 from toolkit.sources.live.state.leaders import ClusterMetadata, is_missing, read_metadata
 
 GROUP, TRANSACTION = 0, 1  # key types of FindCoordinator
@@ -68,7 +68,7 @@ def read_coordinators(client: BrokerClient, keys: Sequence[str], key_type: int) 
         partition = coordinator_topic.partition(key)
         leader = coordinator_topic.leader(partition)
         coordinator = result.node_id if result and result.error_code == 0 else None
-        error = response.error_text
+        error: str | None = response.error_text or omitted_text("FindCoordinator", f"this {type_name}")
         if result is not None:
             error = error_text(result.error_code, result.error_message) if result.error_code else None
         found.append(
@@ -127,13 +127,19 @@ def loading_coordinators(client: BrokerClient, coordinator_topic: CoordinatorTop
         [(leader, messages.DescribeTransactions(transactional_ids=names)) for leader, names in by_leader.items()]
     )
     gaps = []
-    for response in responses:
+    for response, names in zip(responses, by_leader.values(), strict=True):
         if response.error_text:
             code = Error.of(response.error_text).code
             if code != TOO_OLD:  # ListTransactions reports it, too
                 gaps.append(f"broker {response.broker_id} did not show whether it has loaded its partitions: {code}")
             continue
-        codes = Counter(error_name(state.error_code) for state in response.message.transaction_states)
+        states = {state.transactional_id: error_name(state.error_code) for state in response.message.transaction_states}
+        codes = Counter(states.values())
+        if omitted := len(set(names) - states.keys()):
+            gaps.append(
+                f"broker {response.broker_id} did not show whether it has loaded {omitted} of the "
+                f"{coordinator_topic.topic} partitions that it leads"
+            )
         for name in sorted(codes.keys() & NOT_YET):
             count = f"{codes[name]} of the {coordinator_topic.topic} partitions that it leads"
             gaps.append(f"broker {response.broker_id} has not loaded {count}: {name}")

@@ -10,7 +10,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
 from toolkit.sources.live.state import broker_configs
 from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
@@ -89,7 +89,7 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
         return None  # FindCoordinator would create the topic
     ((response, coordinator),) = find_coordinators(client, [group], GROUP)
     if coordinator is None:
-        return response.error_text
+        return response.error_text or omitted_text("FindCoordinator", "this group")
     if coordinator.error_code:
         return error_text(coordinator.error_code, coordinator.error_message)
     (described,) = client.send([(coordinator.node_id, messages.DescribeGroups(groups=[group]))])

@@ -14,7 +14,7 @@ from toolkit.schema.live import Partition, Producer
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
 from toolkit.sources.partition_selection import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
@@ -87,6 +87,11 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
     now = utc_now()
     partitions: dict[TopicPartition, PartitionLeader] = {}
     for topic in message.topics:
+        numbers = {part.partition_index for part in topic.partitions}
+        for number in {*range(max(numbers, default=-1) + 1)} - numbers:
+            error = omitted_text("Metadata", "this partition")
+            omitted = PartitionLeader(topic.name, number, None, None, None, None, now, error)
+            partitions[omitted.tp] = omitted
         for part in topic.partitions:
             has_leader = part.leader_id >= 0
             partitions[TopicPartition(topic.name, part.partition_index)] = PartitionLeader(
@@ -99,7 +104,8 @@ def read_metadata(client: BrokerClient, topics: Iterable[str] | None = None) -> 
                 observed_at=now,
                 error=None if has_leader else "LEADER_NOT_AVAILABLE: the partition has no leader",
             )
-    errors = {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
+    errors = dict.fromkeys(set(topics or ()) - {topic.name for topic in message.topics}, omitted_text("Metadata", "it"))
+    errors |= {topic.name: error_text(topic.error_code) for topic in message.topics if topic.error_code}
     topic_ids = {topic.name: topic.topic_id for topic in message.topics if topic.topic_id}
     return ClusterMetadata(partitions, errors, topic_ids)
 
@@ -307,6 +313,10 @@ class _OffsetAnswers:
             listed = {each[:2]: each for each in response.message.partitions}
             self._listed[column].update(listed)
             self._observed.update(dict.fromkeys(listed, response.observed_at))
+            if column not in OPTIONAL:
+                requested = ((topic, number) for topic, numbers in batch.items() for number in numbers)
+                error = omitted_text("ListOffsets", f"the {column} of this partition")
+                self._failed.update((key, error) for key in requested if _is_omitted(listed.get(key)))
         elif column not in TIERED:
             keys = [(topic, number) for topic, numbers in batch.items() for number in numbers]
             self._failed.update(dict.fromkeys(keys, response.error_text))
@@ -345,3 +355,7 @@ class _OffsetAnswers:
             error=error,
             **({} if error else offsets),
         )
+
+
+def _is_omitted(listed: ListedOffset | None) -> bool:
+    return listed is None or (listed.error_code == 0 and listed.offset < 0)

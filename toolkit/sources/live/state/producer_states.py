@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from toolkit.formats.bulk_messages import PartitionProducers
 from toolkit.schema import utc
 from toolkit.schema.live import Producer
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import BrokerResponse, error_text
+from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
 from toolkit.sources.live.state.leaders import Leaders, PartitionLeader, Requests, batches_by_leader, query_leaders
 
 MAX_EPOCH = 32_767
@@ -72,13 +73,11 @@ def _producers(
     broker_id: int, batch: Mapping[str, list[int]], response: BrokerResponse, *, idle: bool
 ) -> Iterator[Producer]:
     observed_at = response.observed_at
-    if response.error:
-        for topic, numbers in batch.items():
-            for number in numbers:
-                error = response.error_text
-                yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
-        return
-    for topic, number, error_code, message, producers in response.message.partitions:
+    partitions = () if response.error else response.message.partitions
+    for topic, number in sorted(_omitted(batch, partitions)):
+        error = response.error_text or omitted_text("DescribeProducers", "this partition")
+        yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
+    for topic, number, error_code, message, producers in partitions:
         if error_code:
             error = error_text(error_code, message)
             yield Producer(topic=topic, partition=number, broker_id=broker_id, observed_at=observed_at, error=error)
@@ -98,3 +97,9 @@ def _producers(
                 broker_id=broker_id,
                 observed_at=observed_at,
             )
+
+
+def _omitted(batch: Mapping[str, list[int]], partitions: Sequence[PartitionProducers]) -> set[tuple[str, int]]:
+    """The requested partitions that a response does not have."""
+    requested = {(topic, number) for topic, numbers in batch.items() for number in numbers}
+    return requested - {each[:2] for each in partitions}

@@ -44,6 +44,10 @@ class TextLog:
         return str(self.path)
 
     @property
+    def local_start(self) -> int | None:
+        return self.base_offsets[0] if self.base_offsets else None
+
+    @property
     def is_remote(self) -> bool:
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-c
 CLEANED = "cleaner-offset-checkpoint"
 METADATA_TOPIC = "__cluster_metadata"  # the controllers' log, which has no transactions
 
-UNNAMED = None, None, None, False  # for a folder that no broker names so
+UNNAMED = None, None, None, None  # for a folder that no broker names so
 LEVELS = 4  # depth below a path to which log directories are searched
 
 WHY_LEFT_OUT = {
@@ -69,6 +69,7 @@ class Replica:
     only: frozenset[str] | None = None  # names of the files that were passed one by one; null for all of the folder
     # whether it is a folder of remote storage (KIP-405): its segments end before the partition's log does
     is_remote: bool = False
+    remote_folders: tuple[LogPath, ...] = ()  # of a broker's folder: those of remote storage with the same topic id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,7 @@ def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayo
     return LogDirLayout(
         roots=sorted(search.roots.values(), key=lambda root: _path_order(root.path)),
         replicas=sorted(
-            search.replicas.values(),
+            _with_remote_folders(list(search.replicas.values())),
             key=lambda replica: (
                 replica.topic or "",
                 -1 if replica.partition is None else replica.partition,
@@ -125,6 +126,31 @@ def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayo
         texts=sorted(search.texts.values(), key=_path_order),
         left_out=sorted(search.left_out.values(), key=lambda each: _path_order(each.path)),
     )
+
+
+def _with_remote_folders(replicas: Sequence[Replica]) -> Sequence[Replica]:
+    """Each folder of remote storage as a part of the replicas of its partition, if the topic id shows them as its own.
+
+    A topic that was deleted and created again has another id, and nothing in common with its segments.
+    """
+    remote: dict[tuple[str | None, int | None, str | None], list[Replica]] = {}
+    for each in replicas:
+        if each.is_remote and each.only is None and (name := parse_folder_name(each.path.name)):
+            remote.setdefault((name.topic, name.partition, name.topic_id), []).append(each)
+    if not remote:
+        return replicas
+    found, joined = list[Replica](), set[int]()
+    for each in replicas:
+        own = remote.get((each.topic, each.partition, _topic_id(each)), []) if not each.is_remote else []
+        found.append(replace(each, remote_folders=tuple(folder.path for folder in own)) if own else each)
+        joined |= {id(folder) for folder in own}
+    return [each for each in found if id(each) not in joined]
+
+
+def _topic_id(replica: Replica) -> str | None:
+    """By its ``partition.metadata``; null for files that were passed one by one."""
+    rows = checkpoint_rows_in(replica.path, names=["partition.metadata"]) if replica.only is None else ()
+    return next((row["value"] for row in rows if row.get("key") == "topic_id" and not row.get("error")), None)
 
 
 @dataclass(slots=True)
@@ -184,11 +210,13 @@ class _PathSearch:
     def _partition(self, path: LogPath, root: LogDirRoot) -> None:
         self.found += 1
         real = real_path(path)
-        topic, partition, suffix, is_remote = parse_folder_name(path.name) or UNNAMED
+        topic, partition, suffix, topic_id = parse_folder_name(path.name) or UNNAMED
         if suffix:
             self.left_out[real] = SkippedFile(path, WHY_LEFT_OUT[suffix])
             return
-        self.replicas[real] = Replica(topic=topic, partition=partition, root=root, path=path, is_remote=is_remote)
+        self.replicas[real] = Replica(
+            topic=topic, partition=partition, root=root, path=path, is_remote=topic_id is not None
+        )
 
     def _file(self, path: LogPath) -> None:
         """Add a file that the caller passed; also one that is skipped when its folder is read."""
@@ -210,7 +238,7 @@ class _PathSearch:
         known = self.replicas.get(real)
         if known and known.only is None:
             return  # its complete folder is read
-        topic, partition, _, is_remote = parse_folder_name(folder.name) or UNNAMED
+        topic, partition, _, topic_id = parse_folder_name(folder.name) or UNNAMED
         only = (known.only if known and known.only else frozenset()) | {path.name}
         self.replicas[real] = Replica(
             topic=topic,
@@ -218,7 +246,7 @@ class _PathSearch:
             root=self._root(folder.parent),
             path=folder,
             only=only,
-            is_remote=is_remote,
+            is_remote=topic_id is not None,
         )
 
     def _text(self, path: LogPath) -> None:

@@ -8,12 +8,14 @@ from functools import partial
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
-from toolkit.formats.log.headers import Headers
+from toolkit.formats.log.batches import CONTROL
+from toolkit.formats.log.headers import ABORT, Headers
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import Row, utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.sources.log_tables import LogId, ScanChunk, clip
+from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
 from toolkit.sources.logdir.replica.log_dir_layout import Replica, checkpoint_rows_in
+from toolkit.sources.logdir.replica.log_window import known_before
 from toolkit.sources.logdir.replica.replica_files import (
     ReplicaFiles,
     bytes_at,
@@ -25,6 +27,11 @@ from toolkit.sources.logdir.replica.replica_files import (
     read_parts,
 )
 from toolkit.sources.logdir.replica.replica_log import Decode, ProducerSnapshot, R, RecordIndex
+
+NO_INDEX = (
+    "NO_INDEX: the transaction index of this segment in remote storage is missing, so Kafka returns the records of "
+    "this transaction to read_committed consumers."
+)
 
 
 class FolderLog:
@@ -42,6 +49,8 @@ class FolderLog:
         self.error = self.listing.error
         self.left_out = self.listing.left_out
         self.base_offsets = [segment.offset for segment in self.listing.segments]
+        local = self.base_offsets[len(self.listing.remote_segments) :]
+        self.local_start = local[0] if local else None
         stamps = self.listing.stamps
         self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
         number, broker_id = replica.partition, replica.root.broker_id
@@ -99,7 +108,7 @@ class FolderLog:
             yield from self._offsets_log(buf, 0, file_position=position, file=str(segment.path))
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
-        for offset, path in reversed(self.listing.snapshots):
+        for offset, path, _ in reversed(self.listing.snapshots):
             try:
                 yield ProducerSnapshot(offset, read_snapshot(path.read_bytes()), file=str(path))
             except DecodeError as exc:
@@ -108,7 +117,7 @@ class FolderLog:
                 yield ProducerSnapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.", str(path))
 
     def segment_rows(self) -> Iterator[Row]:
-        for offset, path in self.listing.segments:
+        for offset, path, _ in self.listing.segments:
             stamp = self.listing.stamps[path.name]
             yield {
                 **self.where.columns,
@@ -119,7 +128,7 @@ class FolderLog:
             }
 
     def aborted_rows(self) -> Iterator[Row]:
-        for _, path in self.listing.txn_indexes:
+        for _, path, stop in self.listing.txn_indexes:
             log_columns = {**self.where.columns, "file": str(path)}
             try:
                 entries, damage = read_txn_index(path.read_bytes())
@@ -127,6 +136,8 @@ class FolderLog:
                 yield {**log_columns, "error": f"UNREADABLE: {exc.strerror}."}
                 continue
             for entry in entries:
+                if stop is not None and entry.last_offset >= stop:
+                    continue  # the next segment has it, too
                 yield {
                     **log_columns,
                     "producer_id": entry.producer_id,
@@ -137,6 +148,37 @@ class FolderLog:
                 }
             for each in damage:
                 yield {**log_columns, "position": each.position, "error": each.reason}
+        yield from self._unindexed_rows()
+
+    def _unindexed_rows(self) -> Iterator[Row]:
+        """Aborted transactions of segments in remote storage without an index, by their batches.
+
+        Kafka copies no index if nothing was aborted, and takes a lost one for that.
+        """
+        indexed = {index.offset for index in self.listing.txn_indexes}
+        segments = [] if self.replica.only else self.listing.remote_segments
+        stops = {str(each.path): each.stop for each in segments if each.offset not in indexed}
+        if not stops:
+            return
+        fold, file_of = LogFold(partial=known_before(self, None)), dict[int, str | None]()
+        for part in at_missing_offsets(self.parts(stop=[*stops.values()][-1])):
+            fold.add(part)
+            if part.file in stops:
+                headers = part.scanned.headers
+                markers = headers["base_offset"][headers["attributes"] & CONTROL != 0]
+                file_of |= dict.fromkeys(markers.tolist(), part.file)
+        for folded in fold.finish():
+            aborted = folded.log_transactions[folded.log_transactions["outcome"] == ABORT]
+            for producer_id, first, marker in aborted[["producer_id", "first_offset", "marker_offset"]].tolist():
+                if marker in file_of:
+                    yield {
+                        **self.where.columns,
+                        "producer_id": producer_id,
+                        "first_offset": first if first >= 0 else None,
+                        "last_offset": marker,
+                        "file": file_of[marker],
+                        "error": NO_INDEX,
+                    }
 
     def checkpoint_rows(self) -> Iterator[Row]:
         if self.replica.only is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,17 +14,17 @@ from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import HEADER_SIZE, read_header
 from toolkit.formats.log.headers import DamagedRange, Headers, ScanResult
 from toolkit.formats.log.scan import PIECE_BYTES, scan_file, scan_file_bytes
-from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, parse_file_name
+from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, is_remote_file, parse_file_name
 from toolkit.formats.log_paths import LogPath, log_path, scandir
 from toolkit.formats.segment_files import read_offset_index, read_time_index
-from toolkit.sources.log_tables import ScanChunk
+from toolkit.sources.log_tables import ScanChunk, clip
 from toolkit.sources.logdir.replica.log_dir_layout import Replica, SkippedFile
 
 WHY_LEFT_OUT = {
     "deleted": "DELETED: no longer part of the log; the broker has yet to remove it.",
     "cleaned": "CLEANED: unfinished output of the cleaner, not yet part of the log.",
     "swap": "SWAP: replaced by a newer run of the cleaner.",
-    "remote": "REMOTE: another copy of a segment in remote storage, of which only the largest is read.",
+    "remote": "REMOTE: a copy in remote storage of a segment that the broker has, or that was copied once more.",
     "swapped": "SWAPPED: replaced by finished output of the cleaner (.swap).",
 }
 
@@ -39,6 +40,7 @@ class LogFile(NamedTuple):
 
     offset: int
     path: LogPath
+    stop: int | None = None  # in remote storage: where the next segment begins, which may be before this one ends
 
 
 class FileStamp(NamedTuple):
@@ -65,18 +67,24 @@ class ReplicaFiles:
     stamps: Mapping[str, FileStamp] = field(default_factory=dict)  # by file name
     error: str | None = None  # why the folder could not be listed, as ``NAME: sentence``
 
+    @property
+    def remote_segments(self) -> Sequence[LogFile]:
+        """Those in remote storage, which come first."""
+        return [each for each in self.segments if is_remote_file(each.path.name)]
+
 
 def list_files(replica: Replica) -> ReplicaFiles:
     """List the files of a replica; for a folder that is missing or cannot be listed, `error` says why."""
     try:
-        stamps = _stamps(replica)
+        own = dict(_stamps(replica.path, replica.only))
+        remote = dict(each for folder in replica.remote_folders for each in _stamps(folder))
     except OSError as exc:
         return ReplicaFiles(error=f"UNREADABLE: {replica.path}: {exc.strerror}.")
     by_kind: dict[tuple[str, str | None], list[LogFile]] = {}
     checkpoints = []
-    for name in sorted(stamps):
-        path, known = replica.path / name, parse_file_name(name)
-        if name in CHECKPOINT_NAMES:
+    for path in sorted(own):
+        known = parse_file_name(path.name)
+        if path.name in CHECKPOINT_NAMES:
             checkpoints.append(path)
         elif known is not None:
             suffix = None if replica.only else known.suffix  # a file that was passed by name is read
@@ -84,21 +92,57 @@ def list_files(replica: Replica) -> ReplicaFiles:
         elif replica.only:
             by_kind.setdefault(("log", None), []).append(LogFile(_first_offset(path), path))
     segments, left_out = _finished_by_swaps(by_kind)
-    if replica.is_remote:
-        segments, left_out = _largest_copies(segments, stamps)
     for (_, suffix), files in by_kind.items():
         if suffix in {"deleted", "cleaned"}:
             left_out += [SkippedFile(file.path, WHY_LEFT_OUT[suffix]) for file in files]
-    return ReplicaFiles(
+    local = ReplicaFiles(
         segments=segments,
-        # In remote storage a snapshot has the base offset of its segment in its name, and the state at its end.
         snapshots=[] if replica.is_remote else sorted(by_kind.get(("snapshot", None), ())),
         txn_indexes=sorted(by_kind.get(("txnindex", None), ())),
-        offset_indexes=dict(by_kind.get(("index", None), ())),
-        time_indexes=dict(by_kind.get(("timeindex", None), ())),
+        offset_indexes={file.offset: file.path for file in by_kind.get(("index", None), ())},
+        time_indexes={file.offset: file.path for file in by_kind.get(("timeindex", None), ())},
         checkpoints=checkpoints,
         left_out=sorted(left_out),
-        stamps=stamps,
+        stamps={path.name: stamp for path, stamp in own.items()},
+    )
+    if replica.is_remote and replica.only is None:
+        local = ReplicaFiles(checkpoints=checkpoints, left_out=local.left_out, stamps=local.stamps)
+        return _after_remote(local, own)
+    return _after_remote(local, {path: stamp for path, stamp in remote.items() if is_remote_file(path.name)})
+
+
+def _after_remote(local: ReplicaFiles, remote: Mapping[LogPath, FileStamp]) -> ReplicaFiles:
+    """The files of a broker, after the segments in remote storage that begin before them.
+
+    The largest copy of each remote segment counts: a leader that failed to finish one, or to note it, made another.
+    Where segments overlap, as those that two leaders copied, each one ends where the next begins. Snapshots in remote
+    storage have the base offset of their segment in their names, and the state at its end, so they are not read.
+    """
+    local_start = local.segments[0].offset if local.segments else None
+    by_kind: dict[str, list[LogFile]] = {}
+    for path in remote:
+        known = parse_file_name(path.name)
+        if known is not None and known.suffix is None:
+            by_kind.setdefault(known.kind, []).append(LogFile(known.offset, path))
+    largest: dict[int, LogFile] = {}
+    for segment in sorted(by_kind.get("log", ()), key=lambda each: (remote[each.path].size, each)):
+        if local_start is None or segment.offset < local_start:
+            largest[segment.offset] = segment
+    stops = dict(pairwise([*sorted(largest), local_start]))
+    chosen = {each.path.stem: stops[each.offset] for each in largest.values()}
+    others = [each.path for each in by_kind.get("log", ()) if each.path.stem not in chosen]
+    kept = {
+        kind: sorted(each._replace(stop=chosen[each.path.stem]) for each in files if each.path.stem in chosen)
+        for kind, files in by_kind.items()
+    }
+    return replace(
+        local,
+        segments=[*kept.get("log", ()), *local.segments],
+        txn_indexes=[*kept.get("txnindex", ()), *local.txn_indexes],
+        offset_indexes={**{each.offset: each.path for each in kept.get("index", ())}, **local.offset_indexes},
+        time_indexes={**{each.offset: each.path for each in kept.get("timeindex", ())}, **local.time_indexes},
+        left_out=sorted([*local.left_out, *(SkippedFile(path, WHY_LEFT_OUT["remote"]) for path in others)]),
+        stamps={path.name: stamp for path, stamp in remote.items()} | dict(local.stamps),
     )
 
 
@@ -123,10 +167,9 @@ def changes(before: ReplicaFiles, after: ReplicaFiles, *, appending: bool) -> li
     return found
 
 
-def _stamps(replica: Replica) -> dict[str, FileStamp]:
-    stamps = {}
-    for entry in scandir(replica.path):
-        if replica.only and entry.name not in replica.only:
+def _stamps(folder: LogPath, only: Collection[str] | None = None) -> Iterator[tuple[LogPath, FileStamp]]:
+    for entry in scandir(folder):
+        if only and entry.name not in only:
             continue
         try:
             if not entry.is_file():
@@ -134,8 +177,7 @@ def _stamps(replica: Replica) -> dict[str, FileStamp]:
             stat = entry.stat()
         except FileNotFoundError:
             continue  # a broker removes files at any time
-        stamps[entry.name] = FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns)
-    return stamps
+        yield folder / entry.name, FileStamp(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def _finished_by_swaps(
@@ -157,17 +199,6 @@ def _finished_by_swaps(
     replaced = [file for file in segments if valid[0].offset <= file.offset < end]
     left_out += [SkippedFile(file.path, WHY_LEFT_OUT["swapped"]) for file in replaced]
     return sorted([*(file for file in segments if file not in replaced), *valid]), left_out
-
-
-def _largest_copies(
-    segments: Sequence[LogFile], stamps: Mapping[str, FileStamp]
-) -> tuple[list[LogFile], list[SkippedFile]]:
-    """One copy of each remote segment: a leader that failed to finish one, or to note it, made another."""
-    largest: dict[int, LogFile] = {}
-    for segment in sorted(segments, key=lambda each: stamps[each.path.name].size):
-        largest[segment.offset] = segment
-    left_out = [SkippedFile(each.path, WHY_LEFT_OUT["remote"]) for each in segments if each not in largest.values()]
-    return sorted(largest.values()), left_out
 
 
 def _next_offset(segment: LogFile) -> int:
@@ -199,8 +230,9 @@ def read_parts(
     for segment, position, is_newest in _segments(listing, start, stop):
         piece_bytes = SMALL_PIECE_BYTES if stop is not None and _is_last(listing, segment, stop) else PIECE_BYTES
         for scanned in scan_file(segment.path, start=position, crc=crc, piece_bytes=piece_bytes):
-            yield ScanChunk(scanned if is_newest else followed(scanned), str(segment.path))
-            if _is_behind(scanned, stop):
+            part = segment_part(scanned, segment.path, segment.stop, is_newest=is_newest)
+            yield part
+            if _is_behind(part.scanned, stop):
                 return
 
 
@@ -210,9 +242,16 @@ def read_bytes(
     """As `read_parts`, with all checksums checked, and with the bytes (`toolkit.formats.log.scan.scan_file_bytes`)."""
     for segment, position, is_newest in _segments(listing, start, stop):
         for scanned, pieces in scan_file_bytes(segment.path, start=position):
-            yield ScanChunk(scanned if is_newest else followed(scanned), str(segment.path)), pieces
-            if _is_behind(scanned, stop):
+            part = segment_part(scanned, segment.path, segment.stop, is_newest=is_newest)
+            yield part, pieces
+            if _is_behind(part.scanned, stop):
                 return
+
+
+def segment_part(scanned: ScanResult, path: LogPath | str, stop: int | None, *, is_newest: bool) -> ScanChunk:
+    """What was read of a segment, up to where the next one begins; a torn end is a loss unless it ends the log."""
+    part = ScanChunk(scanned if is_newest else _followed(scanned), str(path))
+    return part if stop is None else next(clip([part], stop=stop))
 
 
 def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tuple[Headers, int, bytes]]:
@@ -297,7 +336,7 @@ def offset_before(listing: ReplicaFiles, time_ms: int) -> int:
     return found
 
 
-def followed(scanned: ScanResult) -> ScanResult:
+def _followed(scanned: ScanResult) -> ScanResult:
     """Report a torn end as a loss, for a segment that is not the last: no broker is still writing to it."""
     if not any(damage.is_torn for damage in scanned.damage):
         return scanned

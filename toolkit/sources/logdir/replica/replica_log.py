@@ -205,7 +205,11 @@ class ReplicaLog(Protocol):
 
     @property
     def base_offsets(self) -> Sequence[int]:
-        """Base offsets of its segments, in order."""
+        """Base offsets of its segments, in order; those in remote storage, if they were passed, come first."""
+
+    @property
+    def local_start(self) -> int | None:
+        """Base offset of the first segment on the broker's disk; null if there is none."""
 
     @property
     def is_text(self) -> bool:

@@ -42,7 +42,7 @@ class ReplicaState:
     log
         The replica.
     log_start_offset, log_end_offset, leader_epoch
-        Of these files; null if unknown.
+        Of these files, those in remote storage included; null if unknown.
     remote_log_start
         The log start offset by the checkpoint, if it lies before these files: the segments between are in remote
         storage, or were not copied.
@@ -206,13 +206,18 @@ def partition_of(state: ReplicaState) -> Partition:
         **state.log.where.columns,
         leader_epoch=state.leader_epoch,
         log_start_offset=state.log_start_offset if state.remote_log_start is None else state.remote_log_start,
-        local_log_start_offset=None if state.log.is_remote else state.log_start_offset,
+        local_log_start_offset=None if state.log.is_remote else _local_start(state),
         last_stable_offset=state.last_stable_offset,
         high_watermark=state.high_watermark,
         log_end_offset=state.log_end_offset,
         observed_at=state.observed_at,
         error=error,
     )
+
+
+def _local_start(state: ReplicaState) -> int | None:
+    offsets = state.log.local_start, state.log_start_offset
+    return max((each for each in offsets if each is not None), default=None)
 
 
 def offset_of(log: ReplicaLog, bound: OffsetSpec | None, state: ReplicaState | None) -> int | None:

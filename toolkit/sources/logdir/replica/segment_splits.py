@@ -18,7 +18,7 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.formats.log_paths import LogPath
 from toolkit.formats.segment_files import read_offset_index
 from toolkit.sources.log_tables import ScanChunk
-from toolkit.sources.logdir.replica.replica_files import LogFile, ReplicaFiles, followed, position_before
+from toolkit.sources.logdir.replica.replica_files import LogFile, ReplicaFiles, position_before, segment_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class SegmentSplit:
     stop: int | None  # byte at which the next split begins; null for the end of the segment
     size: int  # bytes when the segment was listed
     is_newest: bool  # whether its segment is the log's last, so that a torn end is no loss
+    stop_offset: int | None = None  # in remote storage: where the next segment begins
 
 
 class _Boundary(NamedTuple):
@@ -62,9 +63,9 @@ def splits(
         beyond = next((each.position for each in inside if stop is not None and each.base_offset >= stop), None)
         if start is not None:
             cuts = cuts[sum(each.base_offset <= start for each in inside[: len(cuts) - 1]) :]
-        path, is_newest = str(segment.path), number == len(segments) - 1
-        found += [SegmentSplit(path, low, high, high - low, is_newest) for low, high in pairwise(cuts)]
-        found.append(SegmentSplit(path, cuts[-1], beyond, max((beyond or size) - cuts[-1], 0), is_newest))
+        path, ends = str(segment.path), (number == len(segments) - 1, segment.stop)
+        found += [SegmentSplit(path, low, high, high - low, *ends) for low, high in pairwise(cuts)]
+        found.append(SegmentSplit(path, cuts[-1], beyond, max((beyond or size) - cuts[-1], 0), *ends))
     return found
 
 
@@ -75,7 +76,7 @@ def read_split(split: SegmentSplit, *, crc: bool = False) -> Iterator[ScanChunk]
         its end.
     """
     for scanned in _read(split, crc):
-        yield ScanChunk(scanned if split.is_newest else followed(scanned), split.path)
+        yield segment_part(scanned, split.path, split.stop_offset, is_newest=split.is_newest)
 
 
 def _read(split: SegmentSplit, crc: bool) -> Iterator[ScanResult]:
