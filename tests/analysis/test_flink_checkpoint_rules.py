@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.build import ago, observation, only, transaction, twice
+from tests.analysis.build import ago, observation, only, producer, transaction, twice
 from toolkit.actions.refusals import check_abort
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
@@ -36,8 +36,10 @@ def entries(row: Finding) -> list[str | None]:
 @pytest.mark.parametrize("minutes", [0, 5, 70])
 def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: int) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=60_000)
-    row = only(diagnose([observation(txn)], checkpoints=[checkpoint(OWN)]).findings())
+    diagnosis = diagnose([observation(txn)], checkpoints=[checkpoint(OWN)])
+    row = only(diagnosis.findings())
     assert (row.verdict, row.outcome, row.action) == ("prepared", "undecided", "commit")
+    assert len(diagnosis.to_read()) == 1, "its log says whose records it holds"
     assert row.reason.endswith("and checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it.")
     command = "kafka-txn commit --flink-checkpoint '/flink jobs/chk-5/_metadata' --transactional-id tx-0-5 commits it"
     assert command in row.remedy
@@ -80,6 +82,15 @@ def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str,
     facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=Outcome(name=outcome, reason="its log shows it"))}
     row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=facts))
     assert (row.outcome, row.action) == (outcome, action)
+
+
+def test_what_a_checkpoint_is_to_commit_does_not_wait_for_a_timeout_at_the_last_epoch() -> None:
+    """The remedy there is a restart of the coordinator, which then aborts the transaction."""
+    txn = transaction(transactional_id="tx-0-5", epoch=32767, start_time=ago(minutes=70))
+    one = observation(txn, producers=[producer(epoch=32766)])
+    assert only(diagnose([one]).findings()).verdict == "overdue"
+    own = checkpoint(OWN._replace(producer_epoch=32766))
+    assert only(diagnose([one], checkpoints=[own]).findings()).verdict == "unknown"
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
