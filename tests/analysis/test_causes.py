@@ -38,7 +38,7 @@ from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 
@@ -714,6 +714,66 @@ def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
     for text in texts:
         assert text in result.sentence
     assert explained.outcome == plain.outcome, "a line changes no outcome"
+
+
+# What the metadata log says of the partition's leaders
+
+
+def led(event: str, second: float, leader_epoch: int | None, text: str) -> ClusterEvent:
+    return logged(event, second, text, leader_epoch=leader_epoch, source=FROM_METADATA)
+
+
+NOBODY = led("no_leader", 10.5, 5, "nobody leads now")
+OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [NOBODY],
+        [replace(NOBODY, timestamp=at(11))],
+        [replace(OTHER, timestamp=at(10.2), leader_epoch=5), replace(NOBODY, leader_epoch=6)],
+        [NOBODY, led("unclean_election", 12, 6, "broker 2 leads, by an unclean election")],
+    ],
+    ids=["before the decision", "with it", "after another leader", "an unclean election later"],
+)
+def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: list[ClusterEvent]) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    result = cause(with_lines(plain, *events), DISOWNED)
+    assert result is not None
+    assert result.names == ("marker-skipped",)
+    time = "11" if events[0].timestamp == at(11) else "10"
+    assert f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator skips the marker" in result.sentence
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [replace(NOBODY, timestamp=at(11.5))],
+        [NOBODY, OTHER],
+        [replace(NOBODY, leader_epoch=4)],
+        [replace(OTHER, timestamp=at(12))],
+    ],
+    ids=["after the decision", "a leader again", "before it opened", "another leader later"],
+)
+def test_a_leader_that_could_write_the_marker_is_no_reason(events: list[ClusterEvent]) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    assert cause(with_lines(plain, *events), DISOWNED) == cause(plain, DISOWNED)
+
+
+def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    unclean = led("unclean_election", 13, 7, "broker 1 leads, by an unclean election")
+    result = cause(with_lines(plain, replace(OTHER, timestamp=at(12)), unclean), DISOWNED)
+    assert result is not None
+    assert result.names == ("marker-lost",)
+    assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.sentence
+
+
+def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
+    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
+    plain = context(open_transaction(COMMITTED, leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
+    assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
 
 
 @pytest.mark.parametrize(
