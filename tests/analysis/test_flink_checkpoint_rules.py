@@ -16,13 +16,14 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import TransactionKey
 
 
-def checkpoint(*committables: Committable) -> FlinkCheckpoint:
+def checkpoint(*committables: Committable, prefix: str = "tx", others: int = 0) -> FlinkCheckpoint:
     return FlinkCheckpoint(
         path=Path("/flink jobs/chk-5/_metadata"),
         checkpoint_id=5,
         committables=committables,
-        prefixes=frozenset({"tx"}),
+        prefixes=frozenset({prefix}),
         is_savepoint=False,
+        others=others,
     )
 
 
@@ -57,8 +58,21 @@ def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: 
 
 
 def test_a_checkpoint_of_another_job_proves_nothing() -> None:
-    row = only(diagnose([observation(transaction())], checkpoints=[checkpoint()]).findings())
-    assert (row.verdict, entries(row)) == ("ongoing", [])
+    for one in (observation(transaction()), observation()):
+        assert entries(only(diagnose([one], checkpoints=[checkpoint()]).findings())) == []
+
+
+def test_each_checkpoint_of_its_job_is_evidence() -> None:
+    """One has its transaction among others, one was not read completely, and one is of another job."""
+    txn = transaction(transactional_id="tx-0-5")
+    next_one = OWN._replace(transactional_id="tx-0-6", producer_id=8)
+    checkpoints = [checkpoint(prefix="other"), checkpoint(OWN, next_one), checkpoint(next_one, others=2)]
+    row = only(diagnose([observation(txn)], checkpoints=checkpoints).findings())
+    assert row.verdict == "prepared"
+    assert entries(row) == [
+        "checkpoint 5 (/flink jobs/chk-5) is to commit it",
+        "checkpoint 5 (/flink jobs/chk-5) does not commit it, as far as it was read (2 states were not)",
+    ]
 
 
 def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
