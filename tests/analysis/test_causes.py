@@ -32,6 +32,7 @@ from toolkit.analysis.diagnosis.evidence.explanation import (
     log_facts,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.other_markers import other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
@@ -768,6 +769,16 @@ def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
     assert result is not None
     assert result.names == ("marker-lost",)
     assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.sentence
+
+
+def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
+    """So nobody knows who led then."""
+    elsewhere = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    here = {HERE: excerpt(data(100, epoch=4, second=10))}
+    log = LogEvidence(excerpts=here, other_markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
+    plain = DiagnosisContext(open_transaction(epoch=4), log)
+    assert plain.outcome.is_decided
+    assert cause(with_lines(plain, NOBODY), DISOWNED) == cause(plain, DISOWNED)
 
 
 def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
