@@ -1,5 +1,6 @@
 """Root causes from headers and records, including those that the lab cannot stage: evidence for and against each."""
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +32,7 @@ from toolkit.analysis.diagnosis.evidence.explanation import (
     explained_findings,
     log_facts,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
@@ -735,8 +736,9 @@ OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
         [replace(NOBODY, timestamp=at(11))],
         [replace(OTHER, timestamp=at(10.2), leader_epoch=5), replace(NOBODY, leader_epoch=6)],
         [NOBODY, led("unclean_election", 12, 6, "broker 2 leads, by an unclean election")],
+        [NOBODY, led("isr_changed", 10.8, 5, "in sync: nobody")],
     ],
-    ids=["before the decision", "with it", "after another leader", "an unclean election later"],
+    ids=["before the decision", "with it", "after another leader", "an unclean election later", "other events later"],
 )
 def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: list[ClusterEvent]) -> None:
     plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
@@ -754,8 +756,9 @@ def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: 
         [NOBODY, OTHER],
         [replace(NOBODY, leader_epoch=4)],
         [replace(OTHER, timestamp=at(12))],
+        [replace(NOBODY, topic="__transaction_state", partition=33)],
     ],
-    ids=["after the decision", "a leader again", "before it opened", "another leader later"],
+    ids=["after the decision", "a leader again", "before it opened", "another leader later", "the coordinator's"],
 )
 def test_a_leader_that_could_write_the_marker_is_no_reason(events: list[ClusterEvent]) -> None:
     plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
@@ -802,6 +805,18 @@ def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
     assert cause(with_lines(plain, line), DISOWNED) == cause(plain, DISOWNED)
 
 
+def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
+    """While a transaction was open for long, a marker of an earlier one may have been skipped."""
+    records = [init(), *ended_records("Commit", began=9, at_second=900)]
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *records)
+    decided = at(900) - CLOCKS_DIFFER
+    result = cause(with_lines(plain, replace(SKIPPED, timestamp=decided)), DISOWNED)
+    assert result is not None
+    assert "Couldn't find leader endpoint" in result.sentence
+    earlier = replace(SKIPPED, timestamp=decided - dt.timedelta(seconds=1))
+    assert cause(with_lines(plain, earlier), DISOWNED) == cause(plain, DISOWNED)
+
+
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -823,6 +838,12 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
     assert result.names == names
     assert line.text is not None
     assert line.text in result.sentence
+
+
+def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
+    one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    lines = [logged("log_truncated", second, f"at {second}") for second in (-51, -50)]
+    assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 
 def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:

@@ -225,6 +225,7 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         ),
         observation(transaction(), transaction(coordinator_id=2)),
         observation(transaction(), producers=[producer(epoch=1)]),
+        observation(transaction(producer_epoch=None)),
         observation(
             transaction(epoch=2), producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}
         ),
@@ -238,6 +239,7 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         "on the coordinators' topic",
         "several coordinators",
         "stale coordinator",
+        "missing epoch",
         "of two epochs",
         "older first batch",
     ],
