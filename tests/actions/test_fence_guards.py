@@ -177,6 +177,8 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.warnings == (f"Its checkpoint 5 (/checkpoints/chk-5) {NOT_CHECKPOINTED}", LOST, FENCED)
     assert plan.flink_warning is None
+    with pytest.raises(ActionRefused, match=r" now, not checkpointed\. "):  # it names no checkpoint
+        plan.execute(confirm="tx-0-5", override="checkpointed")
     cluster.flink_checkpoints = [replace(checkpoint(), others=1)]
     assert plan_fence(cluster, "tx-0-5").flink_warning == FLINK, "it may have what was not read"
     cluster.flink_checkpoints = [checkpoint(prefix="other")]
