@@ -210,7 +210,10 @@ def test_another_transaction_of_a_checkpoint_protects_nothing(committable: Commi
 def test_what_a_checkpoint_has_committed_already_is_idle() -> None:
     cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", state="CompleteCommit", on=())])
     cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
-    assert plan_fence(cluster, "tx-0-5").verdict == "idle"
+    plan = plan_fence(cluster, "tx-0-5")
+    assert plan.verdict == "idle"
+    with pytest.raises(ActionRefused, match=r"is idle now, not checkpointed\. "):  # it names no checkpoint
+        plan.execute(confirm="tx-0-5", override="checkpointed")
 
 
 def test_the_equal_line_of_kafkas_own_tool() -> None:

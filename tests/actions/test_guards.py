@@ -238,11 +238,17 @@ def test_complete_also_waits_for_what_an_abort_may_overtake() -> None:
     """A COMMIT makes all of it visible: an older epoch that is open there, or whatever is being decided anywhere."""
     for owner, why in (
         (transaction(epoch=-1), "is Ongoing"),
-        ({**transaction(), "producer_epoch": None}, "is Ongoing"),
         (transaction(state="PrepareAbort", on=[("orders", 1)]), "is PrepareAbort"),
     ):
         assert why in refusal(complete_plan(RowCluster(transactions=[owner])))
         execute(abort_plan(RowCluster(transactions=[owner])))
+
+
+@both
+def test_an_owner_without_an_epoch_may_have_it_open(plan_of: Planner) -> None:
+    """Abort took it for one of another epoch."""
+    cluster = RowCluster(transactions=[{**transaction(), "producer_epoch": None}])
+    assert "is Ongoing on it now" in refusal(plan_of(cluster))
 
 
 def test_after_an_override_a_silent_coordinator_is_passed_over() -> None:

@@ -1,5 +1,6 @@
 """Root causes from headers and records, including those that the lab cannot stage: evidence for and against each."""
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,14 +32,15 @@ from toolkit.analysis.diagnosis.evidence.explanation import (
     explained_findings,
     log_facts,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
+from toolkit.analysis.diagnosis.evidence.other_markers import other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
 from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
+from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 
@@ -716,6 +718,78 @@ def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
     assert explained.outcome == plain.outcome, "a line changes no outcome"
 
 
+# What the metadata log says of the partition's leaders
+
+
+def led(event: str, second: float, leader_epoch: int | None, text: str) -> ClusterEvent:
+    return logged(event, second, text, leader_epoch=leader_epoch, source=FROM_METADATA)
+
+
+NOBODY = led("no_leader", 10.5, 5, "nobody leads now")
+OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [NOBODY],
+        [replace(NOBODY, timestamp=at(11))],
+        [replace(OTHER, timestamp=at(10.2), leader_epoch=5), replace(NOBODY, leader_epoch=6)],
+        [NOBODY, led("unclean_election", 12, 6, "broker 2 leads, by an unclean election")],
+        [NOBODY, led("isr_changed", 10.8, 5, "in sync: nobody")],
+    ],
+    ids=["before the decision", "with it", "after another leader", "an unclean election later", "other events later"],
+)
+def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: list[ClusterEvent]) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    result = cause(with_lines(plain, *events), DISOWNED)
+    assert result is not None
+    assert result.names == ("marker-skipped",)
+    time = "11" if events[0].timestamp == at(11) else "10"
+    assert f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator skips the marker" in result.sentence
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [replace(NOBODY, timestamp=at(11.5))],
+        [NOBODY, OTHER],
+        [replace(NOBODY, leader_epoch=4)],
+        [replace(OTHER, timestamp=at(12))],
+        [replace(NOBODY, topic="__transaction_state", partition=33)],
+    ],
+    ids=["after the decision", "a leader again", "before it opened", "another leader later", "the coordinator's"],
+)
+def test_a_leader_that_could_write_the_marker_is_no_reason(events: list[ClusterEvent]) -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    assert cause(with_lines(plain, *events), DISOWNED) == cause(plain, DISOWNED)
+
+
+def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    unclean = led("unclean_election", 13, 7, "broker 1 leads, by an unclean election")
+    result = cause(with_lines(plain, replace(OTHER, timestamp=at(12)), unclean), DISOWNED)
+    assert result is not None
+    assert result.names == ("marker-lost",)
+    assert "; broker 1 leads, by an unclean election (2026-11-21 11:50:13 UTC)" in result.sentence
+
+
+def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
+    """So nobody knows who led then."""
+    elsewhere = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    here = {HERE: excerpt(data(100, epoch=4, second=10))}
+    log = LogEvidence(excerpts=here, other_markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
+    plain = DiagnosisContext(open_transaction(epoch=4), log)
+    assert plain.outcome.is_decided
+    assert cause(with_lines(plain, NOBODY), DISOWNED) == cause(plain, DISOWNED)
+
+
+def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
+    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
+    plain = context(open_transaction(COMMITTED, leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
+    assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -729,6 +803,18 @@ def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
 def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
     plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     assert cause(with_lines(plain, line), DISOWNED) == cause(plain, DISOWNED)
+
+
+def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
+    """While a transaction was open for long, a marker of an earlier one may have been skipped."""
+    records = [init(), *ended_records("Commit", began=9, at_second=900)]
+    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *records)
+    decided = at(900) - CLOCKS_DIFFER
+    result = cause(with_lines(plain, replace(SKIPPED, timestamp=decided)), DISOWNED)
+    assert result is not None
+    assert "Couldn't find leader endpoint" in result.sentence
+    earlier = replace(SKIPPED, timestamp=decided - dt.timedelta(seconds=1))
+    assert cause(with_lines(plain, earlier), DISOWNED) == cause(plain, DISOWNED)
 
 
 @pytest.mark.parametrize(
@@ -752,6 +838,12 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
     assert result.names == names
     assert line.text is not None
     assert line.text in result.sentence
+
+
+def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
+    one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    lines = [logged("log_truncated", second, f"at {second}") for second in (-51, -50)]
+    assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 
 def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:

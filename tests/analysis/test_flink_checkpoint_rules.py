@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.build import ago, observation, only, transaction, twice
+from tests.analysis.build import ago, observation, only, producer, transaction, twice
 from toolkit.actions.refusals import check_abort
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
@@ -16,13 +16,14 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import TransactionKey
 
 
-def checkpoint(*committables: Committable) -> FlinkCheckpoint:
+def checkpoint(*committables: Committable, prefix: str = "tx", others: int = 0) -> FlinkCheckpoint:
     return FlinkCheckpoint(
         path=Path("/flink jobs/chk-5/_metadata"),
         checkpoint_id=5,
         committables=committables,
-        prefixes=frozenset({"tx"}),
+        prefixes=frozenset({prefix}),
         is_savepoint=False,
+        others=others,
     )
 
 
@@ -36,8 +37,10 @@ def entries(row: Finding) -> list[str | None]:
 @pytest.mark.parametrize("minutes", [0, 5, 70])
 def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: int) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=minutes), timeout_ms=60_000)
-    row = only(diagnose([observation(txn)], checkpoints=[checkpoint(OWN)]).findings())
+    diagnosis = diagnose([observation(txn)], checkpoints=[checkpoint(OWN)])
+    row = only(diagnosis.findings())
     assert (row.verdict, row.outcome, row.action) == ("prepared", "undecided", "commit")
+    assert len(diagnosis.to_read()) == 1, "its log says whose records it holds"
     assert row.reason.endswith("and checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it.")
     command = "kafka-txn commit --flink-checkpoint '/flink jobs/chk-5/_metadata' --transactional-id tx-0-5 commits it"
     assert command in row.remedy
@@ -55,8 +58,21 @@ def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: 
 
 
 def test_a_checkpoint_of_another_job_proves_nothing() -> None:
-    row = only(diagnose([observation(transaction())], checkpoints=[checkpoint()]).findings())
-    assert (row.verdict, entries(row)) == ("ongoing", [])
+    for one in (observation(transaction()), observation()):
+        assert entries(only(diagnose([one], checkpoints=[checkpoint()]).findings())) == []
+
+
+def test_each_checkpoint_of_its_job_is_evidence() -> None:
+    """One has its transaction among others, one was not read completely, and one is of another job."""
+    txn = transaction(transactional_id="tx-0-5")
+    next_one = OWN._replace(transactional_id="tx-0-6", producer_id=8)
+    checkpoints = [checkpoint(prefix="other"), checkpoint(OWN, next_one), checkpoint(next_one, others=2)]
+    row = only(diagnose([observation(txn)], checkpoints=checkpoints).findings())
+    assert row.verdict == "prepared"
+    assert entries(row) == [
+        "checkpoint 5 (/flink jobs/chk-5) is to commit it",
+        "checkpoint 5 (/flink jobs/chk-5) does not commit it, as far as it was read (2 states were not)",
+    ]
 
 
 def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
@@ -80,6 +96,15 @@ def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str,
     facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=Outcome(name=outcome, reason="its log shows it"))}
     row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=facts))
     assert (row.outcome, row.action) == (outcome, action)
+
+
+def test_what_a_checkpoint_is_to_commit_does_not_wait_for_a_timeout_at_the_last_epoch() -> None:
+    """The remedy there is a restart of the coordinator, which then aborts the transaction."""
+    txn = transaction(transactional_id="tx-0-5", epoch=32767, start_time=ago(minutes=70))
+    one = observation(txn, producers=[producer(epoch=32766)])
+    assert only(diagnose([one]).findings()).verdict == "overdue"
+    own = checkpoint(OWN._replace(producer_epoch=32766))
+    assert only(diagnose([one], checkpoints=[own]).findings()).verdict == "unknown"
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])

@@ -15,6 +15,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.schema.live import Transaction
 
 ELSEWHERE = (("payments", 2),)
+LAST_EPOCH = producer(epoch=32766)
 TWO_PHASE = 2**31 - 1
 FLINK_MS = 3_600_000
 FIRST_BATCH = FirstBatch(
@@ -164,6 +165,7 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
         (32765, transaction(epoch=32766, start_time=ago(seconds=76)), "undecided", "unknown"),
         (32765, transaction(epoch=32767, start_time=ago(seconds=76)), "undecided", "unknown"),
         (32766, transaction(epoch=32767, start_time=ago(seconds=76), on=ELSEWHERE), "undecided", "hanging"),
+        (32766, transaction(state="Odd", epoch=32767, start_time=ago(seconds=76)), "undecided", "unknown"),
     ],
 )
 def test_a_coordinator_that_could_not_log_the_last_epoch(
@@ -179,6 +181,24 @@ def test_a_coordinator_that_could_not_log_the_last_epoch(
         assert row.outcome == "undecided"
         assert row.cause == "the coordinator could not log epoch 32767: KAFKA-20090"
         assert "restart broker 3" in row.remedy
+
+
+@pytest.mark.parametrize("on", [(HERE,), ELSEWHERE])
+def test_a_coordinator_without_an_epoch_does_not_prove_that_its_transaction_is_another_one(on: object) -> None:
+    """A live transaction was called hanging, with the text that its coordinator's epoch -1 had superseded it."""
+    for seconds in (10, 76):
+        one = observation(
+            transaction(producer_epoch=None, on=on, start_time=ago(seconds=seconds)), producers=[LAST_EPOCH]
+        )
+        row = only(diagnosed(twice(one)))
+        assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 at its coordinator",))
+
+
+def test_a_partition_without_an_epoch_does_not_prove_that_its_transaction_is_another_one() -> None:
+    for logged_at in (None, ago(seconds=10)):
+        one = observation(transaction(last_update_time=logged_at), producers=[replace(producer(), producer_epoch=None)])
+        row = only(diagnosed(twice(one)))
+        assert (row.verdict, row.missing) == ("unknown", ("the epoch of producer 7 on the partition",))
 
 
 def test_a_producer_whose_epoch_is_not_known_is_not_called_superseded() -> None:
@@ -205,6 +225,7 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         ),
         observation(transaction(), transaction(coordinator_id=2)),
         observation(transaction(), producers=[producer(epoch=1)]),
+        observation(transaction(producer_epoch=None)),
         observation(
             transaction(epoch=2), producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}
         ),
@@ -218,6 +239,7 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         "on the coordinators' topic",
         "several coordinators",
         "stale coordinator",
+        "missing epoch",
         "of two epochs",
         "older first batch",
     ],

@@ -260,7 +260,7 @@ LOOK_ALIKES = {
     "a few numbered threads of numbered instances": (grid("tx", 3, range(1, 5)), 60_000, []),
     "threads of one instance": (grid("tx", 1, range(1, 9)), 900_000, []),
     "an instance is missing": ([each for each in grid("tx", 3, range(1, 9)) if "-1-" not in each], 900_000, []),
-    "a diagonal": ([f"tx-{each}-{each + 1}" for each in range(9)], 900_000, []),
+    "a diagonal": ([f"tx-{each}-{each + 1}" for each in range(20)], 900_000, []),
     "months": ([f"tx-2026-{month}" for month in range(1, 13)], 900_000, []),
     "months of two digits": ([f"tx-0-{month:02}" for month in range(1, 13)], 900_000, []),
     "a group explains them": (grid("tx", 2, range(1, 20)), 900_000, [group("tx")]),
@@ -287,6 +287,12 @@ def test_a_grid_counts_only_if_all_ids_are_known() -> None:
     assert set(owner_clauses([transaction(each) for each in ids]).values()) == {None}
     assert checkpoint_prefixes([*ids, "tx-1-0"]) == {}
     assert checkpoint_prefixes(ids) == {"tx": 19}
+
+
+def test_a_subtask_with_less_than_half_of_the_checkpoints_is_left_out_of_the_grid() -> None:
+    ids = [*grid("tx", 2, range(1, 9)), f"Sink: out-{'0a' * 16}-7"]
+    assert checkpoint_prefixes([*ids, "tx-3-1", "tx-3-2", "tx-3-3"]) == {"tx": 8}
+    assert checkpoint_prefixes([*ids, "tx-3-1", "tx-3-2", "tx-3-3", "tx-3-4"]) == {}, "subtask 2 is missing then"
 
 
 def test_what_may_be_flinks() -> None:

@@ -38,6 +38,7 @@ UNREACHED = {
     "the log has its marker, the producer state has not": "the same",
     "it has ended": "only recordings see that",
     "began during the copy": "the model has no files; tests/sources/test_log_dir_copy.py has one",
+    "an epoch is missing": "all answers of the model have one",
     "not described": "no right hides one id alone from DescribeTransactions",
     "PrepareEpochFence": "a coordinator never logs or shows it",
     "PrepareEpochFence for long": "the same",

@@ -226,7 +226,7 @@ class AbortPlan(MarkerPlan):
         return fresh
 
     def _is_in_use(self, txn: Transaction) -> bool:
-        alive = txn.state == "Ongoing" and txn.producer_epoch == self.producer_epoch
+        alive = txn.state == "Ongoing" and txn.producer_epoch in {None, self.producer_epoch}
         return self.includes_partition(txn) and (alive or (txn.state or "").startswith("Prepare"))
 
     @contextlib.contextmanager

@@ -187,9 +187,8 @@ def owner_clauses(
 
 def may_be_flinks(transactional_id: str) -> bool:
     """Whether an id has a form that Flink gives its ids, and no form that only another framework gives."""
-    if STREAMS_V2.fullmatch(transactional_id):
-        return False
-    return any(form.fullmatch(transactional_id) for form in (FLINK_SINK, FLINK_PRODUCER))
+    is_of_streams = STREAMS_V2.fullmatch(transactional_id) is not None
+    return not is_of_streams and any(form.fullmatch(transactional_id) for form in (FLINK_SINK, FLINK_PRODUCER))
 
 
 def checkpoint_prefixes(ids: Iterable[str]) -> dict[str, int]:
@@ -205,8 +204,7 @@ def checkpoint_prefixes(ids: Iterable[str]) -> dict[str, int]:
     """
     numbers: dict[str, dict[int, set[int]]] = {}
     for text in ids:
-        found = FLINK_SINK.fullmatch(text)
-        if found and may_be_flinks(text):
+        if found := FLINK_SINK.fullmatch(text):
             numbers.setdefault(found["prefix"], {}).setdefault(int(found["subtask"]), set()).add(int(found["number"]))
     grids = {}
     for prefix, subtasks in numbers.items():

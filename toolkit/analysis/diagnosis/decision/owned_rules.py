@@ -313,6 +313,19 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_wait,
     ),
     OpenRule(
+        name="an epoch is missing",
+        applies=lambda e: e.txn.owner is not None and (e.txn.owner_epoch < 0 or (e.txn.listed and e.txn.epoch < 0)),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f"the epoch of producer {e.txn.producer_id} "
+            f"{'at its coordinator' if e.txn.owner_epoch < 0 else 'on the partition'}",
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
         name="overdue, fenced by the last epoch",
         applies=_is_stuck_at_last_epoch,
         verdict="overdue",

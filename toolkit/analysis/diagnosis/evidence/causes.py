@@ -245,7 +245,7 @@ def _by_leaders(context: DiagnosisContext) -> Reason:
 def _with_time(event: ClusterEvent) -> str:
     if event.source == FROM_BROKER_LOG:
         return _logged(event)
-    return f"{event.text} ({at(event.timestamp)})" if event.timestamp else event.text or ""
+    return f"{event.text}{f' ({at(event.timestamp)})' if event.timestamp else ''}"
 
 
 def _compacted(context: DiagnosisContext) -> Reason:

@@ -29,7 +29,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
-from toolkit.schema.metadata import FROM_METADATA, ClusterEvent
+from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
 
 BEFORE_OPENING = dt.timedelta(minutes=1)  # what happened to the cluster then may be why it hangs
@@ -137,17 +137,14 @@ class DiagnosisContext:
 
     @cached_property
     def leader_events(self) -> Sequence[ClusterEvent]:
-        """Those that changed the leader of its partition; by the metadata log if it has any, by one clock."""
-        found = [each for each in self.cluster_events if each.tp == self.txn.tp and each.event in LEADER_EVENTS]
-        return [each for each in found if each.source == FROM_METADATA] or found
+        """Those that changed the leader of its partition."""
+        return [each for each in self.cluster_events if each.tp == self.txn.tp and each.event in LEADER_EVENTS]
 
     def lines(self, event: str) -> Sequence[ClusterEvent]:
         """Lines of brokers' logs about its marker or its partition, or about none, since it was decided or opened."""
         decided, own = self.outcome.transaction, (self.txn.tp, None)
         since = self.written_at if decided is None or decided.decided_at is None else decided.decided_at - CLOCKS_DIFFER
-        ids = (self.txn.transactional_id, None)
-        named = (each for each in self.cluster_events if each.event == event)
-        found = (each for each in named if each.tp in own and each.transactional_id in ids)
+        found = (each for each in self.cluster_events if each.event == event and each.tp in own)
         return [each for each in found if since and each.timestamp and each.timestamp >= since]
 
     @cached_property
