@@ -125,7 +125,7 @@ def history_in_memory(data: bytes) -> int:
     records = (
         record
         for position in headers["position"].tolist()
-        for record in transaction_log(data, position, txn_state_partition=0)
+        for record in transaction_log(data, position, where={"txn_state_partition": 0})
     )
     return len(transaction_history(records))
 

@@ -36,11 +36,11 @@ AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
 
 def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return [record.row() for record in transaction_log(buf, position, txn_state_partition=4)]
+    return [record.row() for record in transaction_log(buf, position, where={"txn_state_partition": 4})]
 
 
 def group_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return [record.row() for record in offsets_log(buf, position, group_partition=4)]
+    return [record.row() for record in offsets_log(buf, position, where={"group_partition": 4})]
 
 
 def filled(row: Row) -> dict[str, Any]:
@@ -74,10 +74,9 @@ def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
 
 def test_a_row_of_a_transactional_id() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
-    records = transaction_log(b"before" + batch, 6, txn_state_partition=4, broker_id=1, file="0.log")
-    rows = [record.row() for record in records]
-    location = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 6, "leader_epoch": 7}
-    named = {**location, "timestamp": AT, "transactional_id": "golden"}
+    where = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 4097}
+    rows = [record.row() for record in transaction_log(b"before" + batch, 6, where=where)]
+    named = {**where, "leader_epoch": 7, "timestamp": AT, "transactional_id": "golden"}
     assert filled(rows[0]) == {
         **named,
         "offset": 8,
@@ -120,14 +119,6 @@ def test_a_row_of_a_committed_offset() -> None:
     assert "SECRET" not in str(row)
     assert list(row) == OFFSETS_LOG.names
     assert len(OFFSETS_LOG.frame([row])) == 1
-
-
-def test_the_position_is_relative_to_the_file() -> None:
-    batch = pack_batch([Record(8, TIME, ID_KEY, None)])
-    (placed,) = transaction_log(b"x" + batch, 1, txn_state_partition=4, file="0.log", file_position=4097)
-    assert placed.position == 4097
-    (unplaced,) = transaction_log(b"x" + batch, 1, txn_state_partition=4)
-    assert unplaced.position is None
 
 
 @pytest.mark.parametrize("rows_of", [coordinator_rows, group_rows])

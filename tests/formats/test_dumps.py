@@ -144,8 +144,8 @@ def rows_of(segment: Path, text: str) -> list[Row]:
     data = segment.read_bytes()
     positions = scanned(segment)["position"].tolist()
     if text == "transactions":
-        return [each.row() for at in positions for each in transaction_log(data, at, txn_state_partition=0)]
-    return [each.row() for at in positions for each in offsets_log(data, at, group_partition=0)]
+        return [each.row() for at in positions for each in transaction_log(data, at, where={"txn_state_partition": 0})]
+    return [each.row() for at in positions for each in offsets_log(data, at, where={"group_partition": 0})]
 
 
 def assert_same_rows(found: list[Row], expected: list[Row], *, never: set[str]) -> None:

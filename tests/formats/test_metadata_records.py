@@ -66,7 +66,7 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         payloads = dump(kafka, log)
     data = log.read_bytes()
     positions = scan(data).headers["position"].tolist()
-    records = [record for position in positions for record in metadata_log(data, position)]
+    records = [record for position in positions for record in metadata_log(data, position, where={})]
     assert [record.error for record in records if record.error] == []
     return Logged({record.offset or 0: record for record in records}, payloads, leaders, topic_id[1])
 

@@ -124,12 +124,12 @@ def _batch_rows(data: bytes, folder: Path) -> None:
 
 def _transaction_log(data: bytes, _: Path) -> None:
     for batch in _batches(data):
-        TRANSACTION_LOG.arrow([each.row() for each in transaction_log(batch, txn_state_partition=1)])
+        TRANSACTION_LOG.arrow([each.row() for each in transaction_log(batch, where={"txn_state_partition": 1})])
 
 
 def _offsets_log(data: bytes, _: Path) -> None:
     for batch in _batches(data):
-        OFFSETS_LOG.arrow([each.row() for each in offsets_log(batch, group_partition=1)])
+        OFFSETS_LOG.arrow([each.row() for each in offsets_log(batch, where={"group_partition": 1})])
 
 
 def _batches(data: bytes) -> Iterator[bytes]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema.metadata import FROM_METADATA, ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
 
@@ -13,18 +13,6 @@ UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"
 LEADER_EVENTS = ("leader_changed", "no_leader", UNCLEAN)
 IN_METADATA = (*LEADER_EVENTS, "isr_changed")
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """What the records so far say; partitions by topic id and number."""
-
-    partitions: dict[tuple[str | None, int | None], MetadataLogRecord] = field(default_factory=dict)
-    features: dict[str | None, int | None] = field(default_factory=dict)
-    settings: dict[tuple[str | None, str | None], str | None] = field(default_factory=dict)
-
-    def copy(self) -> _Cluster:
-        return _Cluster(dict(self.partitions), dict(self.features), dict(self.settings))
 
 
 def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEvent]:
@@ -35,7 +23,7 @@ def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEve
     `records`: its records in order, each partition's with all that holds after it, as the table ``metadata_log`` has
     them. A snapshot is no event: it says what held at its end.
     """
-    cluster, before, pending = _Cluster(), None, list[ClusterEvent]()
+    cluster, before, pending = MetadataState(), None, list[ClusterEvent]()
     for record in records:
         if record.type == "BeginTransaction":
             before = cluster.copy()
@@ -46,23 +34,14 @@ def metadata_events(records: Iterable[MetadataLogRecord]) -> Iterator[ClusterEve
                 yield from pending
             before, pending = None, []
         events = list(_events(record, cluster))
-        _remember(record, cluster)
+        cluster.keep(record)
         if before is None:
             yield from events
         else:
             pending += events
 
 
-def _remember(record: MetadataLogRecord, cluster: _Cluster) -> None:
-    if record.partition is not None:
-        cluster.partitions[record.topic_id, record.partition] = record
-    elif record.feature is not None:
-        cluster.features[record.feature] = record.feature_level
-    elif record.config_name is not None:
-        cluster.settings[record.config_resource, record.config_name] = record.config_value
-
-
-def _events(record: MetadataLogRecord, cluster: _Cluster) -> Iterator[ClusterEvent]:
+def _events(record: MetadataLogRecord, cluster: MetadataState) -> Iterator[ClusterEvent]:
     """The events of a record, by what held before it."""
     event = ClusterEvent(
         timestamp=record.timestamp,
@@ -81,7 +60,7 @@ def _events(record: MetadataLogRecord, cluster: _Cluster) -> Iterator[ClusterEve
         return
     elif record.partition is not None:
         event = replace(event, leader=record.leader, leader_epoch=record.leader_epoch)
-        yield from _of_partition(event, record, cluster.partitions.get((record.topic_id, record.partition)))
+        yield from _of_partition(event, record, cluster.partitions.get((record.topic_id or "", record.partition)))
     else:
         yield from _of_cluster(event, record, cluster)
 
@@ -110,7 +89,7 @@ def _of_partition(
         yield replace(event, event="isr_changed", text=now_in_sync + changed)
 
 
-def _of_cluster(event: ClusterEvent, record: MetadataLogRecord, cluster: _Cluster) -> Iterator[ClusterEvent]:
+def _of_cluster(event: ClusterEvent, record: MetadataLogRecord, cluster: MetadataState) -> Iterator[ClusterEvent]:
     broker = f"broker {record.affected_broker}"
     if record.type == "Topic":
         yield replace(event, event="topic_created", text=f"topic {record.topic} was created")
@@ -121,12 +100,12 @@ def _of_cluster(event: ClusterEvent, record: MetadataLogRecord, cluster: _Cluste
         yield replace(event, event="broker_registered", text=text)
     elif record.type == "UnregisterBroker":
         yield replace(event, event="broker_unregistered", text=f"{broker} was removed from the cluster")
-    elif cluster.features.get(record.feature) != record.feature_level:
+    elif record.feature is not None and cluster.features.get(record.feature) != record.feature_level:
         text = f"{record.feature} is {record.feature_level}, {_value(cluster.features.get(record.feature))} before"
         yield replace(event, event="feature_finalized", text=text)
     elif record.config_name is not None:
         kind, _, name = (record.config_resource or "").partition(" ")
-        before = _value(cluster.settings.get((record.config_resource, record.config_name)))
+        before = _value(cluster.settings.get((record.config_resource or "", record.config_name)))
         text = f"{record.config_resource}: {record.config_name} is {_value(record.config_value)}, {before} before"
         yield replace(event, event="setting_changed", topic=name if kind == "topic" else None, text=text)
     elif record.next_producer_id is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,11 @@ from toolkit.formats.coordinator.offsets_log_records import (
     read_group_metadata,
     read_offset_commit,
 )
-from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
+from toolkit.formats.coordinator.transaction_log_records import (
+    TransactionState,
+    read_transaction_key,
+    read_transaction_value,
+)
 from toolkit.formats.log.batch_records import Record, decode_batch, read_records
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_varint
 from toolkit.formats.log.headers import Headers
@@ -35,56 +39,22 @@ from toolkit.schema.table import LAST_TIME
 CODEC = 0x07  # bits of attributes
 
 
-class _Source(NamedTuple):
-    """What all records of a batch have in common."""
-
-    number: int | None  # of the partition
-    broker_id: int | None
-    file: str | None
-    position: int | None
-
-
-def transaction_log(
-    buf: Buffer,
-    position: int = 0,
-    *,
-    txn_state_partition: int | None,
-    broker_id: int | None = None,
-    file: str | None = None,
-    file_position: int | None = None,
-) -> Iterator[TransactionLogRecord]:
+def transaction_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[TransactionLogRecord]:
     """The records of one batch of ``__transaction_state``.
 
-    In offset order; none for an intact control batch. One with ``error`` stands for a batch or its unreadable rest
-    (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    In offset order, and errors as from `decode_batch`, or of one record (``CORRUPT_RECORD``).
     `buf`: bytes of a log segment or of a fetch response.
-    `file_position`: where the batch starts in the file, if the buffer is only a part of it.
+    `where`: the columns that say where the batch is from: partition, broker, file and position.
     """
-    at = file_position if file_position is not None or file is None else position
-    source = _Source(txn_state_partition, broker_id, file, at)
-    return decode_batch(buf, position, source, _transaction_log_record, _unread_of_transactions)
+    return decode_batch(buf, position, TransactionLogRecord, where, _transaction_log_columns)
 
 
-def offsets_log(
-    buf: Buffer,
-    position: int = 0,
-    *,
-    group_partition: int | None,
-    broker_id: int | None = None,
-    file: str | None = None,
-    file_position: int | None = None,
-) -> Iterator[OffsetsLogRecord]:
-    """The records of one batch of ``__consumer_offsets``.
+def offsets_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[OffsetsLogRecord]:
+    """The records of one batch of ``__consumer_offsets``, as from `transaction_log`.
 
     The metadata that users commit with an offset is not kept.
-
-    In offset order; none for a control batch, and errors as in `transaction_log`.
-    `buf`: bytes of a log segment or of a fetch response.
-    `file_position`: where the batch starts in the file, if the buffer is only a part of it.
     """
-    at = file_position if file_position is not None or file is None else position
-    source = _Source(group_partition, broker_id, file, at)
-    return decode_batch(buf, position, source, _offsets_log_record, _unread_of_offsets)
+    return decode_batch(buf, position, OffsetsLogRecord, where, _offsets_log_columns)
 
 
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -107,76 +77,33 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
         yield buf[start:end], None if size < 0 else buf[at : at + size]
 
 
-def _unread_of_transactions(source: _Source, offset: int | None, error: str) -> TransactionLogRecord:
-    return TransactionLogRecord(
-        txn_state_partition=source.number,
-        offset=offset,
-        broker_id=source.broker_id,
-        file=source.file,
-        position=source.position,
-        error=error,
-    )
-
-
-def _unread_of_offsets(source: _Source, offset: int | None, error: str) -> OffsetsLogRecord:
-    return OffsetsLogRecord(
-        group_partition=source.number,
-        offset=offset,
-        broker_id=source.broker_id,
-        file=source.file,
-        position=source.position,
-        error=error,
-    )
-
-
-def _transaction_log_record(record: Record, header: BatchHeader, source: _Source) -> TransactionLogRecord:
-    timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
+def _transaction_log_columns(record: Record, header: BatchHeader) -> dict[str, Any]:
+    columns: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None}
     try:
-        timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
-        transactional_id = _transactional_id(record)
-        state = None if record.value is None else read_transaction_value(record.value)
-        if state is not None:
-            start_time = _time(state.start_timestamp_ms)
-            last_update_time = _time(state.last_update_timestamp_ms)
+        columns["timestamp"], columns["leader_epoch"] = _time(record.timestamp_ms), header.partition_leader_epoch
+        columns["transactional_id"] = _transactional_id(record)
+        if record.value is not None:
+            _fill_transaction_log(columns, read_transaction_value(record.value))
     except DecodeError as exc:
-        error = f"CORRUPT_RECORD: {exc}"
-    if state is None:
-        return TransactionLogRecord(
-            txn_state_partition=source.number,
-            offset=record.offset,
-            timestamp=timestamp,
-            transactional_id=transactional_id,
-            tombstone=record.value is None,
-            leader_epoch=leader_epoch,
-            broker_id=source.broker_id,
-            file=source.file,
-            position=source.position,
-            error=error,
-        )
-    return TransactionLogRecord(
-        txn_state_partition=source.number,
-        offset=record.offset,
-        timestamp=timestamp,
-        transactional_id=transactional_id,
-        producer_id=state.producer_id,
-        producer_epoch=state.producer_epoch,
-        previous_producer_id=state.previous_producer_id,
-        next_producer_id=state.next_producer_id,
-        next_producer_epoch=state.next_producer_epoch,
-        state=state.state,
-        timeout_ms=state.timeout_ms,
-        topic_partitions=state.topic_partitions,
-        start_time=start_time,
-        last_update_time=last_update_time,
-        client_transaction_version=state.client_transaction_version,
-        tombstone=False,
-        value_version=state.version,
-        leader_epoch=leader_epoch,
-        broker_id=source.broker_id,
-        file=source.file,
-        position=source.position,
-        error=error,
-    )
+        columns["error"] = f"CORRUPT_RECORD: {exc}"
+    return columns
+
+
+def _fill_transaction_log(columns: dict[str, Any], state: TransactionState) -> None:
+    columns |= {
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "previous_producer_id": state.previous_producer_id,
+        "next_producer_id": state.next_producer_id,
+        "next_producer_epoch": state.next_producer_epoch,
+        "state": state.state,
+        "timeout_ms": state.timeout_ms,
+        "topic_partitions": state.topic_partitions,
+        "client_transaction_version": state.client_transaction_version,
+        "value_version": state.version,
+    }
+    columns["start_time"] = _time(state.start_timestamp_ms)
+    columns["last_update_time"] = _time(state.last_update_timestamp_ms)
 
 
 def _transactional_id(record: Record) -> str:
@@ -186,8 +113,8 @@ def _transactional_id(record: Record) -> str:
     return transactional_id
 
 
-def _offsets_log_record(record: Record, header: BatchHeader, source: _Source) -> OffsetsLogRecord:
-    columns: dict[str, Any] = {}
+def _offsets_log_columns(record: Record, header: BatchHeader) -> dict[str, Any]:
+    columns: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None}
     try:
         columns["timestamp"] = _time(record.timestamp_ms)
         columns |= {
@@ -198,15 +125,7 @@ def _offsets_log_record(record: Record, header: BatchHeader, source: _Source) ->
         _fill_offsets_log(columns, record)
     except DecodeError as exc:
         columns["error"] = f"CORRUPT_RECORD: {exc}"
-    return OffsetsLogRecord(
-        group_partition=source.number,
-        offset=record.offset,
-        tombstone=record.value is None,
-        broker_id=source.broker_id,
-        file=source.file,
-        position=source.position,
-        **columns,
-    )
+    return columns
 
 
 def _fill_offsets_log(columns: dict[str, Any], record: Record) -> None:

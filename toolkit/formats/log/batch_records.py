@@ -7,8 +7,8 @@ Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Jav
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -17,13 +17,14 @@ from toolkit.errors import DecodeError
 from toolkit.formats.log.batches import CONTROL, CRC_END, HEADER_SIZE, BatchHeader, read_header, read_varint
 from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.primitives import Buffer
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.metadata import MetadataLogRecord
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 
-R = TypeVar("R")
-W = TypeVar("W")
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, MetadataLogRecord)
 LIMIT_OF_DECODED = 32 * 1024 * 1024  # bytes of a batch of Kafka's own records: some kilobytes, rarely a megabyte
 LIMIT = 128 * 1024 * 1024
 """Bytes that the records of one batch may take; ``max.message.bytes`` is 1 MiB by default, before compression."""
@@ -307,18 +308,19 @@ def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
 def decode_batch(
     buf: Buffer,
     position: int,
-    where: W,
-    decode: Callable[[Record, BatchHeader, W], R],
-    unread: Callable[[W, int | None, str], R],
+    make: type[R],
+    where: Mapping[str, Any],
+    decode: Callable[[Record, BatchHeader], dict[str, Any]],
 ) -> Iterator[R]:
     """The decoded records of one batch of an internal topic, and what could not be read; none of a control batch.
 
-    A batch whose checksum is wrong yields none of its records, which may be none that Kafka wrote.
+    One with ``error`` stands for a batch or its unreadable rest (``CORRUPT_BATCH``). A batch whose checksum is wrong
+    yields none of its records, which may be none that Kafka wrote.
 
     `buf`, `position`: bytes, and where the batch starts in them.
-    `where`: where the bytes are from, for both functions.
-    `decode`: makes the result of a record.
-    `unread`: makes the result of a batch, or of the unreadable rest of it from an offset on, from its error.
+    `make`: the record class of its table.
+    `where`: the columns that say where the bytes are from.
+    `decode`: the other columns of a record.
     """
     offset = None
     try:
@@ -331,12 +333,12 @@ def decode_batch(
                 position=position,
                 means="The bytes are damaged, or were changed after they were written.",
             )
-            yield unread(where, offset, f"CORRUPT_BATCH: {damage}")
+            yield make(**where, offset=offset, error=f"CORRUPT_BATCH: {damage}")
             return
         if header.is_control:  # these bits are covered by the checksum
             return
         for record in records:
-            yield decode(record, header, where)
+            yield make(**where, **decode(record, header))
             offset = record.offset + 1
     except DecodeError as exc:
-        yield unread(where, offset, f"CORRUPT_BATCH: {exc}")
+        yield make(**where, offset=offset, error=f"CORRUPT_BATCH: {exc}")

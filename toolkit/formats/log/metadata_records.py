@@ -55,30 +55,24 @@ TYPES: Mapping[int, str] = {
 
 NO_CHANGE = -2  # of the leader, in PartitionChange
 RESOURCES: Mapping[int, str] = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}  # ConfigResource.Type
-NOWHERE = MetadataLogRecord()
 
 
-def metadata_log(buf: Buffer, position: int = 0, *, where: MetadataLogRecord = NOWHERE) -> Iterator[MetadataLogRecord]:
+def metadata_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[MetadataLogRecord]:
     """The records of one batch of ``__cluster_metadata``, as they are: `MetadataState` completes them.
 
-    In offset order; none for a control batch. One with ``error`` stands for a batch or its unreadable rest
-    (``CORRUPT_BATCH``), or for one record (``CORRUPT_RECORD``).
+    In offset order, and errors as from `decode_batch`, or of one record (``CORRUPT_RECORD``).
     `buf`: bytes of a segment or snapshot.
-    `where`: the columns that say where the bytes are from.
+    `where`: the columns that say where the batch is from: node, file and position.
     """
-    return decode_batch(buf, position, where, _decode, _unread)
+    return decode_batch(buf, position, MetadataLogRecord, where, _decode)
 
 
-def _decode(record: Record, header: BatchHeader, where: MetadataLogRecord) -> MetadataLogRecord:
-    at = replace(where, offset=record.offset, timestamp=utc(record.timestamp_ms))
+def _decode(record: Record, header: BatchHeader) -> dict[str, Any]:
+    columns = {"offset": record.offset, "timestamp": utc(record.timestamp_ms)}
     try:
-        return replace(at, **read_metadata_record(record.value or b""))
+        return columns | read_metadata_record(record.value or b"")
     except DecodeError as exc:
-        return replace(at, error=f"CORRUPT_RECORD: {exc}")
-
-
-def _unread(where: MetadataLogRecord, offset: int | None, error: str) -> MetadataLogRecord:
-    return replace(where, offset=offset, error=error)
+        return columns | {"error": f"CORRUPT_RECORD: {exc}"}
 
 
 def read_metadata_record(value: Buffer) -> dict[str, Any]:
@@ -267,7 +261,7 @@ class MetadataState:
     def add(self, record: MetadataLogRecord) -> MetadataLogRecord:
         """Add the next record; return it with the topic's name and, for a partition, all that holds after it."""
         if record.type == "BeginTransaction":
-            self._before = self._copy()
+            self._before = self.copy()
         elif record.type == "AbortTransaction" and self._before is not None:
             before = self._before
             self.topics, self.partitions = before.topics, before.partitions
@@ -296,7 +290,15 @@ class MetadataState:
         ids = (topic_id for topic_id, name in self.topics.items() if name == topic)
         return next((self.partitions[each, number] for each in ids if (each, number) in self.partitions), None)
 
-    def _copy(self) -> MetadataState:
+    def keep(self, record: MetadataLogRecord) -> None:
+        """Add a record that is complete, as `add` returned it."""
+        if record.topic_id is not None and record.partition is not None:
+            self.partitions[record.topic_id, record.partition] = record
+        else:
+            self._add_cluster(record)
+
+    def copy(self) -> MetadataState:
+        """What they say, for a transaction that may be aborted."""
         return MetadataState(
             topics=dict(self.topics),
             partitions=dict(self.partitions),

@@ -129,7 +129,8 @@ class LogDirTables(Source, ABC):
     def offsets_log(self, arguments: TableArguments) -> Iterator[OffsetsLogRecord]:
         contents = self.contents()
         for log in self._coordinator_logs(contents, OFFSETS_TOPIC, arguments):
-            records = offsets_log_records(contents, log, arguments)
+            start, stop = offsets(contents, log, arguments)
+            records = between(log.offsets_log(start=start, stop=stop), start, stop)
             yield from only(records, producer_id=arguments.producer_id, ids=arguments.groups, id_of=_group_id)
 
     def _coordinator_logs(self, contents: Contents, topic: str, arguments: TableArguments) -> Iterator[ReplicaLog]:
@@ -247,26 +248,8 @@ def transaction_log_records(
     contents: Contents, log: ReplicaLog, arguments: TableArguments
 ) -> Iterator[TransactionLogRecord]:
     """The records of a log of ``__transaction_state``."""
-    if log.error:
-        where = log.where
-        yield TransactionLogRecord(
-            txn_state_partition=where.partition, broker_id=where.broker_id, file=log.name, error=log.error
-        )
-        return
     start, stop = offsets(contents, log, arguments)
-    yield from between(log.transaction_log(start=start, stop=stop), start, stop)
-
-
-def offsets_log_records(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> Iterator[OffsetsLogRecord]:
-    """The records of a log of ``__consumer_offsets``."""
-    if log.error:
-        where = log.where
-        yield OffsetsLogRecord(
-            group_partition=where.partition, broker_id=where.broker_id, file=log.name, error=log.error
-        )
-        return
-    start, stop = offsets(contents, log, arguments)
-    yield from between(log.offsets_log(start=start, stop=stop), start, stop)
+    return between(log.transaction_log(start=start, stop=stop), start, stop)
 
 
 def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[Row]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_partitions
 
 COMPRESSION = 0x07  # bits of attributes
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
 
 
 def records_of_ids(
@@ -72,10 +74,8 @@ def transaction_log_records(
     Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}, newest=newest):
-        for error in _errors(chunk):
-            yield TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id, error=error)
-        for position in _positions(chunk, having):
-            yield from transaction_log(chunk.records, position, txn_state_partition=number, broker_id=chunk.broker_id)
+        where = {"txn_state_partition": number, "broker_id": chunk.broker_id}
+        yield from _records(chunk, TransactionLogRecord, transaction_log, where, having)
 
 
 def offsets_log_records(
@@ -90,10 +90,8 @@ def offsets_log_records(
     Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}):
-        for error in _errors(chunk):
-            yield OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id, error=error)
-        for position in _positions(chunk):
-            yield from offsets_log(chunk.records, position, group_partition=number, broker_id=chunk.broker_id)
+        where = {"group_partition": number, "broker_id": chunk.broker_id}
+        yield from _records(chunk, OffsetsLogRecord, offsets_log, where)
 
 
 def _chunks(
@@ -126,15 +124,18 @@ def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collecti
     return sorted(read_partitions(client, selected), key=lambda each: each.partition)
 
 
-def _errors(chunk: FetchedChunk) -> list[str]:
-    return [*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)]
-
-
-def _positions(chunk: FetchedChunk, having: Collection[bytes] | None = None) -> list[int]:
-    """Where the batches to decode start."""
+def _records(
+    chunk: FetchedChunk,
+    make: type[R],
+    decode: Callable[..., Iterator[R]],
+    where: dict[str, Any],
+    having: Collection[bytes] | None = None,
+) -> Iterator[R]:
+    for error in (*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)):
+        yield make(**where, error=error)
     headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
-    positions: list[int] = headers["position"][_contain(headers, chunk.records, having)].tolist()
-    return positions
+    for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
+        yield from decode(chunk.records, position, where=where)
 
 
 def _contain(headers: Headers, records: bytes, needles: Collection[bytes] | None) -> npt.NDArray[np.bool_]:

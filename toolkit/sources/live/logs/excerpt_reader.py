@@ -107,7 +107,7 @@ class _ExcerptScan:
         """Add the groups whose offsets the transactions have pending."""
         data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
         for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
-            for record in offsets_log(records, int(position), group_partition=self.target.tp.partition):
+            for record in offsets_log(records, int(position), where={}):
                 if record.group_id is not None and record.producer_id is not None:
                     self.groups.setdefault(record.producer_id, set()).add(record.group_id)
 

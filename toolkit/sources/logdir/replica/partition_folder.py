@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import partial
+from typing import Any
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
@@ -26,7 +26,7 @@ from toolkit.sources.logdir.replica.replica_files import (
     read_bytes,
     read_parts,
 )
-from toolkit.sources.logdir.replica.replica_log import Decode, ProducerSnapshot, R, RecordIndex
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, R, RecordIndex
 
 NO_INDEX = (
     "NO_INDEX: the transaction index of this segment in remote storage is missing, so Kafka returns the records of "
@@ -54,12 +54,8 @@ class FolderLog:
         stamps = self.listing.stamps
         self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
         number, broker_id = replica.partition, replica.root.broker_id
-        self._transaction_log: Decode[TransactionLogRecord] = partial(
-            transaction_log, txn_state_partition=number, broker_id=broker_id
-        )
-        self._offsets_log: Decode[OffsetsLogRecord] = partial(offsets_log, group_partition=number, broker_id=broker_id)
-        self._unread_transactions = partial(TransactionLogRecord, txn_state_partition=number, broker_id=broker_id)
-        self._unread_offsets = partial(OffsetsLogRecord, group_partition=number, broker_id=broker_id)
+        self._of_transactions: dict[str, Any] = {"txn_state_partition": number, "broker_id": broker_id}
+        self._of_offsets: dict[str, Any] = {"group_partition": number, "broker_id": broker_id}
 
     @property
     def newest_size(self) -> int:
@@ -77,35 +73,37 @@ class FolderLog:
         return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
     def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
-        return self._records(self._transaction_log, self._unread_transactions, start, stop)
+        return self._records(transaction_log, TransactionLogRecord, self._of_transactions, start, stop)
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
-        index = RecordIndex(self._transaction_log)
+        index = RecordIndex(**self._of_transactions)
         return index, self._indexing(index)
 
     def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
         for part, pieces in read_bytes(self.listing):
+            where = {**self._of_transactions, "file": part.file}
             for each in part.scanned.damage:
-                index.add_record(self._unread_transactions(file=part.file, position=each.position, error=each.reason))
+                index.add_record(TransactionLogRecord(**where, position=each.position, error=each.reason))
             try:
                 index.add(part.scanned.headers, pieces, part.file or "")
             except OSError as exc:
-                index.add_record(self._unread_transactions(file=part.file, error=_unreadable(exc)))
+                index.add_record(TransactionLogRecord(**where, error=_unreadable(exc)))
             yield part
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
-        return self._records(self._offsets_log, self._unread_offsets, start, stop)
+        return self._records(offsets_log, OffsetsLogRecord, self._of_offsets, start, stop)
 
     def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
         for header in headers:
             position = int(header["position"])
             segment = self.listing.segments[bisect_right(self.base_offsets, header["base_offset"]) - 1]
+            where = {**self._of_offsets, "file": str(segment.path)}
             try:
                 buf = bytes_at(str(segment.path), position, int(header["size"]))
             except OSError as exc:
-                yield self._unread_offsets(file=str(segment.path), error=_unreadable(exc))
+                yield OffsetsLogRecord(**where, error=_unreadable(exc))
                 continue
-            yield from self._offsets_log(buf, 0, file_position=position, file=str(segment.path))
+            yield from offsets_log(buf, 0, where={**where, "position": position})
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         for offset, path, _ in reversed(self.listing.snapshots):
@@ -188,17 +186,28 @@ class FolderLog:
     def changes(self, *, appending: bool) -> list[str]:
         return changes(self.listing, list_files(self.replica), appending=appending)
 
-    def _records(self, decode: Decode[R], unread: Callable[..., R], start: int | None, stop: int | None) -> Iterator[R]:
+    def _records(
+        self,
+        decode: Callable[..., Iterator[R]],
+        make: type[R],
+        of_partition: dict[str, Any],
+        start: int | None,
+        stop: int | None,
+    ) -> Iterator[R]:
+        if self.error:
+            yield make(**of_partition, file=self.name, error=self.error)
+            return
         for (scanned, file, _), pieces in read_bytes(self.listing, start=start, stop=stop):
+            where = {**of_partition, "file": file}
             clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
             try:
                 for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
                     for position in headers["position"].tolist():
-                        yield from decode(buf, position - begin, file_position=position, file=file or "")
+                        yield from decode(buf, position - begin, where={**where, "position": position})
             except OSError as exc:
-                yield unread(file=file, error=_unreadable(exc))
+                yield make(**where, error=_unreadable(exc))
             for each in clipped.damage:
-                yield unread(file=file, position=each.position, error=each.reason)
+                yield make(**where, position=each.position, error=each.reason)
 
 
 def _unreadable(exc: OSError) -> str:

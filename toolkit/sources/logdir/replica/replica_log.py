@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,16 +25,6 @@ ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i
 
 
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
-R_co = TypeVar("R_co", TransactionLogRecord, OffsetsLogRecord, covariant=True)
-
-
-class Decode(Protocol[R_co]):
-    """The records of the batch at a position in bytes."""
-
-    def __call__(self, buf: bytes, position: int, /, *, file: str, file_position: int) -> Iterator[R_co]: ...
-
-
-DECODE: Decode[TransactionLogRecord] = partial(transaction_log, txn_state_partition=None)
 
 
 class RecordIndex:
@@ -45,8 +34,8 @@ class RecordIndex:
 
     Parameters
     ----------
-    decode
-        Decodes a batch.
+    **where
+        The columns that say of which partition and broker it is.
 
     Attributes
     ----------
@@ -54,8 +43,8 @@ class RecordIndex:
         What could not be read.
     """
 
-    def __init__(self, decode: Decode[TransactionLogRecord] = DECODE) -> None:
-        self._decode = decode
+    def __init__(self, **where: Any) -> None:
+        self._where = where
         self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
@@ -79,7 +68,7 @@ class RecordIndex:
             for odd in [*np.flatnonzero(found[:, 0] == 0).tolist(), len(some)]:
                 self._add_located(some[first:odd], found[first:odd], buf)
                 for position in some["position"][odd : odd + 1].tolist():
-                    for record in self._decode(buf, position - begin, file=file, file_position=position):
+                    for record in self._decoded_at(buf, position - begin, file, position):
                         self.add_record(record)
                 first = odd + 1
 
@@ -96,6 +85,9 @@ class RecordIndex:
         for column in (3, 4):
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
+
+    def _decoded_at(self, buf: bytes, at: int, file: str, position: int) -> Iterator[TransactionLogRecord]:
+        return transaction_log(buf, at, where={**self._where, "file": file, "position": position})
 
     def add_record(self, record: TransactionLogRecord) -> None:
         """Add the next record decoded, or what could not be read."""
@@ -148,7 +140,7 @@ class RecordIndex:
                             yield self._decoded[number]
                             continue
                         segment.seek(position)
-                        yield from self._decode(segment.read(size), 0, file=file, file_position=position)
+                        yield from self._decoded_at(segment.read(size), 0, file, position)
             except OSError as exc:
                 yield TransactionLogRecord(file=file, error=f"UNREADABLE: {exc.strerror}.")
 
