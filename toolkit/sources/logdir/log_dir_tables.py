@@ -54,49 +54,37 @@ class LogDirTables(Source, ABC):
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
-        contents = self.contents()
-        logs = contents.replica_logs(arguments.topics, arguments.partitions)
-        with progress("reading batches", total=_size(logs), unit="B") as advance:
-            for log in logs:
-                if log.error:
-                    yield _error_row(log, schema.BATCHES)
-                    continue
-                start, stop = offsets(contents, log, arguments)
-                parts = _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance)
-                yield from log_tables.batch_tables(parts, log.where, producer_id=arguments.producer_id)
+        for log, start, stop, advance in _read(self.contents(), arguments, "reading batches"):
+            if log.error:
+                yield schema.BATCHES.arrow([_error_of(log)])
+                continue
+            parts = _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance)
+            yield from log_tables.batch_tables(parts, log.where, producer_id=arguments.producer_id)
 
     @implements(Source.log_transactions)
     def log_transactions(self, arguments: TableArguments) -> Iterator[pa.Table]:
         contents = self.contents()
-        logs = contents.replica_logs(arguments.topics, arguments.partitions)
-        with progress("reading transactions", total=_size(logs), unit="B") as advance:
-            for log in logs:
-                if log.error:
-                    yield _error_row(log, schema.LOG_TRANSACTIONS)
-                    continue
-                start, stop = offsets(contents, log, arguments)
-                parts = _counted(_parts(contents, log, start, stop), advance)
-                yield from log_tables.log_transaction_tables(
-                    parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
-                )
+        for log, start, stop, advance in _read(contents, arguments, "reading transactions"):
+            if log.error:
+                yield schema.LOG_TRANSACTIONS.arrow([_error_of(log)])
+                continue
+            parts = _counted(_parts(contents, log, start, stop), advance)
+            yield from log_tables.log_transaction_tables(
+                parts, log.where, before=known_before(log, start), producer_id=arguments.producer_id
+            )
 
     @implements(Source.lso_timeline)
     def lso_timeline(self, arguments: TableArguments) -> Iterator[pa.Table]:
         contents = self.contents()
-        logs = contents.replica_logs(arguments.topics, arguments.partitions)
-        with progress("reading the LSO", total=_size(logs), unit="B") as advance:
-            for log in logs:
-                if log.error:
-                    continue
-                start, stop = offsets(contents, log, arguments)
-                parts = _counted(_parts(contents, log, start, stop), advance)
-                end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
-                table = log_tables.lso_timeline_table(
-                    parts, log.where, before=known_before(log, start), log_end_offset=end
-                )
-                if arguments.producer_id is not None:
-                    table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
-                yield table
+        for log, start, stop, advance in _read(contents, arguments, "reading the LSO"):
+            if log.error:
+                continue
+            parts = _counted(_parts(contents, log, start, stop), advance)
+            end = None if stop is not None or not log.base_offsets else log.base_offsets[-1]
+            table = log_tables.lso_timeline_table(parts, log.where, before=known_before(log, start), log_end_offset=end)
+            if arguments.producer_id is not None:
+                table = table.filter(pc.equal(table["holder_producer_id"], arguments.producer_id))
+            yield table
 
     def statistics_by_log(self, arguments: TableArguments) -> list[PartitionStats]:
         """Transaction statistics of each log; several logs are read in parallel, as the loops release the GIL."""
@@ -226,15 +214,12 @@ class LogDirTables(Source, ABC):
 
     def _violations(self, arguments: TableArguments) -> Iterator[Violation]:
         contents = self.contents()
-        logs = contents.replica_logs(arguments.topics, arguments.partitions)
-        with progress("checking", total=_size(logs), unit="B") as advance:
-            for log in logs:
-                start, stop = offsets(contents, log, arguments)
-                checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
-                for scanned, file, _ in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
-                    yield from checker.check(scanned.headers, file=file)
-                if log.where.topic == STATE_TOPIC and not log.error:
-                    yield from event_violations(log.transaction_log(start=start, stop=stop))
+        for log, start, stop, advance in _read(contents, arguments, "checking"):
+            checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
+            for scanned, file, _ in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
+                yield from checker.check(scanned.headers, file=file)
+            if log.where.topic == STATE_TOPIC and not log.error:
+                yield from event_violations(log.transaction_log(start=start, stop=stop))
 
 
 def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
@@ -242,6 +227,16 @@ def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> t
     is_named = isinstance(arguments.start, str) or isinstance(arguments.stop, str)
     state = contents.read(log) if is_named else None
     return offset_of(log, arguments.start, state), offset_of(log, arguments.stop, state)
+
+
+def _read(
+    contents: Contents, arguments: TableArguments, doing: str
+) -> Iterator[tuple[ReplicaLog, int | None, int | None, Callable[[int], object]]]:
+    """The selected logs, each with its range of offsets, and what to call with the bytes that were read of it."""
+    logs = contents.replica_logs(arguments.topics, arguments.partitions)
+    with progress(doing, total=_size(logs), unit="B") as advance:
+        for log in logs:
+            yield log, *offsets(contents, log, arguments), advance
 
 
 def transaction_log_records(
@@ -351,7 +346,3 @@ def _size(logs: Iterable[ReplicaLog]) -> int:
 
 def _error_of(log: ReplicaLog) -> Row:
     return {**log.where.columns, "file": log.name, "error": log.error}
-
-
-def _error_row(log: ReplicaLog, table: schema.Table) -> pa.Table:
-    return table.arrow([_error_of(log)])

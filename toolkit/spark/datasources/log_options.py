@@ -130,8 +130,8 @@ class LogOptions:
         Approximate maximum of log bytes per task.
     arguments
         The arguments of the table.
-    consistent_copy, as_of, txn_state_partitions
-        As for `LogDir`.
+    asserted
+        `consistent_copy`, `as_of` and `txn_state_partitions`, as for `LogDir`.
     starts
         The logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all
         logs from their beginning.
@@ -142,9 +142,7 @@ class LogOptions:
     mode: str
     max_partition_bytes: int
     arguments: TableArguments
-    consistent_copy: bool = False
-    as_of: dt.datetime | None = None
-    txn_state_partitions: int | None = None
+    asserted: Mapping[str, Any]
     starts: Mapping[str, int | None] | None = None
 
 
@@ -187,9 +185,11 @@ def read_options(options: Options) -> LogOptions:
             min_held_ms=milliseconds(options, "minHeld"),
             **_of_producer(table, producer_id),
         ),
-        consistent_copy=flag(options, "consistentCopy"),
-        as_of=_time(options, "asOf"),
-        txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
+        asserted={
+            "consistent_copy": flag(options, "consistentCopy"),
+            "as_of": _time(options, "asOf"),
+            "txn_state_partitions": whole_number(options, "txnStatePartitions", lowest=1),
+        },
         starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
 

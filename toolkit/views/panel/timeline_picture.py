@@ -14,8 +14,8 @@ import ipywidgets as widgets
 from toolkit.errors import ToolkitError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.log import LogTransaction, LsoStep
-from toolkit.views.panel.panel_html import line
 from toolkit.views.report.gap_chart import gap_chart
+from toolkit.views.report.report_parts import drawn
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition
@@ -110,7 +110,9 @@ class FigureFrame(widgets.VBox):  # type: ignore[misc]
             self.children = (widgets.HTML(_frame_html()), self._data)
             self._has_script = True
         figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
-        self._data.value = _data_html(figures) + _still_html(picture.still)
+        # The static picture is for pages that forbid the script.
+        still = f'<div class="still">{drawn(picture.still)}</div>' if picture.still else ""
+        self._data.value = _data_html(figures) + still
 
     def clear(self) -> None:
         """Show none."""
@@ -129,31 +131,3 @@ def _data_html(figures: Mapping[str, str]) -> str:
     """Figures by theme, as data; plotly escapes `<` in it."""
     by_theme = ", ".join(f'"{theme}": {text}' for theme, text in figures.items())
     return f'<script type="application/json">{{{by_theme}}}</script>'
-
-
-def _still_html(chart: Mapping[str, Any] | None) -> str:
-    """A chart of `gap_chart` as SVG, for pages that forbid the script; empty for null."""
-    if chart is None:
-        return ""
-    frame, width, height = chart["frame"], chart["width"], chart["height"]
-    box = 'x="{x}" y="{y}" width="{width}" height="{height}"'
-    held = f'<rect class="held" {box.format(**chart["held"])}/>' if chart["held"] else ""
-    paths = "".join(f'<path class="{name}" d="{chart[name]}"/>' for name in ("gap", "ends", "stable"))
-    times = "".join(
-        f'<text x="{each["x"]}" y="{height - 16}" text-anchor="{each["anchor"]}">{line(each["text"])}</text>'
-        for each in chart["times"]
-    )
-    offsets = "".join(
-        f'<text x="{frame["x"] - 8}" y="{each["y"]}" text-anchor="end">{line(each["text"])}</text>'
-        for each in chart["offsets"]
-    )
-    key = (
-        f'<g transform="translate({width - 330} 12)"><path class="stable" d="M0 0H24"/><text x="30" y="4">LSO</text>'
-        '<path class="ends" d="M70 0H94"/><text x="100" y="4">end of the log</text>'
-        '<rect class="gap" x="196" y="-6" width="24" height="12"/><text x="226" y="4">held back</text></g>'
-    )
-    title = f'<text class="title" x="{frame["x"]}" y="16">{line(chart["title"])}</text>'
-    return (
-        f'<svg class="still" viewBox="0 0 {width} {height}" role="img" aria-label="{line(chart["title"])}">'
-        f'{held}{paths}<rect class="frame" {box.format(**frame)}/>{title}{key}{times}{offsets}</svg>'
-    )

@@ -57,7 +57,6 @@ def gap_chart(
         "gap": "M" + scale.path(ends)[1:] + scale.path(stable, back=True) + "Z",
         "ends": "M" + scale.path(ends)[1:],
         "stable": "M" + scale.path(stable)[1:],
-        "held": scale.window(*held) if held else None,
         "windows": windows,
         "times": [
             {"x": LEFT, "anchor": "start", "text": moment(scale.first)},
