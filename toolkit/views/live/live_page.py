@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -21,24 +21,20 @@ from toolkit.sources.recording.recording_folder import AN_INSTANT
 from toolkit.views.plots.figure_svg import figure_svg
 from toolkit.views.plots.live_timeline import LiveTimeline
 from toolkit.views.plots.overview_plot import PartitionLine, partition_lines, plot_overview
+from toolkit.views.plots.plot_theme import DARK_VARIABLES, follow_theme
 from toolkit.views.row_formats import count, printable
 from toolkit.views.show_table import show
 from toolkit.views.urgency import newest
 
-if TYPE_CHECKING:
-    from toolkit.views.plots.plot_theme import ThemeName
-
 MAX_LINES = 25
 MAX_AGE = dt.timedelta(hours=8)
-THEMES: tuple[ThemeName, ...] = ("light", "dark")
 WORST = "the worst partition"
-STYLE = """<style>
-.kafka-txn-live, .kafka-txn-live .widget-html-content { overflow: visible; height: auto; line-height: 1.45; }
-.kafka-txn-live { max-width: 1100px; gap: 8px; }
-.kafka-txn-live .widget-select { width: 100%; max-width: 60em; height: auto; }
-.kafka-txn-live svg { width: 100%; height: auto; display: block; }
-.kafka-txn-live .dark, [data-jp-theme-light="false"] .kafka-txn-live .light { display: none; }
-[data-jp-theme-light="false"] .kafka-txn-live .dark { display: block; }
+STYLE = f"""<style>
+.kafka-txn-live, .kafka-txn-live .widget-html-content {{ overflow: visible; height: auto; line-height: 1.45; }}
+.kafka-txn-live {{ max-width: 1100px; gap: 8px; }}
+.kafka-txn-live .widget-select {{ width: 100%; max-width: 60em; height: auto; }}
+.kafka-txn-live svg {{ width: 100%; height: auto; display: block; }}
+[data-jp-theme-light="false"] .kafka-txn-live {{ {DARK_VARIABLES}}}
 </style>"""
 CLICK = (  # a click on a line of the overview chooses it in the list, which the kernel listens to
     "const list = this.closest('.kafka-txn-live').querySelector('select');"
@@ -143,8 +139,8 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         return self.source.finding_rows(recheck_after=self.recheck_after)
 
     def _draw_overview(self) -> None:
-        figures = [plot_overview(self._findings, most=MAX_LINES, theme=theme) for theme in THEMES]
-        self._overview.value = _in_themes([figure_svg(figure, row_click=CLICK) for figure in figures])
+        figure = plot_overview(self._findings, most=MAX_LINES)
+        self._overview.value = follow_theme(figure_svg(figure, row_click=CLICK))
 
     def _set_choices(self, lines: Sequence[PartitionLine]) -> None:
         """Keep the choice of the reader, even if its partition is clear by now."""
@@ -176,9 +172,9 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         timeline = self._timeline
         if timeline is None or (timeline.topic, timeline.partition) != place:
             timeline = LiveTimeline(self.source, *place, recheck_after=0, max_age=MAX_AGE)
-        figures = timeline.figures(*THEMES, at=self._at)
+        figure = timeline.figure(at=self._at)
         self._timeline = timeline
-        self._drawn.value = _in_themes([figure_svg(figure) for figure in figures])
+        self._drawn.value = follow_theme(figure_svg(figure))
 
     def _draw_status(self, started: dt.datetime) -> None:
         took = (dt.datetime.now(dt.UTC) - started).total_seconds()
@@ -198,10 +194,6 @@ def _choice_text(line: PartitionLine) -> str:
     parts += [duration(line.age)] if line.age is not None else []
     parts += [count(line.waiting, line.unit or "record")] if line.waiting else []
     return " · ".join(parts)
-
-
-def _in_themes(pictures: Sequence[str]) -> str:
-    return "".join(f'<div class="{theme}">{picture}</div>' for theme, picture in zip(THEMES, pictures, strict=True))
 
 
 def _evidence_html(findings: Sequence[Finding]) -> str:

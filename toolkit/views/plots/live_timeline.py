@@ -86,8 +86,13 @@ class LiveTimeline:
         """Sentences about data that could not be read for the last figure."""
         self._samples: deque[Partition] = deque(maxlen=MAX_SAMPLES)
 
-    def figure(self) -> go.Figure:
+    def figure(self, *, at: dt.datetime | None = None) -> go.Figure:
         """Sample the partition, and draw it.
+
+        Parameters
+        ----------
+        at
+            Of a recording, the end of the figure; null for the newest sample.
 
         Raises
         ------
@@ -97,27 +102,8 @@ class LiveTimeline:
             If the partition or its findings cannot be read; without its coordinator's records it is drawn, and
             `problems` says so.
         """
-        return self.figures(self.theme)[0]
-
-    def figures(self, *themes: ThemeName, at: dt.datetime | None = None) -> list[go.Figure]:
-        """Sample the partition, and draw it in each theme.
-
-        Parameters
-        ----------
-        *themes
-            ``light`` or ``dark``.
-        at
-            Of a recording, the end of the figure; null for the newest sample.
-
-        Raises
-        ------
-        ToolkitError
-            As `figure`.
-        """
         tables, self.problems = self._read(at)
-        return [
-            plot_timeline(topic=self.topic, partition=self.partition, theme=theme, now=at, **tables) for theme in themes
-        ]
+        return plot_timeline(topic=self.topic, partition=self.partition, theme=self.theme, now=at, **tables)
 
     def _read(self, at: dt.datetime | None) -> tuple[Tables, list[str]]:
         from toolkit.sources.live.cluster import Cluster
