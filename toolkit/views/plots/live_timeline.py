@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
@@ -139,7 +139,7 @@ class LiveTimeline:
 
     def _of_recording(self, recording: Recording, at: dt.datetime | None) -> Tables:
         findings = records_of(recording.findings(topics=[self.topic], partitions=[self.partition], at=at), Finding)
-        here = {"topic": [self.topic], "partition": [self.partition]}
+        here: Mapping[str, Sequence[object]] = {"topic": [self.topic], "partition": [self.partition]}
         start = None
         if self.max_age is not None:
             start = (at or recording.sample_row()["sampled_at"]) - self.max_age
@@ -147,8 +147,8 @@ class LiveTimeline:
         producers = records_of(recording.history("producers", start=start, stop=at, values=here), Producer)
         if not partitions and not findings:
             raise NotFound(f"The recording has no sample of {self.topic}-{self.partition}.")
-        owners = {each.producer_id for each in (*producers, *findings)} - {None}
-        known = recording.history("transactions", start=start, stop=at, values={"producer_id": sorted(owners)})
+        owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
+        known = recording.history("transactions", start=start, stop=at, values={"producer_id": list(owners - {None})})
         return {
             "log_transactions": sampled_log_transactions(producers, [sample.observed_at for sample in partitions]),
             "partitions": partitions,
