@@ -92,7 +92,7 @@ def abort_list(
 def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
     """What is aborted, each by name, and what is left out and why."""
     if plan.plans:
-        yield f"Dry run: nothing was changed. An abort marker would end each of these {plan.target}:"
+        yield f"Dry run: nothing was changed. Abort markers would end {plan.target}:"
     yield from (f"- {line}" for lines in (planned_lines(plan), left_out_lines(plan)) for line in lines)
     if plan.plans:
         sizes = [each.impact.size for each in plan.plans]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from toolkit.views.row_formats import count
+
 if TYPE_CHECKING:
     from toolkit.actions.abort_list import AbortListPlan, AbortListResult
 
@@ -13,10 +15,10 @@ def planned_lines(plan: AbortListPlan) -> Iterator[str]:
     """What the marker of each transaction changes."""
     for each in plan.plans:
         impact = each.impact
-        records = "an unknown number of" if impact.records is None else impact.records
-        released = "an unknown number of" if impact.records_released is None else impact.records_released
+        records = "an unknown number of records" if impact.records is None else count(impact.records, "record")
+        released = "an unknown number" if impact.records_released is None else f"{impact.records_released:,}"
         yield (
-            f"{each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} records never read, "
+            f"{each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} never read, "
             f"{released} behind it can then be read"
         )
 
@@ -32,7 +34,7 @@ def result_lines(plan: AbortListPlan, done: AbortListResult) -> Iterator[str]:
     """How the LSO of each partition moved, and where the list stopped."""
     for each in done.aborted:
         before, after = each.result.last_stable_offset_before, each.result.last_stable_offset_after
-        saved = f", {each.result.records_saved} records saved" if each.result.records_file else ""
+        saved = f", {count(each.result.records_saved or 0, 'record')} saved" if each.result.records_file else ""
         moved = f"stays at {after}" if before == after else f"moved from {before} to {after}"
         yield f"{each.target}: the LSO {moved}{saved}."
     yield f"Aborted: {len(done.aborted)} of {plan.target}."

@@ -73,7 +73,7 @@ def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
     """A sentence, what would change, and more HTML."""
     if isinstance(plan, AbortListPlan):
         return (
-            f"Each of these {plan.target} was checked again just now, and still hangs. An abort marker on each:",
+            f"Checked again just now, each by itself, and still hanging: {plan.target}. An abort marker on each:",
             _list_changes(plan),
             folded(f"All {plan.target}", bullets(planned_lines(plan))),
             folded(f"{len(plan.left_out)} left out", bullets(left_out_lines(plan))) if plan.left_out else "",
