@@ -29,6 +29,7 @@ def test_a_recording_is_shown_sample_by_sample(recording: Recording, monkeypatch
         page.refresh()
     assert page.error is None
     assert "orders-0: LSO held at 15" in drawn.value
+    assert "held back" in drawn.value, "an open transaction ended between two requests of one sample"
     assert "hanging" in details.value
     assert "Evidence" in details.value
     held = next(key for text, key in choices.options if "orders-0" in text)

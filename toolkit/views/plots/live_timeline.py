@@ -143,14 +143,16 @@ class LiveTimeline:
         start = None
         if self.max_age is not None:
             start = (at or recording.sample_row()["sampled_at"]) - self.max_age
-        partitions = records_of(recording.history("partitions", start=start, stop=at, values=here), Partition)
+        rows = recording.history("partitions", start=start, stop=at, values=here)
+        times = rows["observed_at"][rows["phase"] == "before"]  # those of its second observation are of the same sample
+        partitions = records_of(rows, Partition)
         producers = records_of(recording.history("producers", start=start, stop=at, values=here), Producer)
         if not partitions and not findings:
             raise NotFound(f"The recording has no sample of {self.topic}-{self.partition}.")
         owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
         known = recording.history("transactions", start=start, stop=at, values={"producer_id": list(owners - {None})})
         return {
-            "log_transactions": sampled_log_transactions(producers, [sample.observed_at for sample in partitions]),
+            "log_transactions": sampled_log_transactions(producers, times.tolist()),
             "partitions": partitions,
             "findings": findings,
             "transaction_log": _as_records(records_of(known, Transaction)),
