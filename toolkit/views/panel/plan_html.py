@@ -49,7 +49,7 @@ def done_html(plan: ActionPlan, done: ActionResult, audit: str) -> str:
 def done_text(plan: ActionPlan, done: ActionResult) -> str:
     """The result in one sentence, for a screen reader."""
     head, *_ = _done(plan, done)
-    return f"{_name(plan)} is {_ENDED[type(plan)]}. {head}."
+    return f"{_name(plan)}: {_ENDED[type(plan)]}. {head}."
 
 
 _ENDED = {
