@@ -174,7 +174,7 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
         dry = on(kafka, "abort", "--list", str(listed), *trail)
         assert dry.returncode == 0, dry.stderr
         for each in (first, last):
-            assert re.search(rf"- {target(each)}  producer .*: 1 records never read, 0 behind it", dry.stdout)
+            assert re.search(rf"- {target(each)}  producer .*: 1 record never read, 0 behind it", dry.stdout)
         assert f"- left out: {target(live)}  ongoing: " in dry.stdout
         assert "To do it, add: --confirm '2 transactions'" in dry.stdout
         wrong = on(kafka, "abort", "--list", str(listed), *trail, "--confirm", "3 transactions")

@@ -97,7 +97,7 @@ def test_from_a_finding_to_the_postmortem_by_keyboard(server: str, lab: Kafka, t
         press("Enter")
         moved = panel.locator("p.moved", has_text=f"The LSO moved: {staged.start_offset} →")
         expect(moved).to_be_visible()
-        expect(live).to_contain_text(f"{staged.topic}-0 is ended. The LSO moved")
+        expect(live).to_contain_text(f"{staged.topic}-0: ended. The LSO moved")
         expect(moved).to_be_in_viewport()
         assert panel.page.evaluate("document.activeElement.innerText").startswith("ended")
         assert not (found := violations(panel)), "\n".join(found)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from toolkit.cli.action_answer import ActionAnswer
 from toolkit.cli.output import progress, size_text
 from toolkit.errors import ActionRefused, UsageError
+from toolkit.views.abort_list_text import left_out_lines, planned_lines, result_lines
 
 if TYPE_CHECKING:
-    from toolkit.actions.abort_list import AbortListPlan, AbortListResult
+    from toolkit.actions.abort_list import AbortListPlan
     from toolkit.actions.audit import Audit
     from toolkit.schema import Row
     from toolkit.sources.live.cluster import Cluster
@@ -83,7 +84,7 @@ def abort_list(
         max_save_bytes=max_save_bytes,
         progress=lambda each: progress(f"Checking {each.target} again ..."),
     )
-    answer.show_result(plan, done, result(plan, done), audit)
+    answer.show_result(plan, done, result_lines(plan, done), audit)
     if done.error is not None:
         raise done.error
 
@@ -91,18 +92,8 @@ def abort_list(
 def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
     """What is aborted, each by name, and what is left out and why."""
     if plan.plans:
-        yield f"Dry run: nothing was changed. An abort marker would end each of these {plan.target}:"
-    for each in plan.plans:
-        impact = each.impact
-        records = "an unknown number of" if impact.records is None else impact.records
-        released = "an unknown number of" if impact.records_released is None else impact.records_released
-        yield (
-            f"- {each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} records never read, "
-            f"{released} behind it can then be read"
-        )
-    for left in plan.left_out:
-        verdict = f"{left.verdict}: " if left.verdict else ""
-        yield f"- left out: {left.target}  {verdict}{left.reason}{f' Remedy: {left.remedy}' if left.remedy else ''}"
+        yield f"Dry run: nothing was changed. Abort markers would end {plan.target}:"
+    yield from (f"- {line}" for lines in (planned_lines(plan), left_out_lines(plan)) for line in lines)
     if plan.plans:
         sizes = [each.impact.size for each in plan.plans]
         known = size_text(sum(size or 0 for size in sizes))
@@ -110,17 +101,3 @@ def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
         yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
         yield "Each is checked again right before its marker. The first that is not as planned stops the list."
         yield f"To do it, add: --confirm '{plan.target}'"
-
-
-def result(plan: AbortListPlan, done: AbortListResult) -> Iterator[str]:
-    """How the LSO of each partition moved, and where the list stopped."""
-    for each in done.aborted:
-        before, after = each.result.last_stable_offset_before, each.result.last_stable_offset_after
-        saved = f", {each.result.records_saved} records saved" if each.result.records_file else ""
-        moved = f"stays at {after}" if before == after else f"moved from {before} to {after}"
-        yield f"{each.target}: the LSO {moved}{saved}."
-    yield f"Aborted: {len(done.aborted)} of {plan.target}."
-    if done.stopped_at is not None:
-        yield f"Stopped at {done.stopped_at}."
-    if done.not_tried:
-        yield f"Not tried: {', '.join(done.not_tried)}."

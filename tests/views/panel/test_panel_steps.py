@@ -7,6 +7,7 @@ import pytest
 from tests.actions.test_commit import Staged
 from tests.brokers import on_cluster, set_timeout
 from tests.views.panel.panel_state import (
+    button,
     checked,
     finding_of,
     is_checked,
@@ -20,9 +21,11 @@ from tests.views.panel.panel_state import (
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.actions.marker import Marker
+from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, ConnectionFailed
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, REPLICATED
+from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.views.panel import AbortPanel
@@ -181,3 +184,47 @@ def test_an_error_is_explained_and_the_postmortem_has_what_was_done(
     assert "| outcome |" in panel.report.markdown
     assert f"| {staged.topic}-0@{staged.start_offset} |" in panel.report.markdown
     assert "The postmortem is ready." in panel_text(panel)
+
+
+def test_all_that_hang_are_aborted_with_one_confirmation_up_to_the_first_surprise(
+    kafka: Kafka, cluster: Cluster, trail: Audit
+) -> None:
+    """Three hundred that hang were ended one by one, or by the command."""
+    last = INCIDENTS["never_added"](kafka, partition=3)
+    staged = [*(INCIDENTS["never_added"](kafka, topic=last.topic, partition=number) for number in range(3)), last]
+    panel = panel_on(cluster, trail, last)
+    assert button(panel, "of all").description == "Plan the abort of all 4 that hang"
+    panel.list.search.value = f"{last.topic}-0"
+    assert not is_visible(panel, panel.buttons["dry_run_all"]), "one is chosen by itself"
+    panel.list.search.value = ""
+    panel.dry_run_all()
+    assert (panel.step, panel.selected, panel.error) == ("checked", None, None)
+    assert "never read by any read_committed consumer" in panel_text(panel)
+    assert not is_visible(panel, panel.buttons["dry_run"])
+    for wrong in ("yes", "3 transactions", f"{last.topic}-0@{last.start_offset}"):
+        panel.execute(wrong)
+        assert isinstance(panel.error, ActionRefused)
+        assert panel.step == "checked"
+    back = staged[1]
+    with BrokerClient(ClientConfig(kafka.bootstrap_servers)) as client:
+        owner = TxnProducer(client, back.transactional_id)
+        owner.producer_id, owner.producer_epoch = back.producer_id, back.producer_epoch
+        owner.add(back.topic, back.partition)  # it resumes after the dry run
+        panel.execute("4 transactions")
+        assert isinstance(panel.error, ActionRefused)
+        assert f"1 of 4 transactions aborted; stopped at {back.topic}-1@{back.start_offset}" in panel_text(panel)
+        assert "is ongoing now, not proven to be hanging" in panel_text(panel)
+        assert [each.partition for each in panel.findings if each.verdict == "hanging"] == [2, 3]
+        owner.end(commit=True)
+    panel.refresh()
+    panel.dry_run_all()
+    panel.execute("2 transactions")
+    assert is_done(panel)
+    assert "2 of 2 transactions aborted" in panel_text(panel)
+    assert not [each for each in panel.findings if each.verdict == "hanging"]
+    assert [row["step"] for row in panel.actions] == ["refused"] * 3 + ["intent", "outcome", "refused"] + [
+        "intent",
+        "outcome",
+    ] * 2
+    panel.postmortem()
+    assert panel.error is None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ipywidgets as widgets
 
@@ -16,26 +17,24 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording import Recording
+from toolkit.sources.recording.recording_folder import AN_INSTANT
 from toolkit.views.plots.figure_svg import figure_svg
 from toolkit.views.plots.live_timeline import LiveTimeline
 from toolkit.views.plots.overview_plot import PartitionLine, partition_lines, plot_overview
+from toolkit.views.plots.plot_theme import DARK_VARIABLES, follow_theme
 from toolkit.views.row_formats import count, printable
 from toolkit.views.show_table import show
 from toolkit.views.urgency import newest
 
-if TYPE_CHECKING:
-    from toolkit.views.plots.plot_theme import ThemeName
-
 MAX_LINES = 25
-THEMES: tuple[ThemeName, ...] = ("light", "dark")
+MAX_AGE = dt.timedelta(hours=8)
 WORST = "the worst partition"
-STYLE = """<style>
-.kafka-txn-live, .kafka-txn-live .widget-html-content { overflow: visible; height: auto; line-height: 1.45; }
-.kafka-txn-live { max-width: 1100px; gap: 8px; }
-.kafka-txn-live .widget-select { width: 100%; max-width: 60em; height: auto; }
-.kafka-txn-live svg { width: 100%; height: auto; display: block; }
-.kafka-txn-live .dark, [data-jp-theme-light="false"] .kafka-txn-live .light { display: none; }
-[data-jp-theme-light="false"] .kafka-txn-live .dark { display: block; }
+STYLE = f"""<style>
+.kafka-txn-live, .kafka-txn-live .widget-html-content {{ overflow: visible; height: auto; line-height: 1.45; }}
+.kafka-txn-live {{ max-width: 1100px; gap: 8px; }}
+.kafka-txn-live .widget-select {{ width: 100%; max-width: 60em; height: auto; }}
+.kafka-txn-live svg {{ width: 100%; height: auto; display: block; }}
+[data-jp-theme-light="false"] .kafka-txn-live {{ {DARK_VARIABLES}}}
 </style>"""
 CLICK = (  # a click on a line of the overview chooses it in the list, which the kernel listens to
     "const list = this.closest('.kafka-txn-live').querySelector('select');"
@@ -48,12 +47,13 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
     """Overview of all partitions; timeline, evidence and remedy of one, the worst until another is chosen.
 
     It samples in a thread until `stop`, or until the kernel ends. Its memory is bounded: a sample replaces the one
-    before, except for the offsets of the drawn partition, of which the timeline keeps the last 5,000.
+    before, except for the offsets of the drawn partition: the timeline keeps the last 5,000 samples of a cluster, and
+    reads 8 hours of a recording.
 
     Parameters
     ----------
     source
-        A `Cluster`, or a `Recording`, whose samples are shown one after the other, and then the last one.
+        A `Cluster`, or a `Recording`, whose samples are shown one after the other, and then each that is added.
     every_s
         Seconds from one sample to the next.
     recheck_after
@@ -84,7 +84,8 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         self._findings: list[Finding] = []
         self._lines: list[PartitionLine] = []
         self._timeline: LiveTimeline | None = None
-        self._times = _sample_times(source)
+        self._due: dt.datetime | None = None
+        self._times: deque[tuple[dt.datetime, dt.datetime]] = deque()
         self._at: dt.datetime | None = None
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._status, self._overview, self._drawn, self._details = (widgets.HTML() for _ in range(4))
@@ -99,8 +100,8 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         """Take a sample and draw it; an error is shown, and the last pictures stay."""
         with self._lock:
             started = dt.datetime.now(dt.UTC)
-            self._at = next(self._times, self._at)
             try:
+                self._at = self._next_time()
                 rows = self._finding_rows()
                 self._findings = records_of(rows, Finding)
                 self._lines = partition_lines(self._findings, newest(self._findings))
@@ -121,14 +122,25 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
             self.refresh()
             self._stopped.wait(self.every_s)
 
+    def _next_time(self) -> dt.datetime | None:
+        """Of a recording, the time of the next sample, or of the newest again until the recorder adds one."""
+        if isinstance(self.source, Recording) and not self._times:
+            added = self.source.samples(start=None if self._due is None else self._due + AN_INSTANT)
+            rows = added.dropna(subset=["observed_at"])
+            self._times.extend(zip(rows["sampled_at"], rows["observed_at"], strict=True))
+        if not self._times:
+            return self._at
+        self._due, time = self._times.popleft()
+        return time
+
     def _finding_rows(self) -> Sequence[Any]:
         if isinstance(self.source, Recording):
             return self.source.finding_rows(at=self._at)
         return self.source.finding_rows(recheck_after=self.recheck_after)
 
     def _draw_overview(self) -> None:
-        figures = [plot_overview(self._findings, most=MAX_LINES, theme=theme) for theme in THEMES]
-        self._overview.value = _in_themes([figure_svg(figure, row_click=CLICK) for figure in figures])
+        figure = plot_overview(self._findings, most=MAX_LINES)
+        self._overview.value = follow_theme(figure_svg(figure, row_click=CLICK))
 
     def _set_choices(self, lines: Sequence[PartitionLine]) -> None:
         """Keep the choice of the reader, even if its partition is clear by now."""
@@ -159,10 +171,10 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
             return
         timeline = self._timeline
         if timeline is None or (timeline.topic, timeline.partition) != place:
-            timeline = LiveTimeline(self.source, *place, recheck_after=0)
-        figures = timeline.figures(*THEMES, at=self._at)
+            timeline = LiveTimeline(self.source, *place, recheck_after=0, max_age=MAX_AGE)
+        figure = timeline.figure(at=self._at)
         self._timeline = timeline
-        self._drawn.value = _in_themes([figure_svg(figure) for figure in figures])
+        self._drawn.value = follow_theme(figure_svg(figure))
 
     def _draw_status(self, started: dt.datetime) -> None:
         took = (dt.datetime.now(dt.UTC) - started).total_seconds()
@@ -171,12 +183,6 @@ class LivePage(widgets.VBox):  # type: ignore[misc]
         problem += "".join(f"<p>{escape(text)}</p>" for text in (self._timeline.problems if self._timeline else ()))
         sample = f"Sample of <b>{time:%Y-%m-%d %H:%M:%S} UTC</b>, {took:.1f} s; the next one in {self.every_s:g} s."
         self._status.value = f"<div>{sample}</div>{problem}"
-
-
-def _sample_times(source: Cluster | Recording) -> Iterator[dt.datetime | None]:
-    if isinstance(source, Recording):
-        return iter(source.samples()["observed_at"].dropna().tolist())
-    return iter(())
 
 
 def _key(finding: Finding) -> tuple[str | None, int | None]:
@@ -188,10 +194,6 @@ def _choice_text(line: PartitionLine) -> str:
     parts += [duration(line.age)] if line.age is not None else []
     parts += [count(line.waiting, line.unit or "record")] if line.waiting else []
     return " · ".join(parts)
-
-
-def _in_themes(pictures: Sequence[str]) -> str:
-    return "".join(f'<div class="{theme}">{picture}</div>' for theme, picture in zip(THEMES, pictures, strict=True))
 
 
 def _evidence_html(findings: Sequence[Finding]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from toolkit.actions.abort import AbortPlan
+from toolkit.actions.abort_list import AbortListPlan, AbortListResult
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
 from toolkit.actions.marker_plan import RECHECK_AFTER, MarkerPlan, finding_of
@@ -64,15 +66,15 @@ class AbortPanel(PanelLayout):
         The selected finding.
     step : str
         ``choose``, ``chosen``, ``checked`` once a dry run has passed, ``done`` once the action is done.
-    plan : AbortPlan or CompletePlan or CommitPlan or FencePlan or None
+    plan : AbortPlan or AbortListPlan or CompletePlan or CommitPlan or FencePlan or None
         What the dry run passed; null again once it is executed or does not hold any more.
     fence : FencePlan or None
         How the live owner of the one that is chosen would be fenced; the panel does not do it.
     typed : str
         The confirmation, as far as it is typed.
-    ended : AbortPlan or CompletePlan or CommitPlan or FencePlan or None
+    ended : AbortPlan or AbortListPlan or CompletePlan or CommitPlan or FencePlan or None
         What was executed last.
-    result : AbortResult or CompleteResult or CommitResult or FenceResult or None
+    result : AbortResult or AbortListResult or CompleteResult or CommitResult or FenceResult or None
         What that changed.
     explained : ExplainedError or None
         What `explain` found.
@@ -111,7 +113,7 @@ class AbortPanel(PanelLayout):
         self.observe(self._forget_last, "typed")
         self._acted: dict[TransactionKey, Finding] = {}
         self._uncertain: Finding | None = None
-        for name in ("refresh", "dry_run", "next", "explain", "postmortem"):
+        for name in ("refresh", "dry_run", "dry_run_all", "next", "explain", "postmortem"):
             self.buttons[name].on_click(partial(self._clicked, name))
         self.buttons["execute"].on_click(self._clicked_execute)
         self.buttons["cancel"].on_click(self.cancel)
@@ -132,13 +134,18 @@ class AbortPanel(PanelLayout):
         """Plan the action of the selected finding, with all checks; nothing is written."""
         self._begin("dry_run")
 
+    def dry_run_all(self) -> None:
+        """Plan the abort of all hanging transactions that are listed, each with its own checks; nothing is written."""
+        self._begin("dry_run_all")
+
     def execute(self, confirm: str | None = None) -> None:
         """Take the action, if the confirmation and a fresh check allow it, and read the LSO back.
 
         Parameters
         ----------
         confirm
-            The plan's target, ``orders-0@913095344`` or a transactional id; the text typed in the panel if null.
+            The plan's target, ``orders-0@913095344``, a transactional id or ``12 transactions``; the text typed in the
+            panel if null.
         """
         if confirm is not None:
             self.typed = confirm
@@ -216,7 +223,7 @@ class AbortPanel(PanelLayout):
             return
         if self.step == "done" and self.ended is not None and self.result is not None and name == "execute":
             self.announce(done_text(self.ended, self.result))
-        elif name == "dry_run" and self.plan is not None:
+        elif name in {"dry_run", "dry_run_all"} and self.plan is not None:
             self.announce(f"The dry run passed. Nothing was written. To do it, type {self.plan.target}.")
         elif name == "refresh":
             self.announce(f"{summary(self.findings)}.")
@@ -288,27 +295,51 @@ class AbortPanel(PanelLayout):
             self.selected = plan.basis
             self.findings = [plan.basis if is_same(each, plan.basis) else each for each in self.findings]
 
+    def _dry_run_all(self) -> None:
+        if not self.hanging():
+            raise UsageError("No transaction that hangs is listed.", do="Refresh, or search for less.")
+        self._reset(None)
+        self.picture = None
+        self.plan = action_steps.checked_list(self.cluster, self.hanging(), recheck_after=self.recheck_after)
+        self.step = "checked"
+
     def _execute(self) -> None:
         plan, typed, finding = self.plan, self.typed, self.selected
-        if plan is None or finding is None:
+        if plan is None:
             raise UsageError("No dry run has passed.", means="Nothing was written.", do="Do the dry run first.")
         self.typed = ""
-        if typed == plan.target:
+        if typed == plan.target and finding is not None:
             self._acted[transaction_key(finding)] = finding
         try:
             result = action_steps.execute(
-                plan, confirm=typed, audit=self.audit, recheck_after=self.recheck_after, cancel=self._cancel
+                plan,
+                confirm=typed,
+                audit=self.audit,
+                recheck_after=self.recheck_after,
+                cancel=self._cancel,
+                progress=self._begin_next_of_list,
             )
         except Exception as error:
-            self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
+            self._keep_uncertain(error, finding)
             if typed == plan.target:  # the result of the dry run is obsolete
-                self.plan, self.step = None, "chosen"
+                self._reset(finding)
                 self._recheck(action_steps.partitions_of(plan))
             raise
         finally:
             self._read_trail()
         self.plan, self.ended, self.result, self.step = None, plan, result, "done"
         self._recheck(action_steps.partitions_of(plan))
+        if isinstance(plan, AbortListPlan) and isinstance(result, AbortListResult) and result.error is not None:
+            self.error = result.error  # shown beside what was aborted before it
+            stopped = next(each.basis for each in plan.plans if each.target == result.stopped_at)
+            self._keep_uncertain(result.error, stopped)
+
+    def _keep_uncertain(self, error: Exception, finding: Finding | None) -> None:
+        self._uncertain = finding if isinstance(error, ActionFailed) and error.effect != "nothing" else None
+
+    def _begin_next_of_list(self, plan: AbortPlan) -> None:
+        self._acted[transaction_key(plan.basis)] = plan.basis
+        self.busy = f"{WORK['execute']}: {plan.target}"
 
     def _explain(self) -> None:
         if not self.pasted.value.strip():

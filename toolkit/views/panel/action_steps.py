@@ -6,14 +6,16 @@ Which action a finding has was decided with it (`analysis.diagnosis.decision`); 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from toolkit.actions.abort import AbortPlan, AbortResult, plan_abort
-from toolkit.actions.commit import CommitPlan, CommitResult, plan_commit
+from toolkit.actions.abort_list import AbortListPlan, AbortListResult, plan_abort_list
+from toolkit.actions.commit import CommitPlan, CommitResult, PartitionToCommit, plan_commit
 from toolkit.actions.complete import CompletePlan, CompleteResult, plan_complete
 from toolkit.actions.fence import FencePlan, FenceResult, plan_fence
+from toolkit.errors import ActionRefused
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
     from toolkit.sources.live.cluster import Cluster
 
-ActionPlan: TypeAlias = AbortPlan | CompletePlan | CommitPlan | FencePlan
-ActionResult: TypeAlias = AbortResult | CompleteResult | CommitResult | FenceResult
+ActionPlan: TypeAlias = AbortPlan | CompletePlan | CommitPlan | FencePlan | AbortListPlan
+ActionResult: TypeAlias = AbortListResult | AbortResult | CompleteResult | CommitResult | FenceResult
 
 
 def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) -> ActionPlan:
@@ -43,10 +45,31 @@ def checked_plan(cluster: Cluster, finding: Finding, *, recheck_after: float) ->
     return replace(plan, basis=Finding.of(fresh))  # a finding of a moment ago may have been unknown
 
 
+def checked_list(cluster: Cluster, findings: Sequence[Finding], *, recheck_after: float) -> AbortListPlan:
+    """Plan the abort of many, and check each afresh; nothing is sent.
+
+    Raises ActionRefused if none is proven to be hanging any more.
+    """
+    plan = plan_abort_list(cluster, findings, recheck_after=recheck_after)
+    if not plan.plans:
+        raise ActionRefused(
+            "None of these transactions is proven to be hanging any more.", means="Nothing was written.", do="Refresh."
+        )
+    return plan
+
+
 def execute(
-    plan: ActionPlan, *, confirm: str, audit: Audit, recheck_after: float, cancel: threading.Event
+    plan: ActionPlan,
+    *,
+    confirm: str,
+    audit: Audit,
+    recheck_after: float,
+    cancel: threading.Event,
+    progress: Callable[[AbortPlan], object],
 ) -> ActionResult:
     """Execute a plan; parameters and errors are those of its own `execute`."""
+    if isinstance(plan, AbortListPlan):
+        return plan.execute(confirm=confirm, audit=audit, recheck_after=recheck_after, cancel=cancel, progress=progress)
     if isinstance(plan, FencePlan):
         return plan.execute(confirm=confirm, audit=audit, cancel=cancel)
     return plan.execute(confirm=confirm, audit=audit, recheck_after=recheck_after, cancel=cancel)
@@ -56,7 +79,14 @@ def partitions_of(plan: ActionPlan) -> Sequence[TopicPartition]:
     """The partitions that a plan changes."""
     if isinstance(plan, FencePlan):
         return [TopicPartition(*each) for each in plan.topic_partitions]
-    markers = plan.partitions if isinstance(plan, CommitPlan) else (plan,)
+    markers: Sequence[AbortPlan | CompletePlan | PartitionToCommit]
+    match plan:
+        case AbortListPlan():
+            markers = plan.plans
+        case CommitPlan():
+            markers = plan.partitions
+        case _:
+            markers = (plan,)
     return [TopicPartition(each.topic, each.partition) for each in markers]
 
 

@@ -13,6 +13,7 @@ import ipywidgets as widgets
 import traitlets
 
 from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.abort_list import AbortListPlan, AbortListResult
 from toolkit.actions.commit import CommitPlan, CommitResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan, FenceResult
@@ -56,6 +57,7 @@ WORK: Mapping[str, str] = {
     "refresh": "Reading the cluster; doubtful partitions are checked twice",
     "choose": "Reading the log around it",
     "dry_run": "Checking again what was decided; nothing is written",
+    "dry_run_all": "Checking each of them again; nothing is written",
     "execute": "Checking once more, acting, and watching the LSO",
     "next": "Reading the log around it",
     "explain": "Looking up what the text names",
@@ -77,11 +79,11 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     findings: traitlets.List[Finding] = traitlets.List(traitlets.Instance(Finding))
     selected = traitlets.Instance(Finding, allow_none=True)
     step = traitlets.Enum(STEPS, default_value="choose")
-    plan = _either(AbortPlan, CompletePlan, CommitPlan, FencePlan)
+    plan = _either(AbortPlan, AbortListPlan, CompletePlan, CommitPlan, FencePlan)
     fence = traitlets.Instance(FencePlan, allow_none=True)
     typed = traitlets.Unicode()
-    ended = _either(AbortPlan, CompletePlan, CommitPlan, FencePlan)
-    result = _either(AbortResult, CompleteResult, CommitResult, FenceResult)
+    ended = _either(AbortPlan, AbortListPlan, CompletePlan, CommitPlan, FencePlan)
+    result = _either(AbortResult, AbortListResult, CompleteResult, CommitResult, FenceResult)
     explained = traitlets.Instance(ExplainedError, allow_none=True)
     report = traitlets.Instance(Report, allow_none=True)
     error = traitlets.Instance(BaseException, allow_none=True)
@@ -97,6 +99,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     def __init__(self, choose: Callable[[Finding], None]) -> None:
         self.buttons = {
             "refresh": widgets.Button(description="Refresh"),
+            "dry_run_all": widgets.Button(description="Plan the abort of all"),
             "dry_run": widgets.Button(description="Dry run", button_style="primary"),
             "execute": widgets.Button(description="Write the abort marker", button_style="danger"),
             "cancel": widgets.Button(description="Cancel"),
@@ -114,6 +117,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         for box in self._boxes.values():
             box.add_class("area")
         self.list = FindingList(choose, self.announce)
+        self.list.search.observe(self._draw_list_step, "value")
         self._figure = FigureFrame()
         areas, buttons = {**self._areas, **self._boxes}, self.buttons
         areas["live"].add_class("live")
@@ -124,8 +128,17 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             box.add_class(name)
         super().__init__(
             [
-                *(widgets.HTML(style_html()), top, areas["live"], self.list, areas["answer"], areas["evidence"]),
-                *(areas["why_not"], areas["planned"], self._steps, areas["status"], areas["problem"], areas["done"]),
+                *(widgets.HTML(style_html()), top, areas["live"], self.list, buttons["dry_run_all"]),
+                *(
+                    areas["answer"],
+                    areas["evidence"],
+                    areas["why_not"],
+                    areas["planned"],
+                    self._steps,
+                    areas["status"],
+                    areas["problem"],
+                    areas["done"],
+                ),
                 *(buttons["next"], areas["beside"], self._figure, areas["audit"]),
                 *(_heading("Explain an error"), explain, areas["explained"]),
                 *(_heading("Postmortem"), buttons["postmortem"], areas["postmortem"]),
@@ -146,17 +159,21 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
     def draw(self) -> None:
         """Show the current state."""
         finding = None if self.step == "done" else self.selected
-        is_actionable = finding is not None and finding.action is not None
+        is_actionable = self.plan is not None or (finding is not None and finding.action is not None)
         self.list.show(self.findings, self.selected)
+        self._draw_list_step()
         self._set_html("answer", answer_html(finding) if finding else "")
         fence = fence_html(self.fence) if self.fence else ""
         self._set_html("why_not", "" if finding is None or is_actionable else why_not_html(finding) + fence)
-        self._set_html("planned", plan_html(self.plan) if self.plan and is_actionable else "")
+        self._set_html("planned", plan_html(self.plan) if self.plan else "")
         self.confirmation.description = f"To do it, type {self.plan.target}" if self.plan else "Confirmation"
         self._set_html("done", self._done())
         self._set_html("beside", bullets(self.problems) if self.problems else "")
         _show(self._steps, is_actionable)
-        if finding is not None and is_actionable:
+        _show(self.buttons["dry_run"], finding is not None)
+        if isinstance(self.plan, AbortListPlan):
+            self.buttons["execute"].description = "Write the abort markers"
+        elif finding is not None and is_actionable:
             self.buttons["execute"].description = button_text(finding)
         self._set_html("evidence", folded("All evidence", evidence_html(finding)) if finding else "")
         trail = f"Audit trail: {count(len(self.actions), 'line', 'lines')} in {self.audit.path}"
@@ -171,6 +188,15 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
             self._figure.clear()
         else:
             self._figure.show(self.picture)
+
+    def hanging(self) -> list[Finding]:
+        """The findings that are listed, and that an abort would end."""
+        return [each for each in self.list.matches if each.action == "abort"]
+
+    def _draw_list_step(self, _: object = None) -> None:
+        number = len(self.hanging())
+        self.buttons["dry_run_all"].description = f"Plan the abort of all {number} that hang"
+        _show(self.buttons["dry_run_all"], number > 1)
 
     def draw_problem(self) -> None:
         """Show the error, or clear it."""
@@ -190,7 +216,7 @@ class PanelLayout(widgets.VBox):  # type: ignore[misc]
         if self.busy:
             self.announce(self.busy)
         (self.add_class if self.busy else self.remove_class)("at-work")
-        is_executing = self.busy == WORK["execute"]
+        is_executing = self.busy.startswith(WORK["execute"])
         self.buttons["cancel"].disabled = not is_executing
         _show(self.buttons["cancel"], is_executing)
         for control in (self.confirmation, self.buttons["execute"]):

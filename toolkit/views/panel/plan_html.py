@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.actions.abort import AbortPlan, AbortResult
+from toolkit.actions.abort_list import AbortListPlan, AbortListResult
 from toolkit.actions.commit import CommitPlan, CommitResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan, FenceResult
-from toolkit.views.panel.panel_html import bullets, card, command, line, paragraph
+from toolkit.views.abort_list_text import left_out_lines, planned_lines, result_lines
+from toolkit.views.panel.panel_html import bullets, card, command, folded, line, paragraph
 from toolkit.views.row_formats import count, printable
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def done_html(plan: ActionPlan, done: ActionResult, audit: str) -> str:
         "done",
         f'<h3><span class="badge done">{_ENDED[type(plan)]}</span> {line(_name(plan))}</h3>',
         f'<p class="moved">{line(head)}</p>',
-        bullets(rest),
+        folded("Each of them", bullets(rest)) if isinstance(plan, AbortListPlan) else bullets(rest),
         paragraph(f"Audit trail: {audit}.", kind="soft"),
     )
 
@@ -47,20 +49,39 @@ def done_html(plan: ActionPlan, done: ActionResult, audit: str) -> str:
 def done_text(plan: ActionPlan, done: ActionResult) -> str:
     """The result in one sentence, for a screen reader."""
     head, *_ = _done(plan, done)
-    return f"{_name(plan)} is {_ENDED[type(plan)]}. {head}."
+    return f"{_name(plan)}: {_ENDED[type(plan)]}. {head}."
 
 
-_ENDED = {AbortPlan: "ended", CompletePlan: "ended", CommitPlan: "committed", FencePlan: "fenced"}
+_ENDED = {
+    AbortPlan: "ended",
+    AbortListPlan: "ended",
+    CompletePlan: "ended",
+    CommitPlan: "committed",
+    FencePlan: "fenced",
+}
 
 
 def _name(plan: ActionPlan) -> str:
     if isinstance(plan, CommitPlan | FencePlan):
         return plan.transactional_id
+    if isinstance(plan, AbortListPlan):
+        return plan.target
     return f"{plan.topic}-{plan.partition}"
 
 
 def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
     """A sentence, what would change, and more HTML."""
+    if isinstance(plan, AbortListPlan):
+        return (
+            f"Checked again just now, each by itself, and still hanging: {plan.target}. An abort marker on each:",
+            _list_changes(plan),
+            folded(f"All {plan.target}", bullets(planned_lines(plan))),
+            folded(f"{len(plan.left_out)} left out", bullets(left_out_lines(plan))) if plan.left_out else "",
+            paragraph(
+                "Their records are saved first, beside the audit trail. Each is checked again right before its "
+                "marker. The first that is not as planned stops the list."
+            ),
+        )
     if isinstance(plan, FencePlan):
         owner = plan.owner
         lead = (
@@ -92,6 +113,15 @@ def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
         paragraph("Kafka's tool writes the same marker without these checks, and saves nothing:"),
         command(plan.command),
     )
+
+
+def _list_changes(plan: AbortListPlan) -> Iterator[str]:
+    impacts = [each.impact for each in plan.plans]
+    least = "At least " if any(each.records is None for each in impacts) else ""
+    records = count(sum(each.records or 0 for each in impacts), "record")
+    yield f"{least}{records} of them: never read by any read_committed consumer."
+    known = [each.groups for each in impacts if each.groups is not None]
+    yield _groups(sorted({group for groups in known for group in groups}) if len(known) == len(impacts) else None)
 
 
 def _changes(impact: MarkerImpact, fate: str) -> Iterator[str]:
@@ -163,7 +193,12 @@ def _groups(groups: Sequence[str] | None) -> str:
 
 def _done(plan: ActionPlan, done: ActionResult) -> Iterator[str]:
     """The headline, and what else changed."""
-    if isinstance(done, FenceResult):
+    if isinstance(done, AbortListResult):
+        assert isinstance(plan, AbortListPlan)
+        stop = "" if done.stopped_at is None else f"; stopped at {done.stopped_at}"
+        yield f"{len(done.aborted)} of {plan.target} aborted{stop}"
+        yield from result_lines(plan, done)
+    elif isinstance(done, FenceResult):
         yield f"Epoch {done.producer_epoch_before} of producer {done.producer_id_before} is fenced"
         yield f"Epoch {done.producer_epoch} of producer {done.producer_id} owns the id, and is {done.state}."
         waiting = ", ".join(f"{topic}-{partition}" for topic, partition in done.still_open)

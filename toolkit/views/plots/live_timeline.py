@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, TransactionLogRecord
-from toolkit.schema.record import TableRow
 from toolkit.views.plots.plot_theme import ThemeName, theme_named
 from toolkit.views.plots.timeline_plot import plot_timeline
 
 if TYPE_CHECKING:
-    import pandas as pd
     import plotly.graph_objects as go
 
     from toolkit.sources.live.cluster import Cluster
@@ -52,6 +50,8 @@ class LiveTimeline:
         that only a second one can prove.
     max_offsets
         Of a cluster, how much of the log below the LSO is read, in offsets.
+    max_age
+        Of a recording, how far back its samples are read; null for all of them.
 
     Raises
     ------
@@ -73,6 +73,7 @@ class LiveTimeline:
         theme: ThemeName = "light",
         recheck_after: float = 5.0,
         max_offsets: int = MAX_OFFSETS,
+        max_age: dt.timedelta | None = None,
     ) -> None:
         theme_named(theme)
         self.source = source
@@ -80,12 +81,18 @@ class LiveTimeline:
         self.theme: ThemeName = theme
         self.recheck_after = recheck_after
         self.max_offsets = max_offsets
+        self.max_age = max_age
         self.problems: Sequence[str] = ()
         """Sentences about data that could not be read for the last figure."""
         self._samples: deque[Partition] = deque(maxlen=MAX_SAMPLES)
 
-    def figure(self) -> go.Figure:
+    def figure(self, *, at: dt.datetime | None = None) -> go.Figure:
         """Sample the partition, and draw it.
+
+        Parameters
+        ----------
+        at
+            Of a recording, the end of the figure; null for the newest sample.
 
         Raises
         ------
@@ -95,27 +102,8 @@ class LiveTimeline:
             If the partition or its findings cannot be read; without its coordinator's records it is drawn, and
             `problems` says so.
         """
-        return self.figures(self.theme)[0]
-
-    def figures(self, *themes: ThemeName, at: dt.datetime | None = None) -> list[go.Figure]:
-        """Sample the partition, and draw it in each theme.
-
-        Parameters
-        ----------
-        *themes
-            ``light`` or ``dark``.
-        at
-            Of a recording, the end of the figure; null for the newest sample.
-
-        Raises
-        ------
-        ToolkitError
-            As `figure`.
-        """
         tables, self.problems = self._read(at)
-        return [
-            plot_timeline(topic=self.topic, partition=self.partition, theme=theme, now=at, **tables) for theme in themes
-        ]
+        return plot_timeline(topic=self.topic, partition=self.partition, theme=self.theme, now=at, **tables)
 
     def _read(self, at: dt.datetime | None) -> tuple[Tables, list[str]]:
         from toolkit.sources.live.cluster import Cluster
@@ -128,7 +116,7 @@ class LiveTimeline:
             case LogDir():
                 return _of_files(self.source, self.topic, self.partition)
             case Recording():
-                return _of_recording(self.source, self.topic, self.partition, at), []
+                return self._of_recording(self.source, at), []
         raise UsageError(f"{type(self.source).__name__} is no source of a timeline.")
 
     def _of_cluster(self, cluster: Cluster) -> tuple[Tables, list[str]]:
@@ -148,6 +136,27 @@ class LiveTimeline:
         ids = sorted({finding.transactional_id for finding in findings if finding.transactional_id})
         events, problems = _coordinators(lambda: cluster.transaction_log(transactional_ids=ids)) if ids else (None, [])
         return tables | {"transaction_log": events}, [*([sample.error] if sample.error else []), *problems]
+
+    def _of_recording(self, recording: Recording, at: dt.datetime | None) -> Tables:
+        findings = records_of(recording.findings(topics=[self.topic], partitions=[self.partition], at=at), Finding)
+        here: Mapping[str, Sequence[object]] = {"topic": [self.topic], "partition": [self.partition]}
+        start = None
+        if self.max_age is not None:
+            start = (at or recording.sample_row()["sampled_at"]) - self.max_age
+        rows = recording.history("partitions", start=start, stop=at, values=here)
+        times = rows["observed_at"][rows["phase"] == "before"]  # those of its second observation are of the same sample
+        partitions = records_of(rows, Partition)
+        producers = records_of(recording.history("producers", start=start, stop=at, values=here), Producer)
+        if not partitions and not findings:
+            raise NotFound(f"The recording has no sample of {self.topic}-{self.partition}.")
+        owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
+        known = recording.history("transactions", start=start, stop=at, values={"producer_id": list(owners - {None})})
+        return {
+            "log_transactions": sampled_log_transactions(producers, times.tolist()),
+            "partitions": partitions,
+            "findings": findings,
+            "transaction_log": _as_records(records_of(known, Transaction)),
+        }
 
 
 def sampled_log_transactions(
@@ -194,30 +203,6 @@ def _of_files(files: LogDir, topic: str, partition: int) -> tuple[Tables, list[s
     }
     events, problems = _coordinators(files.transaction_log)
     return tables | {"transaction_log": events}, problems
-
-
-def _of_recording(recording: Recording, topic: str, partition: int, at: dt.datetime | None) -> Tables:
-    findings = records_of(recording.findings(topics=[topic], partitions=[partition], at=at), Finding)
-    partitions = _of_place(recording.history("partitions", stop=at), Partition, topic, partition)
-    producers = _of_place(recording.history("producers", stop=at), Producer, topic, partition)
-    if not partitions and not findings:
-        raise NotFound(f"The recording has no sample of {topic}-{partition}.")
-    owners = {each.producer_id for each in producers} | {each.producer_id for each in findings}
-    known = records_of(recording.history("transactions", stop=at), Transaction)
-    transactions = [each for each in known if each.producer_id is not None and each.producer_id in owners]
-    return {
-        "log_transactions": sampled_log_transactions(producers, [sample.observed_at for sample in partitions]),
-        "partitions": partitions,
-        "findings": findings,
-        "transaction_log": _as_records(transactions),
-    }
-
-
-R = TypeVar("R", bound=TableRow)
-
-
-def _of_place(frame: pd.DataFrame, record: type[R], topic: str, partition: int) -> list[R]:
-    return records_of(frame[(frame["topic"] == topic) & (frame["partition"] == partition)], record)
 
 
 def _as_records(transactions: Iterable[Transaction]) -> list[TransactionLogRecord]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Literal
 
@@ -123,6 +124,16 @@ STATES: Mapping[str, Appearance] = {
     "Dead": Appearance(role="muted", hatch="+"),
 }
 """States of a transactional id; each has a hatch of its own, Ongoing is the solid one."""
+
+
+def follow_theme(svg: str) -> str:
+    """Make the colours of a light picture CSS variables, to which `DARK_VARIABLES` gives those of the dark one."""
+    return re.sub(r'="([^"]+)"', lambda found: _VARIABLES.get(found[1], found[0]), svg)
+
+
+_ROLES = [field.name for field in fields(Theme)]
+_VARIABLES = {THEMES["light"][role]: f'="var(--kafka-txn-{role}, {THEMES["light"][role]})"' for role in _ROLES}
+DARK_VARIABLES = "".join(f"--kafka-txn-{role}: {THEMES['dark'][role]}; " for role in _ROLES)
 
 
 def theme_named(name: str) -> Theme:
