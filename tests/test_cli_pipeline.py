@@ -140,3 +140,14 @@ def test_an_incompatible_delta_lake_is_an_error_sentence(monkeypatch: pytest.Mon
     monkeypatch.setattr(spark_session, "RELEASES", {})
     done = refused("--input", "a", "--output", "./out")
     assert "No release of Delta Lake is known for Spark" in done.stderr
+
+
+def test_without_maven_the_error_names_the_format_that_needs_no_jars(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("KAFKA_TXN_MAVEN", "http://127.0.0.1:1/")
+    done = refused("--input", "a", "--output", "./out")
+    assert "http://127.0.0.1:1/io/delta/delta-spark" in done.stderr
+    assert "could not be fetched: [Errno 111] Connection refused." in done.stderr
+    assert done.stderr.endswith("needs no jars: --format parquet.\n")

@@ -197,7 +197,10 @@ def test_a_position_outside_is_a_decode_error(position: int) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"batch_length": 48}, {"batch_length": -1}, {"base_offset": -1}, {"last_offset_delta": -1}, {"record_count": -1}],
+    [
+        *({"batch_length": 48}, {"batch_length": -1}, {"base_offset": -1}, {"last_offset_delta": -1}),
+        *({"record_count": -1}, {"record_count": 0, "batch_length": 50}),
+    ],
 )
 def test_contradictions_are_decode_errors(fields: dict[str, int]) -> None:
     with pytest.raises(DecodeError, match="contradicts itself"):

@@ -136,6 +136,7 @@ LONG_TIME = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # a varint of ten bytes
         pytest.param(b"\x20\0\0\0\x08" + KEY + b"\x0c\xff\xff\0\0\0\7\0", 0x30, (COMMIT, -1), id="value below 0"),
         pytest.param(b"\x08\0\0\0\1\1\0", 0x30, (UNREAD_MARKER, -1), id="no key"),
         pytest.param(b"\x08\0\0\0\x08\0", 0x30, (UNREAD_MARKER, -1), id="cut within the key"),
+        pytest.param(b"\x20\0\0\0\x08" + bytes(12), 0x30, (UNREAD_MARKER, -1), id="zeros from a cut on"),
         pytest.param(b"\xff" * 60, 0x30, (UNREAD_MARKER, -1), id="an endless varint"),
         pytest.param(b"\x20\0\0\0\x08" + KEY + b"\x0c" + VALUE + b"\0", 0x31, (UNREAD_MARKER, -1), id="compressed"),
         pytest.param(b"", 0x30, (UNREAD_MARKER, -1), id="its record was cleaned away"),

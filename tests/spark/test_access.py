@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 
+from tests.process import started
+from tests.spark.settings import QUICK
 from toolkit import Cluster
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS
+from toolkit.lab.queries import until
 from toolkit.spark import packaging, probe, register
 from toolkit.spark.pipeline import from_cluster
 from toolkit.spark.required_spark import require_data_sources
+from toolkit.spark.spark_session import _java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,12 +108,35 @@ def test_the_driver_reads_the_same_rows_as_executors(
     assert read[:2] == read[2:]
 
 
+@contextmanager
+def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """A Spark Connect server as start-connect-server.sh starts it, and its address."""
+    home = Path(pyspark.__file__).parent
+    settings = {
+        **QUICK,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    variables = {**environment, "SPARK_HOME": str(home), "JAVA_HOME": str(_java_home(folder))}
+    log = folder / "server.log"
+    with log.open("w") as output, started(command, cwd=folder, env=variables, stdout=output, stderr=output):
+        found = until(
+            lambda: re.search(r"server started at: (\S+)", log.read_text()), awaited="the server", timeout=900
+        )
+        yield f"sc://{found[1]}"
+
+
 @pytest.mark.full
-@pytest.mark.timeout(1200)
-def test_the_command_runs_with_executors_without_network_and_with_the_package_in_a_folder(
+@pytest.mark.timeout(2400)
+def test_the_command_runs_on_a_connect_server_without_network_and_without_the_package(
     kafka: Kafka, tmp_path: Path
 ) -> None:
-    """Without a JVM gateway, as under Connect, and without jars of Delta Lake: what a runtime has, and a volume."""
+    """Without a JVM gateway and jars of Delta Lake: the server has what a runtime has, and a volume has the rest."""
     site = Path(pytest.__file__).parents[1]
     runtime, volume, out = (tmp_path / name for name in ("runtime", "volume", "out"))
     runtime.mkdir()
@@ -118,12 +149,14 @@ def test_the_command_runs_with_executors_without_network_and_with_the_package_in
     wrapper.write_text(PYTHON.format(runtime=runtime, python=sys.executable, port=port))
     wrapper.chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    environment |= {"PYSPARK_PYTHON": str(wrapper), "PYTHONPATH": f"{runtime}:{volume}"}
+    of_server = environment | {"PYSPARK_PYTHON": str(wrapper), "PYTHONPATH": str(runtime)}
+    environment |= {"PYTHONPATH": f"{runtime}:{volume}"}
     command = [sys.executable, "-S", "-c", PROGRAM, "pipeline", "--bootstrap-server", kafka.bootstrap_servers]
-    command += ["--remote", "local[2]", "--format", "parquet", "--output", str(out), "--min-held", "0s"]
-    with INCIDENTS["late_message"](kafka):
+    command += ["--format", "parquet", "--output", str(out), "--min-held", "0s"]
+    with INCIDENTS["late_message"](kafka), connect_server(tmp_path, of_server) as address:
+        command += ["--remote", address]
         process = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1100, check=False
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200, check=False
         )
     assert (process.returncode, process.stderr) == (1, "")
     first, *lines = process.stdout.splitlines()

@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -16,6 +17,7 @@ from tests.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING
+from toolkit.spark.arrow_types import from_arrow
 from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
@@ -53,6 +55,14 @@ def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tm
     assert rows(store) == expected
     write_rows(store, ("b", 7, "z", True), run_id=3, changed="x z", obsolete=["log = 'x' AND n >= 5"])
     assert rows(store) == [("a", 1, 1, "x", True), ("a", 3, 1, "y", False), ("b", 7, 3, "z", True)]
+
+
+def test_rows_after_an_empty_chunk_are_stored(spark: SparkSession) -> None:
+    """Spark 4.2 ends a DataFrame of Arrow data there: histories of partitions after one without ids were lost."""
+    empty, some = (pa.table({"n": pa.array(values, pa.int64())}) for values in ([], [1, 2]))
+    table = pa.concat_tables([some, empty, some])
+    assert [row.n for row in from_arrow(spark, table).collect()] == [1, 2, 1, 2]
+    assert from_arrow(spark, pa.concat_tables([empty, empty])).collect() == []
 
 
 @pytest.mark.parametrize("is_folder", [True, False])

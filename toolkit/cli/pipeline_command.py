@@ -18,7 +18,7 @@ from toolkit.cli.common_options import Format, Topics, duration_option, key_valu
 from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
 from toolkit.cli.output import show, size_text, width
 from toolkit.cli.source_options import FILES, SourceOptions, takes_source
-from toolkit.errors import UsageError
+from toolkit.errors import SetupError, UsageError
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -171,7 +171,11 @@ def _all_settings(settings: dict[str, str], table_format: TableFormat, *, remote
     if table_format is TableFormat.DELTA and "spark.sql.extensions" not in settings:
         from toolkit.spark.spark_session import delta_settings
 
-        own |= delta_settings()
+        try:
+            own |= delta_settings()
+        except SetupError as error:
+            do = f"{error.do} Or write Parquet, which needs no jars: --format parquet."
+            raise SetupError(error.what, means=error.means, do=do) from None
     return own | settings
 
 

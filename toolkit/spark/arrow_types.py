@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from toolkit.schema import Row
 
@@ -54,6 +54,12 @@ def spark_table(table: pa.Table) -> pa.Table:
     """Arrow data of a declared table with the types that Spark requires."""
     schema = spark_schema(table.schema)
     return table.cast(schema) if table.num_rows else schema.empty_table()  # Spark rejects a column without chunks
+
+
+def from_arrow(spark: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """Arrow data as a DataFrame, in one chunk: classic Spark (4.2) loses the rows after an empty chunk, silently."""
+    rows = table.combine_chunks() if table.num_rows else table.schema.empty_table()
+    return spark.createDataFrame(rows) if schema is None else spark.createDataFrame(rows, schema)
 
 
 def mapped(frame: DataFrame, function: Callable[[pa.Table], pa.Table], schema: StructType) -> DataFrame:

@@ -115,6 +115,7 @@ def _plausible(raw: Array) -> npt.NDArray[np.bool_]:
     plausible: npt.NDArray[np.bool_] = (raw["magic"] == 2) & (raw["length"] >= HEADER_SIZE - LENGTH_END)
     plausible &= (attributes >= 0) & (attributes < 0x80) & (attributes & 7 <= 4)
     plausible &= (count >= 0) & (count - 1 <= delta)
+    plausible &= (count > 0) | (raw["length"] == HEADER_SIZE - LENGTH_END)
     plausible &= (raw["producer_epoch"] >= -(1 << 8)) & (raw["base_sequence"] >= -(1 << 24))
     for field, bits in (("leader_epoch", 24), ("producer_id", 48)):
         plausible &= (raw[field] >= -(1 << bits)) & (raw[field] < 1 << bits)
@@ -133,6 +134,8 @@ def readable_size(data: Any, position: int, end: int) -> int:
     if data[position] >= 0x80 or data[position + 23] >= 0x80 or data[position + 57] >= 0x80:
         return 0  # offset, last offset delta or record count is negative
     size = LENGTH_END + _int32(data, position + 8)
+    if size > HEADER_SIZE and _int32(data, position + 57) == 0:
+        return 0  # a batch that compaction has emptied is a header alone; zeros may follow a cut
     return size if size >= HEADER_SIZE else 0
 
 
@@ -157,6 +160,8 @@ def usual_size(data: Any, position: int, end: int) -> int:
     delta = data[p + 23] << 24 | data[p + 24] << 16 | data[p + 25] << 8 | data[p + 26]
     count = data[p + 57] << 24 | data[p + 58] << 16 | data[p + 59] << 8 | data[p + 60]
     size = LENGTH_END + (data[p + 8] << 24 | data[p + 9] << 16 | data[p + 10] << 8 | data[p + 11])
+    if size > HEADER_SIZE and count == 0:
+        return 0  # as in `readable_size`
     return size if size >= HEADER_SIZE and count <= delta + 1 else 0
 
 

@@ -104,7 +104,8 @@ def read_header(buf: bytes | bytearray | memoryview, position: int = 0) -> Batch
         )
     fields = HEADER.unpack_from(buf, position)
     offset, length, leader_epoch, _, crc, attributes, delta, base_time, max_time, pid, epoch, sequence, count = fields
-    if offset < 0 or length < HEADER_SIZE - LENGTH_END or delta < 0 or count < 0:
+    smallest = HEADER_SIZE - LENGTH_END  # without records, which compaction may remove
+    if offset < 0 or length < smallest or delta < 0 or count < 0 or (count == 0 and length > smallest):
         raise DecodeError(
             f"The batch header at byte {position} contradicts itself: base offset {offset}, length {length}, "
             f"last offset delta {delta}, {count} records.",

@@ -263,8 +263,8 @@ def _read_marker(data: bytes) -> tuple[int, int]:
     except (IndexError, ValueError):
         return UNREAD_MARKER, -1
     type_ = int.from_bytes(key[2:], signed=True)
-    if key_size < 4 or int.from_bytes(key[:2], signed=True) < 0:
-        return UNREAD_MARKER, -1
+    if key_size < 4 or int.from_bytes(key[:2], signed=True) < 0 or (not any(key) and value_size == 0):
+        return UNREAD_MARKER, -1  # zeros, which a copy may end in, are no ABORT
     if type_ not in (ABORT, COMMIT) or value_size < 6 or len(data) < at + 6 or data[at] >= 0x80:
         return type_, -1
     return type_, int.from_bytes(data[at + 2 : at + 6], signed=True)

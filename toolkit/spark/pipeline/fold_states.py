@@ -13,7 +13,7 @@ from pyspark.sql.dataframe import DataFrame
 
 from toolkit.schema import Row
 from toolkit.schema.record import replace
-from toolkit.spark.arrow_types import spark_table, struct_type
+from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
 from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
@@ -151,7 +151,7 @@ class FoldStates:
 
     def save(self) -> None:
         """Store the states, which completes the run."""
-        rows = self.store.spark.createDataFrame(spark_table(STATE.arrow(self.new.values())))
+        rows = from_arrow(self.store.spark, spark_table(STATE.arrow(self.new.values())))
         if self.staged is not None:
             of_tasks = rows_of(self.staged, STATE.name).select("log", sf.col("remembered").alias("of_tasks"))
             joined = rows.join(of_tasks, "log", "left")

@@ -22,7 +22,7 @@ from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.spark.access import executors_reach
-from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.batches_reader import BatchesReader
 from toolkit.spark.datasources.live_options import batches_options
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
@@ -120,7 +120,7 @@ class LivePartitions:
         found = self.cluster.transaction_log(partitions=[number for number, _, _ in starts])
         events = pa.Table.from_pandas(found, schema=TRANSACTION_LOG.arrow_schema, preserve_index=False)
         starts_frame = self.spark.createDataFrame(starts, f"txn_state_partition int, {LOG} string, _start long")
-        rows = self.spark.createDataFrame(spark_table(events)).join(sf.broadcast(starts_frame), "txn_state_partition")
+        rows = from_arrow(self.spark, spark_table(events)).join(sf.broadcast(starts_frame), "txn_state_partition")
         return rows.where(sf.coalesce(sf.col("offset") >= sf.col("_start"), sf.lit(True))).drop("_start")
 
     def batches(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
@@ -154,7 +154,7 @@ class LivePartitions:
             rows = self.spark.read.format("kafka_log_live").options(**options).load()
         else:
             reader = BatchesReader(batches_options(options), self.cluster.config, table_schema(table))
-            rows = self.spark.createDataFrame(read_here(reader), table_schema(table))
+            rows = from_arrow(self.spark, read_here(reader), table_schema(table))
         named = [(each.topic, each.partition, self._name(each)) for each in self.partitions]
         names = self.spark.createDataFrame(named, "topic string, partition int, _log string")
         joined = rows.join(sf.broadcast(names), ["topic", "partition"], "left")

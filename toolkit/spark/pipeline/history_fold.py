@@ -110,7 +110,7 @@ def remembered_records(states: pa.Table) -> pa.Table:
         records = from_ipc(state["remembered"])
         name = pa.repeat(state[LOG], len(records))  # the log may have been renamed since
         found.append(records.set_column(records.column_names.index(LOG), RECORDS_SCHEMA.field(LOG), name))
-    return pa.concat_tables(found).combine_chunks()
+    return pa.concat_tables(found)
 
 
 def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
@@ -143,7 +143,7 @@ def current_of_clusters(states: pa.Table, *, latest: Mapping[Origin, dt.datetime
     for number, name in enumerate(names):
         newest = latest.get(LogIdentity.of(name).origin)
         found.append(current_transaction_history(states.slice(number, 1), latest=newest))
-    return pa.concat_tables(found).combine_chunks()
+    return pa.concat_tables(found)
 
 
 def _current(state: Row, latest: dt.datetime | None) -> pa.Table:

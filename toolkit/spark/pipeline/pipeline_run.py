@@ -32,7 +32,7 @@ from toolkit.schema import (
     Row,
     Table,
 )
-from toolkit.spark.arrow_types import mapped
+from toolkit.spark.arrow_types import from_arrow, mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.partial_transactions import (
@@ -360,7 +360,7 @@ class _PipelineRun:
         """The new rows of a table."""
         if isinstance(self.staged, DataFrame):
             return rows_of(self.staged, name)
-        return self.store.spark.createDataFrame(staged_rows(self.staged, name))
+        return from_arrow(self.store.spark, staged_rows(self.staged, name))
 
     def _add_staged(self, table: Table) -> None:
         self._add(table.name, table, self._staged_rows(table.name), changed=self.plans)
@@ -377,7 +377,7 @@ class _PipelineRun:
         if isinstance(self.staged, DataFrame):
             current = mapped(self.states.remembered(states), make, CURRENT)
         else:
-            current = self.store.spark.createDataFrame(make(self.states.remembered_table(states)), CURRENT)
+            current = from_arrow(self.store.spark, make(self.states.remembered_table(states)), CURRENT)
         self._add(
             "transaction_history", TRANSACTION_HISTORY, self._staged_rows("transaction_history").unionByName(current)
         )

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row, Table
-from toolkit.spark.arrow_types import spark_table, struct_type
+from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.pipeline.tables.staging_table import IS_FINAL, LOG
 from toolkit.spark.pipeline.tables.stored_tables import (
     CLUSTER_ID,
@@ -326,7 +326,7 @@ class TableStore:
         made = declared.arrow(rows)
         types = StructType([StructField(each.name, each.dataType) for each in struct_type(declared)])
         # Connect cannot infer the types of no rows.
-        frame = self.spark.createDataFrame(spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
+        frame = from_arrow(self.spark, spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
 
     def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:

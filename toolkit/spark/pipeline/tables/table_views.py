@@ -22,7 +22,7 @@ VIEWS: Mapping[str, str] = {
     "best_lso_timeline": "SELECT t.* FROM {lso_timeline} AS t JOIN {logs} AS l ON t.log = l.log WHERE l.is_best",
     "longest_lso_holds": (
         "SELECT topic, transactional_id, producer_id, count(*) AS holds, "
-        "max(coalesce(held_ms, least_ms)) / 1000 AS longest_s, sum(coalesce(held_ms, least_ms)) / 1000 AS total_s, "
+        "max(coalesce(held_ms, least_ms)) / 1e3 AS longest_s, sum(coalesce(held_ms, least_ms)) / 1e3 AS total_s, "
         "sum(records_held) AS records_held, max(held_to) AS last_held_to "
         "FROM {lso_holds} GROUP BY topic, transactional_id, producer_id"
     ),
