@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from toolkit.lab import Kafka
 from toolkit.schema import Row
 from toolkit.sources.logdir.replica.log_dir_layout import discover
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
+from toolkit.sources.logdir.replica.replica_log import RecordIndex
 
 LONG = "x" * 300  # a key whose length takes two bytes to write
 
@@ -75,6 +77,17 @@ def test_batches_that_no_coordinator_writes_are_read(tmp_path: Path) -> None:
     fast, slow = both_ways(folder)
     assert fast == slow
     assert (fast[first]["tombstone"], fast[second]["tombstone"]) == (True, False)
+
+
+def test_a_segment_that_the_cleaner_has_replaced_by_a_shorter_one_is_unreadable(tmp_path: Path) -> None:
+    """The compiled decoder read beyond the end of the bytes."""
+    folder = write_log(tmp_path, f"{STATE_TOPIC}-3", [state_record(0, ids_of(3, 1)[0], 1, "Empty", after())])
+    log = log_of(folder)
+    (part,) = log.parts()
+    os.truncate(folder / SEGMENT, 70)
+    index = RecordIndex()
+    with pytest.raises(OSError, match="shorter"):
+        index.add(part.scanned.headers, (), part.file or "")
 
 
 def test_unreadable_records_are_reported_and_hide_no_others(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -272,10 +273,12 @@ def in_pieces(headers: Headers, pieces: SegmentBytes, file: str) -> Iterator[tup
 
 
 def bytes_at(file: str, position: int, size: int) -> bytes:
-    """`size` bytes of a file from `position` on."""
+    """`size` bytes of a file from `position` on. Raises OSError if there are fewer, as after the cleaner's swap."""
     with log_path(file).open("rb") as segment:
         segment.seek(position)
         found: bytes = segment.read(size)
+    if len(found) < size:
+        raise OSError(errno.EIO, "It has become shorter while it was read", file)
     return found
 
 
