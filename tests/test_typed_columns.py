@@ -67,7 +67,6 @@ DICT_READERS = {
         "explained_error.py",
         "panel/abort_panel.py",
         "panel/layout.py",
-        "panel/timeline_picture.py",
         "plots/figure_svg.py",
         "plots/svg_axis.py",
         "report/redaction.py",

@@ -153,8 +153,8 @@ def test_the_command_runs_on_a_connect_server_without_network_and_without_the_pa
     environment |= {"PYTHONPATH": f"{runtime}:{volume}"}
     command = [sys.executable, "-S", "-c", PROGRAM, "pipeline", "--bootstrap-server", kafka.bootstrap_servers]
     command += ["--format", "parquet", "--output", str(out), "--min-held", "0s"]
-    with INCIDENTS["late_message"](kafka), connect_server(tmp_path, of_server) as address:
-        command += ["--remote", address]
+    with INCIDENTS["late_message"](kafka) as staged, connect_server(tmp_path, of_server) as address:
+        command += ["--topic", staged.topic, "--remote", address]  # other tests leave what hangs on this broker, too
         process = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200, check=False
         )

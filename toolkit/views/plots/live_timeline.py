@@ -11,6 +11,7 @@ from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, TransactionLogRecord
+from toolkit.schema.recorded import RecordedSample
 from toolkit.views.plots.plot_theme import ThemeName, theme_named
 from toolkit.views.plots.timeline_plot import plot_timeline
 
@@ -142,7 +143,7 @@ class LiveTimeline:
         here: Mapping[str, Sequence[object]] = {"topic": [self.topic], "partition": [self.partition]}
         start = None
         if self.max_age is not None:
-            start = (at or recording.sample_row()["sampled_at"]) - self.max_age
+            start = (at or RecordedSample.of(recording.sample_row()).sampled_at) - self.max_age
         rows = recording.history("partitions", start=start, stop=at, values=here)
         times = rows["observed_at"][rows["phase"] == "before"]  # those of its second observation are of the same sample
         partitions = records_of(rows, Partition)
