@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from toolkit.formats.log_paths import LogPath
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
@@ -27,7 +26,7 @@ class Subset(LogDir):
     `layout`: the folders and texts to read; files are listed again, folders are not.
     `topic_partitions`: topic and partition of the requested logs; the other logs only help to diagnose them.
     `scope`: the scope of all subsets together; that of these files alone if null.
-    `asserted`: `consistent_copy`, `as_of` and `txn_state_partitions`, as for `LogDir`.
+    `consistent_copy`, `as_of`, `txn_state_partitions`: as for `LogDir`.
     """
 
     def __init__(
@@ -37,10 +36,14 @@ class Subset(LogDir):
         *,
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None = None,
-        **asserted: Any,
+        consistent_copy: bool = False,
+        as_of: dt.datetime | None = None,
+        txn_state_partitions: int | None = None,
     ) -> None:
         self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
-        super().__init__(*paths, **asserted)
+        super().__init__(
+            *paths, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
+        )
 
     def _layout(self) -> LogDirLayout:
         return self._scoped_layout

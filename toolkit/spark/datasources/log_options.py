@@ -130,8 +130,8 @@ class LogOptions:
         Approximate maximum of log bytes per task.
     arguments
         The arguments of the table.
-    asserted
-        `consistent_copy`, `as_of` and `txn_state_partitions`, as for `LogDir`.
+    consistent_copy, as_of, txn_state_partitions
+        As for `LogDir`.
     starts
         The logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all
         logs from their beginning.
@@ -142,7 +142,9 @@ class LogOptions:
     mode: str
     max_partition_bytes: int
     arguments: TableArguments
-    asserted: Mapping[str, Any]
+    consistent_copy: bool = False
+    as_of: dt.datetime | None = None
+    txn_state_partitions: int | None = None
     starts: Mapping[str, int | None] | None = None
 
 
@@ -185,11 +187,9 @@ def read_options(options: Options) -> LogOptions:
             min_held_ms=milliseconds(options, "minHeld"),
             **_of_producer(table, producer_id),
         ),
-        asserted={
-            "consistent_copy": flag(options, "consistentCopy"),
-            "as_of": _time(options, "asOf"),
-            "txn_state_partitions": whole_number(options, "txnStatePartitions", lowest=1),
-        },
+        consistent_copy=flag(options, "consistentCopy"),
+        as_of=_time(options, "asOf"),
+        txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
         starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
 

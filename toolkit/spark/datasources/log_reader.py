@@ -109,13 +109,21 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
         return chain.from_iterable(read_run(run, options) for run in work.runs)
     if options.table == PROOF:
-        return iter([pa.table({"line": [LogDir(*options.paths, **options.asserted).proof().line]})])
+        files = LogDir(
+            *options.paths,
+            consistent_copy=options.consistent_copy,
+            as_of=options.as_of,
+            txn_state_partitions=options.txn_state_partitions,
+        )
+        return iter([pa.table({"line": [files.proof().line]})])
     subset = Subset(
         options.paths,
         work.layout,
         topic_partitions=work.topic_partitions,
         scope=work.scope,
-        **options.asserted,
+        consistent_copy=options.consistent_copy,
+        as_of=options.as_of,
+        txn_state_partitions=options.txn_state_partitions,
     )
     if options.table == PARTIAL_TRANSACTIONS:
         return partials_of_logs(subset.contents(), options)
