@@ -23,11 +23,7 @@ from toolkit.formats.coordinator.offsets_log_records import (
     read_group_metadata,
     read_offset_commit,
 )
-from toolkit.formats.coordinator.transaction_log_records import (
-    TransactionState,
-    read_transaction_key,
-    read_transaction_value,
-)
+from toolkit.formats.coordinator.transaction_log_records import read_transaction_key, read_transaction_value
 from toolkit.formats.log.batch_records import Record, decode_batch, read_records
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, BatchHeader, read_varint
 from toolkit.formats.log.headers import Headers
@@ -46,7 +42,7 @@ def transaction_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any])
     `buf`: bytes of a log segment or of a fetch response.
     `where`: the columns that say where the batch is from: partition, broker, file and position.
     """
-    return decode_batch(buf, position, TransactionLogRecord, where, _transaction_log_columns)
+    return decode_batch(buf, position, TransactionLogRecord, where, _transaction_log_record)
 
 
 def offsets_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[OffsetsLogRecord]:
@@ -54,7 +50,7 @@ def offsets_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> 
 
     The metadata that users commit with an offset is not kept.
     """
-    return decode_batch(buf, position, OffsetsLogRecord, where, _offsets_log_columns)
+    return decode_batch(buf, position, OffsetsLogRecord, where, _offsets_log_record)
 
 
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -77,33 +73,48 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
         yield buf[start:end], None if size < 0 else buf[at : at + size]
 
 
-def _transaction_log_columns(record: Record, header: BatchHeader) -> dict[str, Any]:
-    columns: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None}
+def _transaction_log_record(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> TransactionLogRecord:
+    timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
     try:
-        columns["timestamp"], columns["leader_epoch"] = _time(record.timestamp_ms), header.partition_leader_epoch
-        columns["transactional_id"] = _transactional_id(record)
-        if record.value is not None:
-            _fill_transaction_log(columns, read_transaction_value(record.value))
+        timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
+        transactional_id = _transactional_id(record)
+        state = None if record.value is None else read_transaction_value(record.value)
+        if state is not None:
+            start_time = _time(state.start_timestamp_ms)
+            last_update_time = _time(state.last_update_timestamp_ms)
     except DecodeError as exc:
-        columns["error"] = f"CORRUPT_RECORD: {exc}"
-    return columns
-
-
-def _fill_transaction_log(columns: dict[str, Any], state: TransactionState) -> None:
-    columns |= {
-        "producer_id": state.producer_id,
-        "producer_epoch": state.producer_epoch,
-        "previous_producer_id": state.previous_producer_id,
-        "next_producer_id": state.next_producer_id,
-        "next_producer_epoch": state.next_producer_epoch,
-        "state": state.state,
-        "timeout_ms": state.timeout_ms,
-        "topic_partitions": state.topic_partitions,
-        "client_transaction_version": state.client_transaction_version,
-        "value_version": state.version,
-    }
-    columns["start_time"] = _time(state.start_timestamp_ms)
-    columns["last_update_time"] = _time(state.last_update_timestamp_ms)
+        error = f"CORRUPT_RECORD: {exc}"
+    if state is None:
+        return TransactionLogRecord(
+            **where,
+            offset=record.offset,
+            timestamp=timestamp,
+            transactional_id=transactional_id,
+            tombstone=record.value is None,
+            leader_epoch=leader_epoch,
+            error=error,
+        )
+    return TransactionLogRecord(
+        **where,
+        offset=record.offset,
+        timestamp=timestamp,
+        transactional_id=transactional_id,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        previous_producer_id=state.previous_producer_id,
+        next_producer_id=state.next_producer_id,
+        next_producer_epoch=state.next_producer_epoch,
+        state=state.state,
+        timeout_ms=state.timeout_ms,
+        topic_partitions=state.topic_partitions,
+        start_time=start_time,
+        last_update_time=last_update_time,
+        client_transaction_version=state.client_transaction_version,
+        tombstone=False,
+        value_version=state.version,
+        leader_epoch=leader_epoch,
+        error=error,
+    )
 
 
 def _transactional_id(record: Record) -> str:
@@ -113,8 +124,8 @@ def _transactional_id(record: Record) -> str:
     return transactional_id
 
 
-def _offsets_log_columns(record: Record, header: BatchHeader) -> dict[str, Any]:
-    columns: dict[str, Any] = {"offset": record.offset, "tombstone": record.value is None}
+def _offsets_log_record(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> OffsetsLogRecord:
+    columns: dict[str, Any] = {}
     try:
         columns["timestamp"] = _time(record.timestamp_ms)
         columns |= {
@@ -125,7 +136,7 @@ def _offsets_log_columns(record: Record, header: BatchHeader) -> dict[str, Any]:
         _fill_offsets_log(columns, record)
     except DecodeError as exc:
         columns["error"] = f"CORRUPT_RECORD: {exc}"
-    return columns
+    return OffsetsLogRecord(**where, offset=record.offset, tombstone=record.value is None, **columns)
 
 
 def _fill_offsets_log(columns: dict[str, Any], record: Record) -> None:

@@ -310,7 +310,7 @@ def decode_batch(
     position: int,
     make: type[R],
     where: Mapping[str, Any],
-    decode: Callable[[Record, BatchHeader], dict[str, Any]],
+    decode: Callable[[Record, BatchHeader, Mapping[str, Any]], R],
 ) -> Iterator[R]:
     """The decoded records of one batch of an internal topic, and what could not be read; none of a control batch.
 
@@ -320,7 +320,7 @@ def decode_batch(
     `buf`, `position`: bytes, and where the batch starts in them.
     `make`: the record class of its table.
     `where`: the columns that say where the bytes are from.
-    `decode`: the other columns of a record.
+    `decode`: makes the result of a record.
     """
     offset = None
     try:
@@ -338,7 +338,7 @@ def decode_batch(
         if header.is_control:  # these bits are covered by the checksum
             return
         for record in records:
-            yield make(**where, **decode(record, header))
+            yield decode(record, header, where)
             offset = record.offset + 1
     except DecodeError as exc:
         yield make(**where, offset=offset, error=f"CORRUPT_BATCH: {exc}")

@@ -67,12 +67,13 @@ def metadata_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) ->
     return decode_batch(buf, position, MetadataLogRecord, where, _decode)
 
 
-def _decode(record: Record, header: BatchHeader) -> dict[str, Any]:
-    columns = {"offset": record.offset, "timestamp": utc(record.timestamp_ms)}
+def _decode(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> MetadataLogRecord:
+    timestamp = utc(record.timestamp_ms)
     try:
-        return columns | read_metadata_record(record.value or b"")
+        columns = read_metadata_record(record.value or b"")
     except DecodeError as exc:
-        return columns | {"error": f"CORRUPT_RECORD: {exc}"}
+        return MetadataLogRecord(**where, offset=record.offset, timestamp=timestamp, error=f"CORRUPT_RECORD: {exc}")
+    return MetadataLogRecord(**where, offset=record.offset, timestamp=timestamp, **columns)
 
 
 def read_metadata_record(value: Buffer) -> dict[str, Any]:

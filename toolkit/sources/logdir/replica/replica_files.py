@@ -109,6 +109,8 @@ def list_files(replica: Replica) -> ReplicaFiles:
     if replica.is_remote and replica.only is None:
         local = ReplicaFiles(checkpoints=checkpoints, left_out=local.left_out, stamps=local.stamps)
         return _after_remote(local, own)
+    if not remote:
+        return local
     return _after_remote(local, {path: stamp for path, stamp in remote.items() if is_remote_file(path.name)})
 
 
