@@ -381,9 +381,7 @@ def _create_scram_users(kafka: Kafka) -> None:
     mechanisms = {"SCRAM-SHA-256": "SCRAM_SHA_256", "SCRAM-SHA-512": "SCRAM_SHA_512"}
     changes = [
         api.UserScramCredentialUpsertion(
-            USER,
-            api.ScramCredentialInfo(getattr(api.ScramMechanism, name), 4096),
-            PASSWORDS[mechanism].encode(),
+            USER, api.ScramCredentialInfo(getattr(api.ScramMechanism, name), 4096), PASSWORDS[mechanism].encode()
         )
         for mechanism, name in mechanisms.items()
     ]

@@ -22,10 +22,7 @@ pytestmark = pytest.mark.lab
 DATA = "hidden-data"
 COMMITTED, PENDING = "hidden-committed", "hidden-pending"
 
-SEE_ACLS = [
-    (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE),
-    (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE_CONFIGS),
-]
+SEE_ACLS = [(CLUSTER, "kafka-cluster", LITERAL, DESCRIBE), (CLUSTER, "kafka-cluster", LITERAL, DESCRIBE_CONFIGS)]
 
 Ask = Callable[..., Process]
 

@@ -121,13 +121,7 @@ def test_an_unreadable_path_is_an_error_sentence(tmp_path: Path) -> None:
         (("--bootstrap-server", "b:1", "--txn-state-partitions", "9"), "apply to files. Add --input PATH."),
         (("--input", "a", "--master", "local", "--remote", "sc://b"), "Use one of them."),
         (("--input", "a", "--conf", "spark"), "--conf spark is not KEY=VALUE."),
-        (
-            (
-                "--input",
-                ".",
-            ),
-            "is in ., which is never written to.",
-        ),
+        (("--input", "."), "is in ., which is never written to."),
     ],
 )
 def test_invalid_usage_is_a_sentence(arguments: tuple[str, ...], sentence: str) -> None:

@@ -3,16 +3,7 @@
 import pytest
 
 from tests.brokers import NEWEST, OLDER, on_cluster
-from tests.incident_matrix import (
-    ABSENT,
-    SETUPS,
-    VERSIONS,
-    cells_in_page,
-    exists,
-    observe,
-    table,
-    table_in_page,
-)
+from tests.incident_matrix import ABSENT, SETUPS, VERSIONS, cells_in_page, exists, observe, table, table_in_page
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup
 

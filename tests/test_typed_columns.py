@@ -27,12 +27,8 @@ LINE = re.compile(r'(toolkit/\S+?):(\d+): (?:(error): |note: Revealed type is "(
 UNTYPED = {"Any", "types.ModuleType"}  # responses of kafka-python, Arrow, Spark; `re.error`
 A_DICT = re.compile(r"(?:builtins\.dict|dict|typing\.(?:Mutable)?Mapping)\[str, Any\]")
 DICT_READERS = {
-    "actions": {
-        "audit.py",
-    },
-    "analysis": {
-        "history/resume_state.py",
-    },
+    "actions": {"audit.py"},
+    "analysis": {"history/resume_state.py"},
     "sources": {
         "live/logs/partition_tables.py",
         "log_tables.py",

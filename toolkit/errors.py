@@ -134,15 +134,7 @@ class ActionFailed(ToolkitError):
     effect: Effect = "uncertain"
     code: str | None = None
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        effect: Effect,
-        code: str | None = None,
-        means: str = "",
-        do: str = "",
-    ) -> None:
+    def __init__(self, what: str, *, effect: Effect, code: str | None = None, means: str = "", do: str = "") -> None:
         self.effect = effect
         self.code = code
         super().__init__(what, means=means, do=do)

@@ -142,10 +142,7 @@ def download(files: Sequence[Download], repository: str, *, title: str) -> None:
     SetupError
         If one cannot be fetched, or does not match its digest.
     """
-    with (
-        tqdm(desc=title, unit="B", unit_scale=True) as bar,
-        ThreadPoolExecutor(AT_ONCE) as pool,
-    ):
+    with tqdm(desc=title, unit="B", unit_scale=True) as bar, ThreadPoolExecutor(AT_ONCE) as pool:
         try:
             for _ in pool.map(lambda file: _fetch(file, repository, bar), files):
                 pass

@@ -141,10 +141,7 @@ def _outcomes() -> str:
             *_wrapped(504, y + 18, action, 34),
         ]
     return _svg(
-        284,
-        parts,
-        "Outcomes",
-        "; ".join(f"{log}: outcome {outcome}, {action}" for log, outcome, _, action in rows),
+        284, parts, "Outcomes", "; ".join(f"{log}: outcome {outcome}, {action}" for log, outcome, _, action in rows)
     )
 
 

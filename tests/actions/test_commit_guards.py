@@ -321,8 +321,7 @@ def test_a_commit_is_written_down_in_the_named_file(tmp_path: Path, audit: Audit
 
 
 @pytest.mark.parametrize(
-    ("state", "means"),
-    [("PrepareAbort", "cannot be committed any more"), ("CompleteCommit", "is committed already")],
+    ("state", "means"), [("PrepareAbort", "cannot be committed any more"), ("CompleteCommit", "is committed already")]
 )
 def test_a_refusal_names_the_end(state: str, means: str) -> None:
     with pytest.raises(ActionRefused, match=means):

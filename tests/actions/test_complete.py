@@ -54,10 +54,7 @@ class Skipped:
 @pytest.fixture(scope="module")
 def skipped() -> Iterator[Skipped]:
     """All of them in one outage."""
-    with (
-        Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka,
-        Cluster(kafka.bootstrap_servers) as cluster,
-    ):
+    with Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
         create(kafka, "left", AWAY, PARTITIONS)
         create(kafka, "right", HERE, 1)
         group = until(

@@ -14,16 +14,7 @@ from tests.actions.rows import NO_ANSWER, RowCluster, transaction
 from tests.analysis.build import NOW, ago
 from toolkit.actions import coordinator_requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import (
-    AT_LAST_EPOCH,
-    FENCED,
-    FLINK,
-    LOST,
-    MEANINGS,
-    NOT_CHECKPOINTED,
-    FencePlan,
-    plan_fence,
-)
+from toolkit.actions.fence import AT_LAST_EPOCH, FENCED, FLINK, LOST, MEANINGS, NOT_CHECKPOINTED, FencePlan, plan_fence
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound

@@ -226,13 +226,7 @@ def test_each_of_these_rights_is_needed_for_an_id_that_may_be_hidden(
     ],
 )
 def test_a_marker_needs_alter_or_cluster_action(
-    watcher: Cluster,
-    staged: Mapping[str, StagedIncident],
-    acls: Acls,
-    audit: Audit,
-    kind: str,
-    right: int,
-    of: str,
+    watcher: Cluster, staged: Mapping[str, StagedIncident], acls: Acls, audit: Audit, kind: str, right: int, of: str
 ) -> None:
     incident = staged[of]
     acls.allow(topic_of(incident, READ), READ_STATE, topic_of(incident, WRITE), (TRANSACTIONAL_ID, "*", LITERAL, WRITE))

@@ -40,11 +40,7 @@ def test_all_of_a_transaction_is_saved_and_nothing_else(
     staged = INCIDENTS["never_added"](kafka)
     topic = staged.topic
     producer = Producer(
-        {
-            **kafka.client_config(),
-            "transactional.id": f"saved-{uuid.uuid4().hex[:6]}",
-            "compression.type": codec,
-        }
+        {**kafka.client_config(), "transactional.id": f"saved-{uuid.uuid4().hex[:6]}", "compression.type": codec}
     )
     producer.init_transactions(30)
     producer.begin_transaction()

@@ -278,12 +278,7 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "confluentinc/librdkafka src/rdkafka.c",
         "%1|FATAL|p-1|: Fatal error: Broker: Transactional Id authorization failed: Failed to acquire transactional PID",
     ),
-    (
-        "coordinator-not-ready",
-        "any client",
-        "apache/kafka Errors.java",
-        "InitProducerId failed: NOT_COORDINATOR",
-    ),
+    ("coordinator-not-ready", "any client", "apache/kafka Errors.java", "InitProducerId failed: NOT_COORDINATOR"),
     (
         "coordinator-not-ready",
         "Java",
@@ -297,12 +292,7 @@ CITED = [  # expected symptom, client that prints the text, source, and the text
         "confluentinc/librdkafka src/rdkafka_idempotence.c",
         "Failed to acquire transactional PID from broker TxnCoordinator/2: Broker: Request timed out: retrying",
     ),
-    (
-        "lag-stuck-at-one",
-        "words",
-        "a person",
-        "our consumer group shows LAG 1 forever on every partition",
-    ),
+    ("lag-stuck-at-one", "words", "a person", "our consumer group shows LAG 1 forever on every partition"),
     (
         "last-epoch",
         "broker",
@@ -379,12 +369,7 @@ CITED += [
         "Error: KafkaError (Transaction error: EndTxn commit failed: Broker: Producer attempted a transactional operation "
         "in an invalid state)",
     ),
-    (
-        "producer-fenced",
-        "sarama",
-        "IBM/sarama#2859",
-        "Error: Unknown error, how did this happen? Error code = 90",
-    ),
+    ("producer-fenced", "sarama", "IBM/sarama#2859", "Error: Unknown error, how did this happen? Error code = 90"),
     (
         "connect-leader-fenced",
         "Connect",

@@ -8,10 +8,7 @@ import pytest
 
 from tests.analysis.build import NOW
 from toolkit.analysis.history.closing import merge_findings
-from toolkit.analysis.history.findings_over_time import (
-    observation_times,
-    over_time,
-)
+from toolkit.analysis.history.findings_over_time import observation_times, over_time
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.derived import OBSERVATION_TIMES
 from toolkit.schema.live import Finding
@@ -226,12 +223,7 @@ def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
     row = only(
         merge_findings([open_row], recorded_findings(finding(9, high_watermark=5, outcome="undecided", action="abort")))
     )
-    assert (row.verdict, row.missing, row.remedy, row.queue_position) == (
-        "hanging",
-        (),
-        "Do what is right.",
-        1,
-    )
+    assert (row.verdict, row.missing, row.remedy, row.queue_position) == ("hanging", (), "Do what is right.", 1)
     assert (row.held_from, row.held_to, row.held_ms, row.high_watermark) == (due(1), None, 90_000, 5)
     row = only(merge_findings([log_finding(held_from=None, held_ms=None)], recorded_findings(finding(2))))
     assert (row.held_from, row.held_ms) == (due(2), 40_000)

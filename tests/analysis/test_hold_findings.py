@@ -254,10 +254,7 @@ def test_an_ended_hold_names_its_owner_marker_and_times() -> None:
     assert row.evidence[1].value == f"offset 110: COMMIT, epoch 3, coordinator epoch 0, {utc(120)}"
 
 
-@pytest.mark.parametrize(
-    ("fields", "time"),
-    [({"start": None}, "time unknown"), ({"start_clock": None}, utc(0))],
-)
+@pytest.mark.parametrize(("fields", "time"), [({"start": None}, "time unknown"), ({"start_clock": None}, utc(0))])
 def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> None:
     assert finding_of(hold(**fields)).evidence[0].value == f"offset 100: epoch 3, sequence 0, {time}"
 

@@ -38,11 +38,7 @@ def first_batch(time: dt.datetime | None, *, by_broker: bool = False) -> dict[tu
 
 def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
     (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=1))))
-    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (
-        ago(minutes=6, seconds=1),
-        "coordinator",
-        60_000,
-    )
+    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=1), "coordinator", 60_000)
     assert (row.late_since, row.late_ms) == (ago(seconds=1), 1_000)
     assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
     assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6)))) == []

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
 from tests.analysis.test_lso_timeline import BASE, opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.lso_holds import (
-    candidates,
-    lso_holds,
-    without_short_holds,
-)
+from toolkit.analysis.history.lso_holds import candidates, lso_holds, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,

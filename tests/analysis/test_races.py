@@ -102,11 +102,7 @@ class Model:
 
     def partitions(self) -> list[Partition]:
         return [
-            partition(
-                number=n,
-                lso=self.ends[n] if self.open_from[n] is None else self.open_from[n],
-                hw=self.ends[n],
-            )
+            partition(number=n, lso=self.ends[n] if self.open_from[n] is None else self.open_from[n], hw=self.ends[n])
             for n in PARTITIONS
         ]
 

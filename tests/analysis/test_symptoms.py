@@ -135,10 +135,7 @@ def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None
             "%4|1700000000.1|OFFSET|c-1| [thrd:main]: orders [0]: offset reset (at offset 11) to END",
             {"partitions": (("orders", 0),)},
         ),
-        (
-            "Marking its partition (__consumer_offsets-3) as uncleanable",
-            {"partitions": (("__consumer_offsets", 3),)},
-        ),
+        ("Marking its partition (__consumer_offsets-3) as uncleanable", {"partitions": (("__consumer_offsets", 3),)}),
         (
             "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
             "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",

@@ -549,11 +549,7 @@ def test_what_records_prove_needs_no_unread_one(epochs: tuple[int, int]) -> None
 def test_history_continues_after_an_unread_record() -> None:
     first, second = (transaction("Commit", begin=ms, decide=ms + 10, offset=ms) for ms in (10, 30))
     rows = transaction_history([record(0, 0, "Empty"), unread(1), *first, *second, unread(90)])
-    assert [(row.kind, row.first_offset) for row in rows] == [
-        ("init", 0),
-        ("transaction", 10),
-        ("transaction", 30),
-    ]
+    assert [(row.kind, row.first_offset) for row in rows] == [("init", 0), ("transaction", 10), ("transaction", 30)]
 
 
 def test_an_id_without_records_has_no_history() -> None:
@@ -615,11 +611,7 @@ def test_the_newest_record_of_each_id_gives_its_state() -> None:
     rows = newest([complete, ongoing, expired], observed_at=at(1000))
     assert len(TRANSACTIONS.arrow(row.row() for row in rows)) == 2
     still_open, payments = rows
-    assert (still_open.transactional_id, still_open.state, still_open.topic_partitions) == (
-        "open",
-        "Ongoing",
-        ORDERS,
-    )
+    assert (still_open.transactional_id, still_open.state, still_open.topic_partitions) == ("open", "Ongoing", ORDERS)
     assert [row.start_time for row in rows] == [at(300), None]
     assert (payments.state, payments.last_update_time) == ("CompleteCommit", at(101))
     assert {(row.source, row.txn_state_partition, row.broker_id, row.observed_at, row.error) for row in rows} == {

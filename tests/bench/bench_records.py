@@ -135,8 +135,7 @@ def pandas_lifetimes(findings: pa.Table) -> int:
     frame = findings.to_pandas().sort_values("sampled_at", kind="stable")
     by_transaction = frame.groupby(["topic", "partition", "start_offset", "producer_id"], sort=False)
     whole = by_transaction.tail(1).merge(
-        by_transaction["sampled_at"].min().rename("held_from"),
-        on=["topic", "partition", "start_offset", "producer_id"],
+        by_transaction["sampled_at"].min().rename("held_from"), on=["topic", "partition", "start_offset", "producer_id"]
     )
     return len(whole.to_dict("records"))
 

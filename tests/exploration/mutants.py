@@ -123,11 +123,7 @@ DECIDED_MEANWHILE = (
     "its commit is decided and the marker on the way",
     "its abort is decided and the marker on the way",
 )
-MARKER_CAME = (
-    "its marker came meanwhile",
-    "the log has its marker, the producer state has not",
-    *DECIDED_MEANWHILE,
-)
+MARKER_CAME = ("its marker came meanwhile", "the log has its marker, the producer state has not", *DECIDED_MEANWHILE)
 ENDING = ("Prepare", "ending elsewhere", "a state that this version")
 """Names of the rules on what is being ended begin so."""
 
@@ -179,11 +175,7 @@ MUTANTS = (
         patch=_all(_without_doubts("broker"), _undecided),
         world="brokers that do not answer",
     ),
-    Mutant(
-        guard="load probe",
-        patch=_nothing(observe, "loading_coordinators", []),
-        world="coordinators that move",
-    ),
+    Mutant(guard="load probe", patch=_nothing(observe, "loading_coordinators", []), world="coordinators that move"),
     Mutant(
         guard="rights",
         patch=_nothing(observe, "transactional_ids_are_visible", Visibility(["all"], [])),
@@ -204,10 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="fresh checks before the marker",
-        patch=_all(
-            _no_preflight,
-            _nothing(abort.AbortPlan, "check_again", None),
-        ),
+        patch=_all(_no_preflight, _nothing(abort.AbortPlan, "check_again", None)),
         world="a partition that was never added",
         how="actions",
         steps=2,

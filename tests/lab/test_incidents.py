@@ -14,14 +14,7 @@ from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka, incidents
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
-from toolkit.lab.incidents import (
-    EVERYDAY,
-    INCIDENTS,
-    NEGLECTFUL,
-    ClusterSetup,
-    Incident,
-    StagedIncident,
-)
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup, Incident, StagedIncident
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import (
     LeaderTransaction,

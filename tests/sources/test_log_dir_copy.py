@@ -201,9 +201,7 @@ def test_a_segment_that_was_truncated_and_written_again_is_copied_again(source: 
 
 def test_a_partition_that_is_deleted_meanwhile_is_left_out(source: Path, tmp_path: Path) -> None:
     manifest = copy_log_dir(
-        source,
-        tmp_path / "copy",
-        progress=when(f"{STATE_TOPIC}-0", lambda: shutil.rmtree(source / "payments-0")),
+        source, tmp_path / "copy", progress=when(f"{STATE_TOPIC}-0", lambda: shutil.rmtree(source / "payments-0"))
     )
     assert manifest.changed == ["payments-0"]
     assert not any(path.startswith("payments") for path in contents(tmp_path / "copy"))

@@ -400,10 +400,7 @@ def cut(path: Path) -> None:
 def test_a_torn_end_contradicts_an_asserted_consistent_copy(staged: StagedFiles) -> None:
     staged.orders.append(data(3, 9, after(minutes=30)))
     staged.states.append(state_record(2, OTHER, 9, "Empty", after(minutes=30)))
-    staged.later += [
-        lambda: cut(staged.root / "orders-0" / SEGMENT),
-        lambda: cut(staged.folder() / SEGMENT),
-    ]
+    staged.later += [lambda: cut(staged.root / "orders-0" / SEGMENT), lambda: cut(staged.folder() / SEGMENT)]
     assert staged.judge()["verdict"] == "hanging"
     missing = staged.judge(consistent_copy=True)["missing"]
     assert [text.partition(":")[0] for text in missing] == ["the end of orders-0", f"the end of {STATE_TOPIC}-33"]

@@ -225,7 +225,7 @@ def test_a_log_shorter_than_its_high_watermark_is_reported(cluster: Cluster, sta
         frame = BATCHES.frame(batch_tables_of(fetched))
     assert frame["error"].dropna().tolist() == [
         f"OFFSET_NOT_AVAILABLE: the high watermark stays at {end}, so later offsets are not replicated yet; "
-        f"offsets {end} to {end + 1} were not read",
+        f"offsets {end} to {end + 1} were not read"
     ]
 
 

@@ -6,10 +6,7 @@ import pytest
 
 from tests.analysis.build import NOW
 from toolkit import LogDir, connect
-from toolkit.analysis.diagnosis.reconciliation import (
-    COMBINATIONS,
-    reconcile,
-)
+from toolkit.analysis.diagnosis.reconciliation import COMBINATIONS, reconcile
 from toolkit.lab.samples import IncidentSample, load
 from toolkit.schema import Row
 from toolkit.schema.derived import RECONCILIATION, Reconciliation
@@ -103,9 +100,7 @@ def test_a_producer_id_that_is_owned_again_is_not_proven() -> None:
     here = (TopicPartition(sample.topic, sample.partition),)
     back = [replace(each, state="Ongoing", topic_partitions=here) for each in transactions_of(files)]
     (row,) = reconcile(
-        producers_of(sample, files),
-        back,
-        findings=map(Finding.of, files.finding_rows(topics=[sample.topic])),
+        producers_of(sample, files), back, findings=map(Finding.of, files.finding_rows(topics=[sample.topic]))
     )
     assert (row.verdict, row.combination) == ("hanging", "unknown")
 

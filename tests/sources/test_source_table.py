@@ -13,13 +13,7 @@ from toolkit import Cluster, LogDir, Recording
 from toolkit.errors import UsageError
 from toolkit.schema import SEGMENTS, Row
 from toolkit.sources.source import Source, tables_of
-from toolkit.sources.source_table import (
-    CLUSTER,
-    SOURCE_TABLES,
-    DeclaredTable,
-    TableArguments,
-    implements,
-)
+from toolkit.sources.source_table import CLUSTER, SOURCE_TABLES, DeclaredTable, TableArguments, implements
 
 SOURCES: list[type[Source]] = [Cluster, LogDir, Recording]
 

@@ -183,12 +183,7 @@ def run_pipeline(
 def pages(root: str, *, follow: bool = True) -> Iterator[tuple[str, str]]:
     """All pages of the UI, or those of its menu only, and all responses of its REST API."""
     application = json.loads(get(f"{root}/api/v1/applications"))[0]["id"]
-    endpoints = (
-        "sql?details=true&planDescription=true&length=1000",
-        "jobs",
-        "stages?details=true",
-        "environment",
-    )
+    endpoints = ("sql?details=true&planDescription=true&length=1000", "jobs", "stages?details=true", "environment")
     pending = [
         f"/{name}/" for name in ("jobs", "SQL", "stages", "environment", "executors", "connect", "StreamingQuery")
     ]

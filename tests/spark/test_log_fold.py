@@ -27,13 +27,7 @@ from tests.spark.read_log import assert_same_rows, fold_rows, plan_read, read, r
 from tests.tiers import fuzzed, seed
 from toolkit import LogDir
 from toolkit.analysis.history.resume_state import LogState
-from toolkit.analysis.log.log_transactions import (
-    EMPTY,
-    END_NOT_READ,
-    PartialTransactions,
-    begin,
-    log_transaction_table,
-)
+from toolkit.analysis.log.log_transactions import EMPTY, END_NOT_READ, PartialTransactions, begin, log_transaction_table
 from toolkit.formats.log.batches import DELETE_HORIZON, LOG_APPEND_TIME
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, Row
@@ -258,12 +252,7 @@ def assert_single_read(
     assert stored.state["is_held"] == bool(stored.lso_holds())
 
 
-BEFORE = [
-    EMPTY,
-    begin(),
-    begin(opened_before={1000: (BASE - 9, 1), 9000: (3, 0)}),
-    begin(opened_before={2000: (0, 0)}),
-]
+BEFORE = [EMPTY, begin(), begin(opened_before={1000: (BASE - 9, 1), 9000: (3, 0)}), begin(opened_before={2000: (0, 0)})]
 
 
 @fuzzed(40)

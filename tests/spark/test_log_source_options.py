@@ -21,13 +21,7 @@ def parse(**options: str) -> LogOptions:
 
 def test_every_table_of_files_is_available() -> None:
     not_in_files = {"samples", "late_transactions", "actions", "saved_records"}
-    not_in_files |= {
-        "group_lag",
-        "reconciliation",
-        "observation_times",
-        "offset_visibility",
-        "missing_offsets",
-    }
+    not_in_files |= {"group_lag", "reconciliation", "observation_times", "offset_visibility", "missing_offsets"}
     assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL == LogDir.functions.keys() | INTERNAL
     for table in TAKES:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()
@@ -88,10 +82,7 @@ def test_start_and_stop_are_offsets_names_or_times(text: str, bound: Any) -> Non
             "The table segments has no option startingOffsets. It has partitions, ",
         ),
         ({"table": "log_transactions", "crc": "true"}, "The table log_transactions has no option crc."),
-        (
-            {"table": "transaction_history", "subscribe": "a"},
-            "The table transaction_history has no option subscribe.",
-        ),
+        ({"table": "transaction_history", "subscribe": "a"}, "The table transaction_history has no option subscribe."),
         ({"table": "lso_timeline", "mode": "FAILFAST"}, "The mode FAILFAST does not apply to the table lso_timeline"),
         (
             {"table": PARTIAL_TRANSACTIONS, "mode": "DROPMALFORMED"},

@@ -327,11 +327,7 @@ def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: L
     Raises ActionRefused if a newer epoch has written since, or none of the records is left.
     """
     batches = open_batches(
-        cluster.client,
-        partition,
-        producer_id=found.producer_id or 0,
-        start_offset=found.start_offset or 0,
-        last=last,
+        cluster.client, partition, producer_id=found.producer_id or 0, start_offset=found.start_offset or 0, last=last
     )
     first = next(batches, None)
     batches.close()

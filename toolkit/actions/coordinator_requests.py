@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 NOTHING_SENT = "Nothing was sent."
 RIGHT_NEEDED = "The principal needs WRITE on the transactional id."
-PASSING = {
-    "CONCURRENT_TRANSACTIONS",
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "COORDINATOR_NOT_AVAILABLE",
-    "NOT_COORDINATOR",
-}
+PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 POLL_S = 0.1
 ENDED = {"Empty", "CompleteAbort", "CompleteCommit"}
 
@@ -55,12 +50,7 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int | str:
 
 
 def send_until_decided(
-    cluster: Cluster,
-    transactional_id: str,
-    progress: Progress,
-    send: Callable[[int], str],
-    *,
-    refused: Container[str],
+    cluster: Cluster, transactional_id: str, progress: Progress, send: Callable[[int], str], *, refused: Container[str]
 ) -> str:
     """The coordinator's answer, once it is not one that passes by itself: a loading, a marker being written.
 

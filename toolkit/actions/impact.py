@@ -153,11 +153,7 @@ def offset_commits(
     """The newest offset of each group and partition that the transaction commits."""
     found: dict[tuple[str, str, int], OffsetCommitted] = {}
     for batch in open_batches(
-        client,
-        partition,
-        producer_id=finding.producer_id or 0,
-        start_offset=finding.start_offset or 0,
-        last=last,
+        client, partition, producer_id=finding.producer_id or 0, start_offset=finding.start_offset or 0, last=last
     ):
         for record in batch.records():
             commit = _decoded(record)

@@ -145,12 +145,7 @@ class MarkerPlan:
         return partition_view(self.cluster, self.topic, self.partition)
 
     def check_again(
-        self,
-        before: Partition,
-        fresh: Finding,
-        is_in_use: Callable[[Transaction], bool],
-        *,
-        gaps_allowed: bool = False,
+        self, before: Partition, fresh: Finding, is_in_use: Callable[[Transaction], bool], *, gaps_allowed: bool = False
     ) -> None:
         """The guards right before the marker: coordinators, then the leader, and last its producer state.
 

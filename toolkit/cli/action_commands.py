@@ -48,11 +48,7 @@ ConfirmTransaction = Annotated[
 ]
 ConfirmId = Annotated[
     str | None,
-    typer.Option(
-        "--confirm",
-        metavar="ID",
-        help="Do it: repeat the id. Default: ask at a terminal, else a dry run.",
-    ),
+    typer.Option("--confirm", metavar="ID", help="Do it: repeat the id. Default: ask at a terminal, else a dry run."),
 ]
 AuditFile = Annotated[
     Path | None,

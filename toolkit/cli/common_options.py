@@ -79,8 +79,7 @@ Partitions = Annotated[
 ]
 Brokers = Annotated[int | None, typer.Option("--broker-id", metavar="ID", help="Broker id.")]
 RecheckAfter = Annotated[
-    float,
-    duration_option("--recheck-after", "Delay before the confirming second check; 0 disables it.", default="5s"),
+    float, duration_option("--recheck-after", "Delay before the confirming second check; 0 disables it.", default="5s")
 ]
 LogEvidence = Annotated[
     bool,

@@ -111,8 +111,7 @@ def explain(
     ] = STDIN,
     *,
     transactional_id: Annotated[
-        list[str] | None,
-        typer.Option("--transactional-id", metavar="ID", help="Check this id, too; may be repeated."),
+        list[str] | None, typer.Option("--transactional-id", metavar="ID", help="Check this id, too; may be repeated.")
     ] = None,
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GROUP", help="Check this group, too; may be repeated.")
@@ -207,8 +206,7 @@ def report(
         ),
     ] = False,
     interactive: Annotated[
-        bool,
-        typer.Option("--interactive", help="Add an interactive plotly timeline (some megabytes)."),
+        bool, typer.Option("--interactive", help="Add an interactive plotly timeline (some megabytes).")
     ] = False,
     recheck_after: RecheckAfter = 5,
     max_transaction_timeout: MaxTransactionTimeout = 900,
@@ -275,11 +273,7 @@ def report(
 
 
 @takes_source(*FILE_OPTIONS, "recording")
-def mcp(
-    *,
-    recheck_after: RecheckAfter = 5,
-    source_options: SourceOptions,
-) -> None:
+def mcp(*, recheck_after: RecheckAfter = 5, source_options: SourceOptions) -> None:
     """Serve agents over the Model Context Protocol on stdin and stdout: read-only tools over one source.
 
     diagnose, explain, history, lag, report, why, and plan_abort and plan_complete, which give a command

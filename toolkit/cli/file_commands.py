@@ -89,9 +89,7 @@ def scan(
     file: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            metavar="FILE",
-            help="Write to this .parquet, .csv or .json file instead of the terminal.",
+            "--output", metavar="FILE", help="Write to this .parquet, .csv or .json file instead of the terminal."
         ),
     ] = None,
     output: Output = Format.TABLE,
@@ -178,10 +176,7 @@ def abort_command(
 
     partition_options(topic, partition)
     files = _open(
-        paths,
-        consistent_copy=consistent_copy,
-        as_of=time_option(as_of),
-        txn_state_partitions=txn_state_partitions,
+        paths, consistent_copy=consistent_copy, as_of=time_option(as_of), txn_state_partitions=txn_state_partitions
     )
     advice = abort_advice(
         files,

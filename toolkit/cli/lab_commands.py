@@ -18,8 +18,7 @@ def lab(
     version: Version = "4.3.1",
     brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=3, help="Number of brokers.")] = 1,
     properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", metavar="KEY=VALUE", help="Broker setting; may be repeated."),
+        list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="Broker setting; may be repeated.")
     ] = None,
 ) -> None:
     """Run Kafka on this machine until Ctrl-C; nothing is left behind."""

@@ -48,10 +48,7 @@ def pipeline(
             rich_help_panel=FILES,
         ),
     ] = None,
-    output: Annotated[
-        str,
-        typer.Option("--output", metavar="DIR|CATALOG.SCHEMA", help="Where to keep the tables."),
-    ],
+    output: Annotated[str, typer.Option("--output", metavar="DIR|CATALOG.SCHEMA", help="Where to keep the tables.")],
     table_format: Annotated[
         TableFormat,
         typer.Option("--format", help="delta: add to the tables. parquet: write them once, into an empty folder."),
@@ -59,8 +56,7 @@ def pipeline(
     with_batches: Annotated[bool, typer.Option("--with-batches", help="Also keep a row for every batch.")] = False,
     topic: Topics = None,
     min_held: Annotated[
-        float,
-        duration_option("--min-held", "Leave out ended transactions that held an LSO for less.", default="1m"),
+        float, duration_option("--min-held", "Leave out ended transactions that held an LSO for less.", default="1m")
     ] = 60,
     source_options: SourceOptions,
     master: Annotated[

@@ -54,8 +54,7 @@ UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Topic.")]
 OnePartition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Partition number.")]
 TransactionalIds = Annotated[
-    list[str] | None,
-    typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated."),
+    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="Transactional id; may be repeated.")
 ]
 
 
@@ -74,8 +73,7 @@ def list_transactions(
         typer.Option("--state", metavar="STATE", help="Only ids in this state (Ongoing, ...); may be repeated."),
     ] = None,
     producer_id: Annotated[
-        list[int] | None,
-        typer.Option("--producer-id", metavar="ID", help="Only this producer id; may be repeated."),
+        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id; may be repeated.")
     ] = None,
     duration_filter: Annotated[
         float | None,
@@ -122,10 +120,7 @@ def list_transactions(
 
 @takes_source()
 def describe(
-    *,
-    transactional_id: TransactionalIds = None,
-    output: Output = Format.TABLE,
-    source_options: SourceOptions,
+    *, transactional_id: TransactionalIds = None, output: Output = Format.TABLE, source_options: SourceOptions
 ) -> None:
     """Describe transactional ids: state, timeout, start, partitions."""
     if not transactional_id:
@@ -159,11 +154,7 @@ def describe_producers(
 
 @takes_source()
 def partitions(
-    *,
-    topic: Topics = None,
-    partition: Partitions = None,
-    output: Output = Format.TABLE,
-    source_options: SourceOptions,
+    *, topic: Topics = None, partition: Partitions = None, output: Output = Format.TABLE, source_options: SourceOptions
 ) -> None:
     """Show the offsets of partitions: log start, LSO, high watermark, log end."""
     partition_options(topic, partition)
@@ -198,10 +189,7 @@ def coordinator(
 
 @takes_source("log_dir", "broker_log", "broker_log_time_zone")
 def history(
-    *,
-    transactional_id: TransactionalIds = None,
-    output: Output = Format.TABLE,
-    source_options: SourceOptions,
+    *, transactional_id: TransactionalIds = None, output: Output = Format.TABLE, source_options: SourceOptions
 ) -> None:
     """Show the history of transactional ids: transactions and how they ended, new producer ids and epochs, expiry.
 
@@ -321,8 +309,7 @@ def why(
 @takes_source("log_dir")
 def gaps(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="TOPIC-PARTITION", help="The partition, as in orders-0; or by the options."),
+        str | None, typer.Argument(metavar="TOPIC-PARTITION", help="The partition, as in orders-0; or by the options.")
     ] = None,
     *,
     topic: OneTopic = None,

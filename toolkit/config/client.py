@@ -242,8 +242,7 @@ def _refuse_indirection(properties: Properties) -> None:
     for key, value in properties.items():
         if isinstance(value, str) and re.search(r"\$\{.*\}", value):
             raise UsageError(
-                f"{key} takes its value from a Java config provider, which cannot run here.",
-                do="Set the value itself.",
+                f"{key} takes its value from a Java config provider, which cannot run here.", do="Set the value itself."
             )
 
 

@@ -149,11 +149,7 @@ LINES: Sequence[LinePattern] = (
     ),
     _line("unclean_election", "was marked as RECOVERING", f"topic partition {TP} was marked"),
     _line("leader_changed", "starts at leader epoch", rf"Leader {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)"),
-    _line(
-        "no_leader",
-        "Current leader is -1",
-        rf"Follower {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)",
-    ),
+    _line("no_leader", "Current leader is -1", rf"Follower {TP} .*?starts at leader epoch (?P<leader_epoch>\d+)"),
     _line(
         "leader_changed",
         "starts at leader epoch",

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolkit.errors import UsageError
-from toolkit.formats.object_store import (
-    ANONYMOUS,
-    AZURE_HOST,
-    CREDENTIALS,
-    FAMILY,
-    URI,
-    ObjectEntry,
-    ObjectPath,
-)
+from toolkit.formats.object_store import ANONYMOUS, AZURE_HOST, CREDENTIALS, FAMILY, URI, ObjectEntry, ObjectPath
 
 LogPath: TypeAlias = Path | ObjectPath
 """A file or folder of this machine, or of an object store."""

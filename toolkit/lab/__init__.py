@@ -11,9 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Kafka"]
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "Kafka": "toolkit.lab.server.broker",
-    },
-)
+__getattr__ = lazy_exports(__name__, {"Kafka": "toolkit.lab.server.broker"})

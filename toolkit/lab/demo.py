@@ -126,8 +126,7 @@ class Demo:
     def diagnose(self, cluster: Cluster, staged: Sequence[StagedIncident]) -> Sequence[Row]:
         """Diagnose the whole cluster, and compare with the staged incidents."""
         self.step(
-            4,
-            f"kafka-txn diagnose queries every broker, and rechecks doubtful partitions {RECHECK_AFTER:g} s later:",
+            4, f"kafka-txn diagnose queries every broker, and rechecks doubtful partitions {RECHECK_AFTER:g} s later:"
         )
         rows = cluster.finding_rows(recheck_after=RECHECK_AFTER)
         self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])

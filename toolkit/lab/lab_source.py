@@ -137,8 +137,7 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
     special = {setup.name: setup for name in names.values() if (setup := INCIDENTS[name].setup) is not EVERYDAY}
     if len(special) > 1:
         raise UsageError(
-            f"These incidents need clusters of their own: {', '.join(special)}.",
-            do="Stage them one by one.",
+            f"These incidents need clusters of their own: {', '.join(special)}.", do="Stage them one by one."
         )
     setup = next(iter(special.values()), EVERYDAY)  # those of the default cluster can be staged on any other
     with ExitStack() as resources:

@@ -203,11 +203,7 @@ class TxnProducer:
         self._sequences.clear()
 
     def _ask(
-        self,
-        request: Callable[[], Any],
-        *,
-        codes: Callable[[Any], Iterable[int]],
-        to: Callable[[], int] | None = None,
+        self, request: Callable[[], Any], *, codes: Callable[[Any], Iterable[int]], to: Callable[[], int] | None = None
     ) -> Any:
         return send_until_accepted(
             self.cluster,

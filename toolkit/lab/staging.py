@@ -207,12 +207,7 @@ class Incident:
         return self.setup.properties
 
     def __call__(
-        self,
-        kafka: ClusterAddress,
-        *,
-        topic: str | None = None,
-        partition: int = 0,
-        **options: Any,
+        self, kafka: ClusterAddress, *, topic: str | None = None, partition: int = 0, **options: Any
     ) -> StagedIncident:
         """Stage it.
 
@@ -328,8 +323,7 @@ class Stage:
             replication_factor=-1 if replicas else 1,
             assignments=[
                 new.CreatableReplicaAssignment(
-                    partition_index=each,
-                    broker_ids=list(replicas if each == self.partition else elsewhere or replicas),
+                    partition_index=each, broker_ids=list(replicas if each == self.partition else elsewhere or replicas)
                 )
                 for each in range(count)
                 if replicas

@@ -140,10 +140,7 @@ LSO_HOLDS = LsoHold.table
 
 
 @declares(
-    "observation_times",
-    row="a sample of a recording that did not fail",
-    key=("sampled_at",),
-    sort=("sampled_at",),
+    "observation_times", row="a sample of a recording that did not fail", key=("sampled_at",), sort=("sampled_at",)
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationTime(TableRow):

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import (
-    ListOf,
-    StructOf,
-    TopicPartition,
-)
+from toolkit.schema.table import ListOf, StructOf, TopicPartition
 
 
 @declares("evidence", row="one observed value")
@@ -25,10 +21,7 @@ class EvidenceEntry(TableRow):
 
 
 @declares(
-    "partitions",
-    row="a partition as its leader reports it",
-    key=("topic", "partition"),
-    sort=("topic", "partition"),
+    "partitions", row="a partition as its leader reports it", key=("topic", "partition"), sort=("topic", "partition")
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(TableRow):
@@ -163,8 +156,7 @@ class Finding(TableRow):
     start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
     verdict: Annotated[str, "One of analysis.diagnosis.verdicts.VERDICTS."]
     outcome: Annotated[
-        str | None,
-        "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open.",
+        str | None, "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open."
     ] = None
     reason: Annotated[str, "Reason for the verdict, as a sentence."]
     cause: Annotated[str | None, "Root cause, if the log shows it."] = None

@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import (
-    BOOL,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    TIME,
-    Column,
-    Table,
-    TopicPartition,
-)
+from toolkit.schema.table import BOOL, INT8, INT16, INT32, INT64, STRING, TIME, Column, Table, TopicPartition
 
 _TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not name it.")
 _PARTITION = Column("partition", INT32, "Partition number; null as topic.")

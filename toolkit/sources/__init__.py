@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from toolkit.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from toolkit.analysis.diagnosis.reconciliation import (
-        COMBINATIONS,
-    )
+    from toolkit.analysis.diagnosis.reconciliation import COMBINATIONS
     from toolkit.sources.reconcile import reconciliation_frame, reconciliation_rows
 
 __all__ = ["COMBINATIONS", "reconciliation_frame", "reconciliation_rows"]

@@ -48,8 +48,7 @@ class TableArguments:
     ] = None
     stop: Annotated[OffsetSpec | None, "First offset to leave out, likewise."] = None
     at: Annotated[
-        dt.datetime | None,
-        "Recording only: the newest sample at or before this time (with zone); null for the newest.",
+        dt.datetime | None, "Recording only: the newest sample at or before this time (with zone); null for the newest."
     ] = None
     broker_id: Annotated[int | None, "Cluster only: the replicas of this broker, leaders or not."] = None
     producer_id: Annotated[int | None, "Only rows of this producer, and error rows."] = None
@@ -75,8 +74,7 @@ class TableArguments:
         str | None, "Release of the brokers, as ``4.2.1``: brokers report only their minor release, and not by name."
     ] = None
     min_held_ms: Annotated[
-        int | None,
-        "Files and recordings only: also ``ended`` transactions that held the LSO at least this long.",
+        int | None, "Files and recordings only: also ``ended`` transactions that held the LSO at least this long."
     ] = None
 
     @classmethod

@@ -12,10 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["next_steps", "show"]
 
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "next_steps": "toolkit.views.finding_steps",
-        "show": "toolkit.views.show_table",
-    },
-)
+__getattr__ = lazy_exports(__name__, {"next_steps": "toolkit.views.finding_steps", "show": "toolkit.views.show_table"})

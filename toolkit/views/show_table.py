@@ -296,11 +296,7 @@ class TableView:
 
 
 def show(
-    data: Data,
-    table: Table | None = None,
-    *,
-    columns: Sequence[str] | None = None,
-    now: dt.datetime | None = None,
+    data: Data, table: Table | None = None, *, columns: Sequence[str] | None = None, now: dt.datetime | None = None
 ) -> TableView:
     """Show a table of the toolkit: sortable, columns explained, verdicts coloured, the most urgent first.
 

@@ -65,11 +65,7 @@ def test_an_open_transaction_ends_at_the_first_sample_without_it() -> None:
     rows = [producer(0, 1, 5), producer(10, 1, 5), producer(20, 1, None), producer(20, 2, 9), producer(30, 1, 12)]
     log_transactions = sampled_log_transactions(rows, [NOW + seconds * SECOND for seconds in (0, 10, 20, 30)])
     found = [(txn.producer_id, txn.first_offset, txn.outcome, txn.end) for txn in log_transactions]
-    assert found == [
-        (1, 5, None, NOW + 20 * SECOND),
-        (2, 9, None, NOW + 30 * SECOND),
-        (1, 12, "open", None),
-    ]
+    assert found == [(1, 5, None, NOW + 20 * SECOND), (2, 9, None, NOW + 30 * SECOND), (1, 12, "open", None)]
     assert (log_transactions[0].error or "").startswith("SAMPLED")
 
 

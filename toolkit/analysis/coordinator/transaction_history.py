@@ -24,13 +24,7 @@ from toolkit.analysis.coordinator.transaction_endings import (
     coordinator_lines,
     ending,
 )
-from toolkit.analysis.coordinator.transaction_states import (
-    EXPIRED,
-    OPEN_STATES,
-    IdReplica,
-    replica_of,
-    state_of,
-)
+from toolkit.analysis.coordinator.transaction_states import EXPIRED, OPEN_STATES, IdReplica, replica_of, state_of
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord

@@ -334,11 +334,7 @@ def _flink_sink(txn_id: _TransactionalId, found: re.Match[str]) -> _Owner | None
     else:
         return None
     return _Owner(
-        confidence,
-        reason,
-        framework="Apache Flink",
-        application=found["prefix"],
-        task=f"subtask {found['subtask']}",
+        confidence, reason, framework="Apache Flink", application=found["prefix"], task=f"subtask {found['subtask']}"
     )
 
 

@@ -29,11 +29,7 @@ class LagParts(NamedTuple):
 
 
 def group_lag(
-    committed: int,
-    *,
-    last_stable_offset: int,
-    high_watermark: int,
-    ranges: Iterable[StatusCount] | None = None,
+    committed: int, *, last_stable_offset: int, high_watermark: int, ranges: Iterable[StatusCount] | None = None
 ) -> LagParts:
     """Split a lag; the three parts add up to it.
 

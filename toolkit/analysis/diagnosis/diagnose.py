@@ -189,11 +189,7 @@ def _transaction(evidence: OpenEvidence) -> Finding:
         transactional_id=txn.transactional_id,
         start_offset=txn.start,
         cause=decision.cause,
-        evidence=(
-            *transaction_evidence(txn, evidence.observations),
-            *_of_logs(evidence),
-            *_of_checkpoints(evidence),
-        ),
+        evidence=(*transaction_evidence(txn, evidence.observations), *_of_logs(evidence), *_of_checkpoints(evidence)),
         opened_at=opened_at,
         opened_at_clock=clock,
         expires_at=txn.expires_at if decision.verdict in {"ongoing", "long", "overdue"} else None,

@@ -70,11 +70,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
         title="The log cleaner confuses a transaction marker with a user's record that has the same key.",
         effect="A marker in a compacted topic is removed, and a transaction that has ended may appear open.",
         remedy="Upgrade; then write the marker that is missing: kafka-txn complete after a commit, never an abort.",
-        affected=(
-            (OLDEST, (3, 0, 2)),
-            ((3, 1, 0), (3, 1, 2)),
-            ((3, 2, 0), (3, 2, 1)),
-        ),
+        affected=((OLDEST, (3, 0, 2)), ((3, 1, 0), (3, 1, 2)), ((3, 2, 0), (3, 2, 1))),
         verified="in the tags 3.0.2, 3.1.2, 3.2.1 and 3.3.0",
     ),
     KnownBug(

@@ -14,11 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.lso_holds import (
-    candidates,
-    hold_table,
-    without_short_holds,
-)
+from toolkit.analysis.history.lso_holds import candidates, hold_table, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,

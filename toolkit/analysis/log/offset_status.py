@@ -97,12 +97,7 @@ class LogSlice:
 
 
 def batch_statuses(
-    batches: Headers,
-    log: LogSlice,
-    *,
-    last_stable_offset: int,
-    opened: Mapping[int, int],
-    reaches_end: bool,
+    batches: Headers, log: LogSlice, *, last_stable_offset: int, opened: Mapping[int, int], reaches_end: bool
 ) -> Array:
     """Index in `STATUSES` of each batch; -1 where the marker that decides was not read.
 

@@ -60,12 +60,7 @@ class Record(NamedTuple):
 
 
 def read_records(
-    buf: Buffer,
-    position: int = 0,
-    *,
-    header: BatchHeader | None = None,
-    limit: int = LIMIT,
-    with_headers: bool = False,
+    buf: Buffer, position: int = 0, *, header: BatchHeader | None = None, limit: int = LIMIT, with_headers: bool = False
 ) -> Iterator[Record]:
     """The records of the batch at a position, decompressed.
 
@@ -281,12 +276,7 @@ def _into_a_buffer(codec: ModuleType, data: bytes, limit: int) -> bytes | None:
         size = min(4 * size, limit)
 
 
-CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {
-    "gzip": _gzip,
-    "snappy": _snappy,
-    "lz4": _lz4,
-    "zstd": _zstd,
-}
+CODECS: dict[str, Callable[[bytes, int], bytes | None]] = {"gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}
 
 
 def partial_batches(headers: Headers) -> Array:

@@ -10,11 +10,7 @@ from typing import Any, TypeVar
 from toolkit.analysis.coordinator.transaction_owners import ClientGroup, GroupMember, possible_groups
 from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
-from toolkit.formats.coordinator.group_members import (
-    read_connect_assignment,
-    read_connect_url,
-    read_streams_process_id,
-)
+from toolkit.formats.coordinator.group_members import read_connect_assignment, read_connect_url, read_streams_process_id
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import read_header
 from toolkit.schema.live import Finding

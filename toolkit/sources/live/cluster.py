@@ -49,11 +49,7 @@ from toolkit.sources.live.transaction_listing import (
     named_transactions,
     numbered_ids,
 )
-from toolkit.sources.offset_queries.group_lag import (
-    hidden_topics_lag,
-    lag_of_group,
-    lag_of_share_group,
-)
+from toolkit.sources.offset_queries.group_lag import hidden_topics_lag, lag_of_group, lag_of_share_group
 from toolkit.sources.offset_queries.offset_tables import OffsetTables
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import CLUSTER, TableArguments, implements
@@ -400,11 +396,7 @@ class Cluster(Source, OffsetTables):
         return replace(second, coverage=replace(second.coverage, topic_gaps=first.coverage.topic_gaps))
 
     def _metadata(
-        self,
-        topics: Sequence[str] | None,
-        partitions: TopicPartitions | None,
-        *,
-        broker_id: int | None = None,
+        self, topics: Sequence[str] | None, partitions: TopicPartitions | None, *, broker_id: int | None = None
     ) -> Mapping[TopicPartition, PartitionLeader]:
         """Metadata of the selected partitions; with `broker_id`, of those with a replica on it."""
         selected: Iterable[str] | None = topics

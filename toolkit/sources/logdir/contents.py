@@ -239,10 +239,7 @@ class Contents:
         """The scope of these logs and those of the coordinators."""
         logs = [*logs, *self.of_topic(STATE_TOPIC)]
         roots = {log.root for log in logs if log.root is not None and not log.is_remote}
-        return FileScope(
-            brokers={log.where.broker_id for log in logs if log.where.broker_id is not None},
-            roots=roots,
-        )
+        return FileScope(brokers={log.where.broker_id for log in logs if log.where.broker_id is not None}, roots=roots)
 
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL

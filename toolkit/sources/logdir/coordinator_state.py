@@ -175,10 +175,7 @@ def named_transactions(
         observed = max((each.observed_at for each in transactions), default=taken_at)
         why = "no record of it is in the readable files" if errors else "no record of it is in these files"
         yield Transaction(
-            transactional_id=name,
-            source=STATE_TOPIC,
-            observed_at=observed,
-            error=f"TRANSACTIONAL_ID_NOT_FOUND: {why}",
+            transactional_id=name, source=STATE_TOPIC, observed_at=observed, error=f"TRANSACTIONAL_ID_NOT_FOUND: {why}"
         )
 
 

@@ -197,11 +197,7 @@ def _copy_in_order(
     for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN):
         state.copy_file(name)
     return replace(
-        manifest,
-        coordinators_begin=begin,
-        coordinators_end=end,
-        files=state.files,
-        incomplete=sorted(incomplete),
+        manifest, coordinators_begin=begin, coordinators_end=end, files=state.files, incomplete=sorted(incomplete)
     )
 
 

@@ -41,11 +41,7 @@ from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as change
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
-from toolkit.sources.logdir.contents import (
-    COMPACTED,
-    Contents,
-    FileScope,
-)
+from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope
 from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
@@ -199,9 +195,7 @@ def _coverage(scope: FileScope, state_topic: StateTopic) -> Coverage:
     return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
 
 
-def _first_batches(
-    states: Mapping[TopicPartition, ReplicaState],
-) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
+def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
     """The first batch of each open transaction, if it still exists."""
     for tp, state in states.items():
         for start, (header,) in state.window.first_batches.items():

@@ -38,10 +38,7 @@ def with_holds(
     past = history_of([hold for of_partition in holds.values() for hold in of_partition], observed.state_topic)
     for tp in sorted(by_partition.keys() | holds.keys(), key=str):
         yield from held_findings(
-            holds.get(tp, ()),
-            transaction_history=past,
-            current_findings=by_partition[tp],
-            min_held_ms=min_held_ms,
+            holds.get(tp, ()), transaction_history=past, current_findings=by_partition[tp], min_held_ms=min_held_ms
         )
 
 

@@ -88,12 +88,7 @@ def absent_lags(group: str, committed: Mapping[TopicPartition, int | None], *, t
     error = "UNKNOWN_TOPIC_OR_PARTITION: its log is not among the files, so its lag is unknown"
     return _sorted(
         GroupLag(
-            group_id=group,
-            topic=topic,
-            partition=partition,
-            committed_offset=offset,
-            observed_at=taken_at,
-            error=error,
+            group_id=group, topic=topic, partition=partition, committed_offset=offset, observed_at=taken_at, error=error
         )
         for (topic, partition), offset in committed.items()
     )
@@ -178,9 +173,7 @@ def _ranges(
     """The status of the offsets from the committed one on, and a read error; both null for too many offsets."""
     if high_watermark - committed > max_offsets:
         return None, None
-    from toolkit.sources.offset_queries.offset_scan import (
-        classified_ranges,  # imports numpy, which takes time
-    )
+    from toolkit.sources.offset_queries.offset_scan import classified_ranges  # imports numpy, which takes time
 
     try:
         ranges, errors = classified_ranges(reader, committed, high_watermark)

@@ -48,16 +48,8 @@ SAMPLE_GAUGES = (
     ("omitted_partitions", "omitted", f"Partitions without series, beyond the {MAX_PARTITIONS:,} most urgent."),
 )
 GROUP_LAGS = (
-    (
-        "held_offsets",
-        "held",
-        "Offsets beyond the LSO that a group cannot read yet; no client counts them as lag.",
-    ),
-    (
-        "behind_offsets",
-        "behind",
-        "Offsets up to the LSO that such a group can read now, markers included.",
-    ),
+    ("held_offsets", "held", "Offsets beyond the LSO that a group cannot read yet; no client counts them as lag."),
+    ("behind_offsets", "behind", "Offsets up to the LSO that such a group can read now, markers included."),
 )
 COUNTS = (
     ("taken", "Samples taken, failed ones included."),

@@ -71,10 +71,7 @@ def observation_of(tables: Mapping[str, Sequence[Row]]) -> Observation | None:
         partitions_after=[Partition.of(row) for row in tables["partitions"] if row["phase"] == AFTER],
         producers_after=[Producer.of(row) for row in tables["producers"] if row["phase"] == AFTER],
         coverage=Coverage(
-            brokers=sample["brokers"],
-            proofs=sample["proofs"],
-            gaps=sample["gaps"],
-            topic_gaps=sample["topic_gaps"],
+            brokers=sample["brokers"], proofs=sample["proofs"], gaps=sample["gaps"], topic_gaps=sample["topic_gaps"]
         ),
         observed_at=sample["observed_at"],
         first_batches={

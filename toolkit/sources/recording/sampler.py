@@ -165,12 +165,7 @@ def take_sample(
     (sample,) = tables["samples"]
     tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
     return Sample(
-        due=due,
-        tables=tables,
-        observation=observation,
-        first_seen=times,
-        evidence=evidence,
-        held_groups=groups,
+        due=due, tables=tables, observation=observation, first_seen=times, evidence=evidence, held_groups=groups
     )
 
 

@@ -56,11 +56,7 @@ def _widget(dataset: str, fields: Sequence[str], spec: dict[str, Any], title: st
         "disaggregated": True,
     }
     frame = {"showTitle": True, "title": title}
-    return {
-        "name": name,
-        "queries": [{"name": "main_query", "query": query}],
-        "spec": {**spec, "frame": frame},
-    }
+    return {"name": name, "queries": [{"name": "main_query", "query": query}], "spec": {**spec, "frame": frame}}
 
 
 def _counter(dataset: str, field: str, title: str) -> Widget:

@@ -81,9 +81,7 @@ def load_resources(bundle: Bundle) -> Resources:
     resources.add_genie_space(
         "lso_questions",
         GenieSpace(
-            title="Kafka: who held the LSO",
-            warehouse_id=Variables.warehouse_id,
-            serialized_space=genie_space(),
+            title="Kafka: who held the LSO", warehouse_id=Variables.warehouse_id, serialized_space=genie_space()
         ),
     )
     return resources

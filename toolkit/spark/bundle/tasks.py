@@ -55,12 +55,7 @@ class TaskOptions:
     duration: str
 
 
-def main(
-    arguments: Sequence[str] | None = None,
-    *,
-    spark: SparkSession | None = None,
-    dbutils: Any = None,
-) -> None:
+def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None, dbutils: Any = None) -> None:
     """Run a task of a job; `kafka-txn-databricks` calls it.
 
     Parameters

@@ -21,12 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
-from toolkit.analysis.log.log_transactions import (
-    EMPTY,
-    LOG_TRANSACTION,
-    LogTransactions,
-    PartialTransactions,
-)
+from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, LogTransactions, PartialTransactions
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels

@@ -87,12 +87,7 @@ def store_samples(
     for left in reversed(range(TRIES)):
         frames = [each.rows(name, each.after(states)).withColumn(LOG, sf.lit(each.log)) for each in recordings]
         try:
-            store.write(
-                RECORDED_AS[name],
-                RECORDED[name],
-                reduce(DataFrame.unionByName, frames),
-                run_id=run_id,
-            )
+            store.write(RECORDED_AS[name], RECORDED[name], reduce(DataFrame.unionByName, frames), run_id=run_id)
         except PySparkException as error:  # the recorder has merged files since they were listed
             if left == 0 or not any(text in str(error) for text in GONE):
                 raise

@@ -22,25 +22,11 @@ from pyspark.sql.dataframe import DataFrame
 
 from toolkit.errors import UsageError
 from toolkit.formats.columns import to_ipc
-from toolkit.schema import (
-    BATCHES,
-    FINDINGS,
-    LOG_TRANSACTIONS,
-    LSO_TIMELINE,
-    RECORDED,
-    TRANSACTION_HISTORY,
-    Row,
-    Table,
-)
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
 from toolkit.spark.arrow_types import from_arrow, mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
-from toolkit.spark.datasources.partial_transactions import (
-    LOST,
-    PARTIAL_TRANSACTIONS_SCHEMA,
-    REMEMBERED,
-    TRUNCATED,
-)
+from toolkit.spark.datasources.partial_transactions import LOST, PARTIAL_TRANSACTIONS_SCHEMA, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples

@@ -68,11 +68,7 @@ class AgentTools:
     """
 
     def __init__(
-        self,
-        source: Callable[[], AbstractContextManager[AnySource]],
-        *,
-        address: str = "",
-        recheck_after: float = 5.0,
+        self, source: Callable[[], AbstractContextManager[AnySource]], *, address: str = "", recheck_after: float = 5.0
     ) -> None:
         self._source = source
         self._address = address

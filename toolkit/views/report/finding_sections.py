@@ -69,11 +69,7 @@ MAX_FINDINGS = 20
 NOTHING_OPEN = {"clear", "unreplicated", "ended"}
 """Verdicts of a finding without producer that say that no transaction is open; others could not look."""
 
-_CLOCKS = {
-    "coordinator": "the coordinator's clock",
-    "producer": "the producer's clock",
-    "broker": "the broker's clock",
-}
+_CLOCKS = {"coordinator": "the coordinator's clock", "producer": "the producer's clock", "broker": "the broker's clock"}
 
 
 def is_answer(finding: Finding) -> bool:

@@ -63,10 +63,7 @@ def gap_chart(
             *(scale.labels(held) if held else []),
             {"x": WIDTH - RIGHT, "anchor": "end", "text": moment(scale.last)},
         ],
-        "offsets": [
-            {"y": TOP + 4, "text": text(scale.most)},
-            {"y": HEIGHT - BOTTOM, "text": text(scale.least)},
-        ],
+        "offsets": [{"y": TOP + 4, "text": text(scale.most)}, {"y": HEIGHT - BOTTOM, "text": text(scale.least)}],
     }
 
 

@@ -156,11 +156,7 @@ def _tells_more(e: TwoSourceEvidence) -> bool:
 
 
 TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
-    TwoSourceRule(
-        name="ended in the log",
-        applies=lambda e: e.log.verdict == "ended",
-        source=lambda e: e.log,
-    ),
+    TwoSourceRule(name="ended in the log", applies=lambda e: e.log.verdict == "ended", source=lambda e: e.log),
     TwoSourceRule(
         name="open after its recorded end",
         applies=lambda e: e.recorded.verdict == "ended" and e.log.observed_at > e.recorded.observed_at,
@@ -169,9 +165,7 @@ TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
         needs=lambda e: f"why the sample of {at(e.recorded.observed_at)} does not have what is open after it",
     ),
     TwoSourceRule(
-        name="ended in the recording",
-        applies=lambda e: e.recorded.verdict == "ended",
-        source=lambda e: e.recorded,
+        name="ended in the recording", applies=lambda e: e.recorded.verdict == "ended", source=lambda e: e.recorded
     ),
     TwoSourceRule(
         name="committed by one source only",
@@ -183,21 +177,13 @@ TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
         ),
         needs=lambda e: "why the log and the recording prove different outcomes",
     ),
-    TwoSourceRule(
-        name="decided by the recording only",
-        applies=_tells_more,
-        source=lambda e: e.recorded,
-    ),
+    TwoSourceRule(name="decided by the recording only", applies=_tells_more, source=lambda e: e.recorded),
     TwoSourceRule(
         name="committed since",
         applies=lambda e: e.recorded.outcome == COMMIT and e.recorded.observed_at > e.log.observed_at,
         source=lambda e: e.recorded,
     ),
-    TwoSourceRule(
-        name="decided by the log",
-        applies=lambda e: True,
-        source=lambda e: e.log,
-    ),
+    TwoSourceRule(name="decided by the log", applies=lambda e: True, source=lambda e: e.log),
 )
 """Rules on transactions that two sources have."""
 

@@ -304,14 +304,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         remedy=_wait,
         is_explained=True,
     ),
-    OpenRule(
-        name="live",
-        applies=_is_live,
-        verdict="ongoing",
-        outcome=UNDECIDED,
-        why=_within_timeout,
-        remedy=_wait,
-    ),
+    OpenRule(name="live", applies=_is_live, verdict="ongoing", outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
     OpenRule(
         name="an epoch is missing",
         applies=lambda e: e.txn.owner is not None and (e.txn.owner_epoch < 0 or (e.txn.listed and e.txn.epoch < 0)),

@@ -88,10 +88,7 @@ def _mixed_epochs(context: DiagnosisContext) -> CauseIndicator | None:
         f"mixed epochs in one transaction: epoch {context.epoch}, which is dead, opened it, and epoch "
         f"{later['producer_epoch'][0]} writes into it from offset {later['base_offset'][0]} on"
     )
-    evidence = (
-        context.opening.entry("first_batch", batches),
-        context.opening.entry("first_of_new_epoch", later),
-    )
+    evidence = (context.opening.entry("first_batch", batches), context.opening.entry("first_of_new_epoch", later))
     return CauseIndicator(text=text, evidence=evidence)
 
 

@@ -14,12 +14,7 @@ from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import LEADER_EVENTS, events_around
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
-from toolkit.analysis.diagnosis.evidence.log_excerpts import (
-    CLOCKS_DIFFER,
-    Excerpt,
-    ProducerBatches,
-    producer_batches,
-)
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, outcome_by_markers
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence

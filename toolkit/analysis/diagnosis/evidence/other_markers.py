@@ -12,12 +12,7 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.evidence.log_excerpts import (
-    CLOCKS_DIFFER,
-    Excerpt,
-    ProducerBatches,
-    producer_batches,
-)
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL

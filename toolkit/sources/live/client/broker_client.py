@@ -16,14 +16,7 @@ from kafka.protocol import metadata
 from kafka.protocol.api_key import ApiKey
 
 from toolkit.config import ClientConfig
-from toolkit.errors import (
-    AuthenticationFailed,
-    BrokerError,
-    ConnectionFailed,
-    NotFound,
-    ToolkitError,
-    UsageError,
-)
+from toolkit.errors import AuthenticationFailed, BrokerError, ConnectionFailed, NotFound, ToolkitError, UsageError
 from toolkit.formats.bulk_messages import MetadataResponse
 from toolkit.schema.table import utc_now
 from toolkit.sources.live.client.broker_response import (

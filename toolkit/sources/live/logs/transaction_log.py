@@ -54,11 +54,7 @@ class TransactionLog:
 
 
 def read_state_log(
-    client: BrokerClient,
-    coordinator_topic: CoordinatorTopic,
-    *,
-    only: Collection[int] | None = None,
-    timeout: float,
+    client: BrokerClient, coordinator_topic: CoordinatorTopic, *, only: Collection[int] | None = None, timeout: float
 ) -> TransactionLog:
     """Read the topic from its start to its current end.
 

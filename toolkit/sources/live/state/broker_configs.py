@@ -92,10 +92,7 @@ def broker_identities(client: BrokerClient, brokers: Iterable[int]) -> list[Brok
     addresses, cluster_id = client.brokers, client.cluster_id
     return [
         BrokerIdentity(
-            broker_id=broker_id,
-            host=addresses.get(broker_id, "").rpartition(":")[0],
-            cluster_id=cluster_id,
-            apis=apis,
+            broker_id=broker_id, host=addresses.get(broker_id, "").rpartition(":")[0], cluster_id=cluster_id, apis=apis
         )
         for broker_id in brokers
         if (apis := client.apis(broker_id)) is not None

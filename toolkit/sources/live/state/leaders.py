@@ -251,11 +251,7 @@ class OffsetsQuery:
     """
 
     def __init__(
-        self,
-        client: BrokerClient,
-        columns: Sequence[OffsetColumn] = OFFSET_COLUMNS,
-        *,
-        notable_only: bool = False,
+        self, client: BrokerClient, columns: Sequence[OffsetColumn] = OFFSET_COLUMNS, *, notable_only: bool = False
     ) -> None:
         self._columns = columns
         self._notable_only = notable_only

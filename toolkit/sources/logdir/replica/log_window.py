@@ -269,9 +269,7 @@ def read_window(
         tail=lowest,
         producers=resume(snapshot.producers) if snapshot else NOTHING,
         fold=LogFold(
-            partial=before,
-            since=0 if limit is ReadLimit.WHOLE else after,
-            totals=RunningTotals((*count_at, *starts)),
+            partial=before, since=0 if limit is ReadLimit.WHOLE else after, totals=RunningTotals((*count_at, *starts))
         ),
     )
     if limit is ReadLimit.RECORDS:
