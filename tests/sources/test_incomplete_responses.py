@@ -16,18 +16,21 @@ from kafka.protocol.api_header import ResponseClassRegistry
 
 from tests.bench.fake_cluster import FakeCluster as SocketCluster
 from tests.process import PATIENCE_S, run
-from tests.sources.fake import FakeCluster
+from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
 from toolkit import Cluster
 from toolkit.actions.marker import Marker
 from toolkit.analysis.diagnosis.diagnose import diagnose
-from toolkit.errors import ActionFailed
+from toolkit.errors import ActionFailed, BrokerError
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.logs.fetch import FetchPosition, fetch
+from toolkit.sources.live.logs.fetch import FetchPosition, fetch, offset_of
 from toolkit.sources.live.observe import observe
+from toolkit.sources.live.state import authorization
+from toolkit.sources.live.state.broker_configs import broker_configs
 from toolkit.sources.live.state.coordinators import TRANSACTION, read_coordinators
-from toolkit.sources.live.state.leaders import read_metadata
+from toolkit.sources.live.state.group_offsets import undescribed_group
+from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.transaction_listing import named_transactions
 
 HELD, CLEAR = 0, 1
@@ -91,7 +94,7 @@ def client(**replaced: Callable[..., Any]) -> BrokerClient:
 
 def empty() -> Callable[..., Any]:
     """An API that answers, with nothing of what it was asked for."""
-    lists = ("topics", "transaction_states", "coordinators", "markers", "responses", "partitions")
+    lists = ("topics", "transaction_states", "coordinators", "markers", "responses", "partitions", "results", "groups")
     return lambda broker, request: SimpleNamespace(**dict.fromkeys(lists, ()), error_code=0)
 
 
@@ -141,3 +144,36 @@ def test_a_marker_without_a_response_of_its_own_may_be_written() -> None:
     with pytest.raises(ActionFailed) as failed:
         marker.check_response(response, leader=1, target="orders-0", find_out="Diagnose again.")
     assert failed.value.effect == "uncertain"
+
+
+@pytest.mark.parametrize(
+    ("check", "api"),
+    [
+        (authorization.transactional_ids_are_visible, "DescribeTransactions"),
+        (authorization.topics_are_visible, "Metadata"),
+        (authorization.groups_are_visible, "DescribeGroups"),
+    ],
+)
+def test_a_probe_without_an_answer_proves_no_visibility(
+    check: Callable[[BrokerClient, list[int]], authorization.Visibility], api: str
+) -> None:
+    """That no transactional id is hidden is what `hanging` without an owner rests on."""
+    acls = {"DescribeAcls": lambda broker, request: SimpleNamespace(error_code=0, resources=[])}
+    visibility = check(client(**acls, **{api: empty()}), [1, 2])
+    assert not visibility.proofs
+    assert len(visibility.gaps) == 1
+
+
+def test_settings_offsets_and_groups_that_a_response_leaves_out_are_errors() -> None:
+    """The first was no row, the others were tracebacks."""
+    (config,) = broker_configs(client(DescribeConfigs=empty()), [1], ["some.key"])
+    assert (config.error or "").startswith(f"{INCOMPLETE}DescribeConfigs")
+    (partition,) = read_partitions(client(), read_metadata(client(), ["orders"]).partitions)
+    with pytest.raises(BrokerError, match="does not have this partition") as failed:
+        offset_of(client(ListOffsets=empty()), NOW, partition)
+    assert failed.value.code == "INCOMPLETE_RESPONSE"
+    brokers = FakeCluster(DescribeGroups=empty())
+    brokers.leaders["__consumer_offsets", 0] = (1, 0)
+    brokers.ids[1].append(("billing", 1, ""))
+    error = undescribed_group(cast(BrokerClient, brokers), "billing")
+    assert (error or "").startswith(f"{INCOMPLETE}DescribeGroups does not have this group")

@@ -17,6 +17,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.state.authorization import groups_are_visible
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -185,6 +186,7 @@ def client_groups(
             errors.append(response.error_text)
             continue
         described |= {group.group_id: group for group in response.message.groups if not group.error_code}
+        errors += [error_text(group.error_code) for group in response.message.groups if group.error_code]
     groups = [_group(group, each.protocol_type, described.get(group)) for group, each in candidates.items()]
     return groups, "; ".join(dict.fromkeys(errors)) or None
 

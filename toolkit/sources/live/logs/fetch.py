@@ -155,9 +155,9 @@ def _offset_at(client: BrokerClient, partition: Partition, time: dt.datetime) ->
         ),
         broker_id=partition.leader,
     )
-    (result,) = message.partitions
-    if result.error_code:
-        error = error_text(result.error_code)
+    result = next(iter(message.partitions), None)
+    if result is None or result.error_code:
+        error = error_text(result.error_code) if result else omitted_text("ListOffsets", "this partition")
         where = f"{time} in {partition.topic}-{partition.partition}"
         raise BrokerError(f"Broker {partition.leader} did not find {where}: {error}", code=Error.of(error).code)
     return result.offset if result.offset >= 0 else None

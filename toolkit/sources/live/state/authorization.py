@@ -8,6 +8,7 @@ and per prefix of any ACL, and one for all other names, cover every possible nam
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -187,12 +188,14 @@ def _probes(resource: AclResource, responses: Iterable[BrokerResponse]) -> Itera
 
 
 def _probe(client: BrokerClient, brokers: Sequence[int], resource: AclResource, names: Sequence[str]) -> set[str]:
-    """Names that at least one broker denies."""
+    """Names that at least one broker denies, or does not answer for."""
     some_names = [list(names[start : start + NAMES_PER_REQUEST]) for start in range(0, len(names), NAMES_PER_REQUEST)]
     responses = client.send([(broker, resource.request(some)) for broker in brokers for some in some_names])
     _raise_first(responses)
-    codes = (found for response in responses for found in resource.codes(response.message))
-    return {name for name, code in codes if error_name(code) == resource.denied}
+    visible: Counter[str] = Counter()
+    for response in responses:
+        visible.update({name for name, code in resource.codes(response.message) if error_name(code) != resource.denied})
+    return {name for name in names if visible[name] < len(brokers)}
 
 
 def _raise_first(responses: Iterable[BrokerResponse]) -> None:

@@ -11,7 +11,7 @@ from toolkit.analysis.broker_software import BrokerIdentity
 from toolkit.analysis.exposure_rules import MAX_TIMEOUT
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live.client.broker_response import error_text, omitted_text
 
 TOPIC, BROKER, GROUP = 2, 4, 32  # resource types
 POLICY = "cleanup.policy"
@@ -47,21 +47,14 @@ def describe_configs(
     found: list[ResourceConfig] = []
     for (broker_id, _), response in zip(requests, client.send(requests), strict=True):
         sender, at = response.broker_id if broker_id is None else broker_id, response.observed_at
-        if response.error:
-            requested = names if broker_id is None else [str(broker_id)]
-            error = response.error_text
-            found += [ResourceConfig(name=name, broker_id=sender, observed_at=at, error=error) for name in requested]
-            continue
-        found += [
-            ResourceConfig(
-                name=result.resource_name,
-                broker_id=sender,
-                observed_at=at,
-                values={config.name: config.value for config in result.configs or ()},
-                error=error_text(result.error_code, result.error_message) if result.error_code else None,
-            )
-            for result in response.message.results
-        ]
+        results = {} if response.error else {result.resource_name: result for result in response.message.results}
+        for name in names if broker_id is None else [str(broker_id)]:
+            values: dict[str, str | None] = {}
+            error: str | None = response.error_text or omitted_text("DescribeConfigs", "this resource")
+            if result := results.get(name):
+                values = {config.name: config.value for config in result.configs or ()}
+                error = error_text(result.error_code, result.error_message) if result.error_code else None
+            found.append(ResourceConfig(name=name, broker_id=sender, observed_at=at, values=values, error=error))
     return found
 
 

@@ -95,7 +95,9 @@ def undescribed_group(client: BrokerClient, group: str) -> str | None:
     (described,) = client.send([(coordinator.node_id, messages.DescribeGroups(groups=[group]))])
     if described.error:
         return described.error_text
-    code = described.message.groups[0].error_code
+    code = next((each.error_code for each in described.message.groups), None)
+    if code is None:
+        return omitted_text("DescribeGroups", "this group")
     return None if code in (0, GROUP_ID_NOT_FOUND) else error_text(code)
 
 
@@ -113,7 +115,8 @@ class GroupOffsets(NamedTuple):
             return self.response.error
         if self.message is not None and not self.message.error_code:
             return None
-        error = "no response" if self.message is None else error_text(self.message.error_code)
+        omitted = omitted_text("OffsetFetch", "this group")
+        error = omitted if self.message is None else error_text(self.message.error_code)
         return BrokerError(f"The offsets of group {self.group!r} cannot be read: {error}", code=Error.of(error).code)
 
     def by_partition(self) -> dict[TopicPartition, tuple[int, int]]:
