@@ -154,3 +154,11 @@ def test_leaders_by_the_metadata_log_are_not_repeated_by_replicas() -> None:
     for found, expected in (([decided, *by_replica], [decided, *by_replica[4:]]), (by_replica, by_replica)):
         around = events_around(found, ("orders", 0), transactional_ids=(), txn_state_partitions=())
         assert list(around) == expected
+
+
+def test_what_could_not_be_read_is_near_every_partition() -> None:
+    """Then the metadata log decides nothing: what a replica logged is kept."""
+    unread = ClusterEvent(source=FROM_METADATA, error="CORRUPT_BATCH: its checksum differs.")
+    by_replica = ClusterEvent(event="leader_changed", topic="orders", partition=0, source=FROM_BROKER_LOG)
+    found = [unread, by_replica]
+    assert list(events_around(found, ("orders", 0), transactional_ids=(), txn_state_partitions=())) == found

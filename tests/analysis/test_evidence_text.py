@@ -11,6 +11,7 @@ from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.evidence_text import (
     by_observations,
     coverage_evidence,
+    event_entry,
     number,
     partition_evidence,
     record_entry,
@@ -19,6 +20,7 @@ from toolkit.analysis.diagnosis.evidence_text import (
 from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.metadata import ClusterEvent
 
 NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
 FIRST_BATCH = FirstBatch(
@@ -109,3 +111,14 @@ def test_how_often_a_transaction_was_seen() -> None:
 
 def test_a_list_is_its_length_and_a_text_itself() -> None:
     assert [number(value) for value in (7, [1, 2], "payments", None)] == ["7", "2", "payments", "unknown"]
+
+
+def test_the_evidence_of_an_event_of_the_cluster() -> None:
+    fenced = ClusterEvent(event="broker_fenced", text="broker 2 was fenced")
+    unread = ClusterEvent(topic="orders", partition=0, error="CORRUPT_BATCH: its checksum differs.")
+    repeated = replace(fenced, line_count=3, last_timestamp=NOW)
+    assert [(each.name, each.value) for each in map(event_entry, [fenced, unread, repeated])] == [
+        ("broker_fenced", "broker 2 was fenced"),
+        ("unread", "orders-0: CORRUPT_BATCH: its checksum differs."),
+        ("broker_fenced", "broker 2 was fenced (3 lines, until 2026-11-21 12:00:00 UTC)"),
+    ]

@@ -44,6 +44,7 @@ def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
         None,
         False,
     ]
+    assert BY_KEY["KAFKA-20785"].affects((4, 0)) is True, "from its first patch release on"
     assert [channel.affects(minor) for minor in [(4, 1), (4, 2), (4, 3)]] == [False, None, False]
     assert [BY_KEY["KAFKA-20090"].affects(minor) for minor in [(0, 10), (3, 9), (4, 2), (4, 3)]] == [
         False,
