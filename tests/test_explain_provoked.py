@@ -144,7 +144,7 @@ def test_the_history_decides_between_two_causes(here: Provoked) -> None:
         explained = toolkit.explain(text, here.cluster, transactional_ids=transactional_id, recheck_after=0)
         assert explained.checks
         assert explained.checks.not_checked == ()
-        assert any(reported in row["reason"] for row in explained.checks.history), explained
+        assert any(reported in (each.reason or "") for each in explained.checks.history), explained
         assert "nothing of it is open on any partition" in repr(explained)
 
 
@@ -154,9 +154,9 @@ def test_a_commit_without_marker_is_distinguished_from_an_abortable_one(here: Pr
     assert explained.named.partitions == (("left", 0),)
     assert explained.named.transactional_ids == (here.ids["skipped"],)
     assert explained.checks
-    assert [row["ended"] for row in explained.checks.history if row["kind"] == "transaction"] == ["commit"]
-    assert [(row["topic"], row["verdict"]) for row in explained.checks.findings] == [("left", "stuck_ending")]
-    assert {row["action"] for row in explained.checks.findings} == {"complete"}
+    assert [each.ended for each in explained.checks.history if each.kind == "transaction"] == ["commit"]
+    assert [(each.topic, each.verdict) for each in explained.checks.findings] == [("left", "stuck_ending")]
+    assert {each.action for each in explained.checks.findings} == {"complete"}
     assert "Abort after a commit: records that the producer committed are lost" in " ".join(repr(explained).split())
 
 

@@ -42,7 +42,6 @@ DICT_READERS = {
         "recording/sampler.py",
         "recording/metrics.py",
         "recording/recorder.py",
-        "resource_checks.py",
     },
     "spark": {
         "datasources/log_identity.py",

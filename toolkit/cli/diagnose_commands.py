@@ -160,8 +160,9 @@ def explain(
             progress("Looking up what the text names ...")
             explained = explain_pasted(source)
             assert explained.checks is not None
-            rows = [{**row, "remedy": source_options.runnable(row["remedy"])} for row in explained.checks.findings]
-            explained = replace(explained, checks=replace(explained.checks, findings=tuple(rows)))
+            findings = explained.checks.findings
+            runnable = tuple(replace(each, remedy=source_options.runnable(each.remedy)) for each in findings)
+            explained = replace(explained, checks=replace(explained.checks, findings=runnable))
     except ConnectionFailed as error:  # the text is explained all the same
         explained = replace(explain_pasted(), checks=ResourceChecks(not_checked=(str(error),)))
         _answer_explained(explained, output, code=UNREACHABLE)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.schema import GROUP_LAG, Row
+from toolkit.schema.coerce import records_of
+from toolkit.schema.live import Coordinator, Finding, Partition, Transaction
+from toolkit.schema.log import PastTransaction
+from toolkit.schema.offsets import GroupLag
+from toolkit.schema.record import TableRow
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.source_table import TableArguments
 
 if TYPE_CHECKING:
+    from toolkit.sources.live.cluster import Cluster
+    from toolkit.sources.logdir import LogDir
     from toolkit.sources.source import Source
+
+R = TypeVar("R", bound=TableRow)
 
 NO_SUCH_GROUP = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
 SPARK_EXECUTOR = "spark-executor-"  # put before the group of a driver of DStreams, which is the one that commits
@@ -32,22 +40,22 @@ class ResourceChecks:
     all_partitions
         Whether all partitions were checked: for producers open anywhere, or if nothing is named.
     findings
-        Rows of ``schema.FINDINGS``.
+        Of the named resources, or of all.
     transactions
-        Rows of ``schema.TRANSACTIONS`` of the ids, and of the owners of the producer ids.
+        Of the ids, and of the owners of the producer ids.
     history
-        The newest rows of ``schema.TRANSACTION_HISTORY`` of the ids.
+        The newest transactions of the ids.
     group_lag
-        Rows of ``schema.GROUP_LAG``.
+        Lag of the groups.
     not_checked
         Failed checks and their errors, as sentences.
     """
 
     all_partitions: bool = False
-    findings: tuple[Row, ...] = ()
-    transactions: tuple[Row, ...] = ()
-    history: tuple[Row, ...] = ()
-    group_lag: tuple[Row, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    transactions: tuple[Transaction, ...] = ()
+    history: tuple[PastTransaction, ...] = ()
+    group_lag: tuple[GroupLag, ...] = ()
     not_checked: tuple[str, ...] = ()
 
 
@@ -62,12 +70,12 @@ def check_resources(source: Source, named: NamedResources, *, recheck_after: flo
 class _Check:
     def __init__(self, source: Source, named: NamedResources, recheck_after: float) -> None:
         from toolkit.sources.live.cluster import Cluster  # imports kafka-python
-        from toolkit.sources.recording import Recording
+        from toolkit.sources.logdir import LogDir
 
-        self.source: Any = source
+        self.source = source
         self.named = named
-        self.is_recording = isinstance(source, Recording)
         self.is_cluster = isinstance(source, Cluster)
+        self.groups_of = source if isinstance(source, Cluster | LogDir) else None  # a recording has none
         self.options = {"recheck_after": recheck_after} if self.is_cluster else {}
         drivers = (each.removeprefix(SPARK_EXECUTOR) for each in named.groups)
         self.groups = list(dict.fromkeys([*named.groups, *filter(None, drivers)]))
@@ -79,64 +87,67 @@ class _Check:
         history = list(self._history())
         data = list(dict.fromkeys([*self.named.partitions, *self._topics()]))
         committing = self._committing_groups(data)
-        lag = [*self._group_lag(), *self._lag_on(data, committing)]
+        lags = [*self._group_lags(), *self._lags_on(data, committing)]
         partitions = [*data, *self._offsets_partitions([*self.groups, *committing])]
-        partitions += [TopicPartition(row["topic"], row["partition"]) for row in lag if row.get("held")]
-        open_on = [each for row in transactions for each in row["topic_partitions"] or ()]
-        partitions += [TopicPartition(each["topic"], each["partition"]) for each in open_on]
-        owners = {row["producer_id"] for row in [*transactions, *history]} | set(self.named.producer_ids)
-        findings = tuple(self._findings(list(dict.fromkeys(partitions)), owners - {None}))
+        partitions += [
+            TopicPartition(each.topic, each.partition)
+            for each in lags
+            if each.held and each.topic is not None and each.partition is not None
+        ]
+        partitions += [tp for each in transactions for tp in each.topic_partitions or ()]
+        owners = {*self.named.producer_ids}
+        owners.update(each.producer_id for each in transactions if each.producer_id is not None)
+        owners.update(each.producer_id for each in history if each.producer_id is not None)
+        findings = tuple(self._findings(list(dict.fromkeys(partitions)), owners))
         return ResourceChecks(
             all_partitions=self.all_partitions,
             findings=findings,
             transactions=tuple(transactions),
             history=tuple(history),
-            group_lag=tuple(lag),
+            group_lag=tuple(lags),
             not_checked=tuple(self.not_checked),
         )
 
-    def _transactions(self) -> Iterator[Row]:
+    def _transactions(self) -> Iterator[Transaction]:
         ids, producer_ids = self.named.transactional_ids, self.named.producer_ids
         if ids:
-            yield from self._rows("transactional ids", lambda: self.source.transaction_rows(transactional_ids=ids))
+            yield from self._records("transactional ids", Transaction, transactional_ids=ids)
         if producer_ids:
-            rows = self._rows("producer ids", lambda: self.source.transaction_rows(producer_ids=producer_ids))
-            yield from (row for row in rows if row["transactional_id"] not in ids)
+            owners = self._records("producer ids", Transaction, producer_ids=producer_ids)
+            yield from (each for each in owners if each.transactional_id not in ids)
 
-    def _history(self) -> Iterator[Row]:
-        if not self.named.transactional_ids:
+    def _history(self) -> Iterator[PastTransaction]:
+        ids = self.named.transactional_ids
+        if not ids:
             return
-        if self.is_recording:
+        if self.groups_of is None:
             self.not_checked.append("The history of transactional ids: a recording has none.")
             return
-        rows = self._rows(
-            "the history of transactional ids (READ on __transaction_state)",
-            lambda: self.source.transaction_history_rows(transactional_ids=list(self.named.transactional_ids)),
-        )
-        for name in self.named.transactional_ids:
-            yield from [row for row in rows if row["transactional_id"] == name][-NEWEST:]
+        subject = "the history of transactional ids (READ on __transaction_state)"
+        found = self._records(subject, PastTransaction, transactional_ids=ids)
+        for name in ids:
+            yield from [each for each in found if each.transactional_id == name][-NEWEST:]
 
-    def _group_lag(self) -> Iterator[Row]:
+    def _group_lags(self) -> Iterator[GroupLag]:
         for group in self.groups:
-            if self.is_recording:
+            if self.groups_of is None:
                 self.not_checked.append(f"Group {group}: a recording has no committed offsets.")
             else:
                 before = len(self.not_checked)
-                rows = self._rows(f"group {group}", partial(self._lag_of, group))
-                if not rows and len(self.not_checked) == before:
+                lags = self._lags_of(group, self.groups_of)
+                if not lags and len(self.not_checked) == before:
                     self.not_checked.append(f"Lag of group {group}: it has no committed offset that can be read.")
-                yield from rows
+                yield from lags
 
-    def _lag_of(self, group: str) -> Sequence[Row]:
-        """The lag of a group; of one that does not exist a row that says so: that is an answer."""
+    def _lags_of(self, group: str, source: Cluster | LogDir) -> list[GroupLag]:
+        """The lag of a group; of one that no broker lists a row that says so, as that is an answer."""
         try:
-            rows: Sequence[Row] = self.source.group_lag_rows(group)
-        except NotFound:
-            if not self.is_cluster:
-                raise  # the files may be incomplete
-            row: dict[str, Any] = dict.fromkeys(GROUP_LAG.names)
-            return [row | {"group_id": group, "error": NO_SUCH_GROUP}]
-        return rows
+            return records_of(source.group_lag_rows(group), GroupLag)
+        except ToolkitError as error:
+            if isinstance(error, NotFound) and self.is_cluster:  # files may be incomplete
+                return [GroupLag(group_id=group, error=NO_SUCH_GROUP)]
+            self.not_checked.append(f"Group {group}: {error}")
+            return []
 
     def _committing_groups(self, partitions: Sequence[TopicPartition]) -> list[str]:
         """Groups that commit offsets of the named partitions, those with a pending offset first.
@@ -144,80 +155,79 @@ class _Check:
         A consumer that waits for a pending offset names its partition, and the transaction is on another one: that of
         its group.
         """
-        if not partitions or self.is_recording:
+        if not partitions or self.groups_of is None:
             return []
         names = ", ".join(f"{topic}-{number}" for topic, number in partitions[:3])
         try:
-            found = self.source.committing_groups(partitions)
+            found = self.groups_of.committing_groups(partitions)
         except ToolkitError as error:
             self.not_checked.append(f"Groups that commit offsets of {names}: {error}")
             return []
         return [each for each in dict.fromkeys(chain(*found.values())) if each not in self.groups]
 
-    def _lag_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[Row]:
+    def _lags_on(self, partitions: Sequence[TopicPartition], groups: Sequence[str]) -> Iterator[GroupLag]:
         """The lag of some groups on the named partitions."""
-        for group in groups[:MAX_NAMED]:
-            rows = self._rows(f"group {group}", partial(self.source.group_lag_rows, group))
-            yield from (row for row in rows if TopicPartition(row["topic"], row["partition"]) in partitions)
+        if self.groups_of is not None:
+            lags = chain.from_iterable(self._lags_of(group, self.groups_of) for group in groups[:MAX_NAMED])
+            yield from (each for each in lags if (each.topic, each.partition) in partitions)
 
     def _offsets_partitions(self, groups: Sequence[str]) -> list[TopicPartition]:
         if not groups:
             return []
-        rows = self._rows(
-            "the partition of __consumer_offsets",
-            lambda: self.source.coordinator_rows(transactional_ids=[], groups=list(groups)),
-        )
-        for row in rows:
-            if row["partition"] is None:
-                self.not_checked.append(f"The partition of __consumer_offsets of group {row['key']}: {row['error']}")
-        return list(
-            dict.fromkeys(
-                TopicPartition(row["topic"], row["partition"]) for row in rows if row["partition"] is not None
-            )
-        )
+        subject = "the partition of __consumer_offsets"
+        found = self._records(subject, Coordinator, transactional_ids=[], groups=groups)
+        self.not_checked += [
+            f"The partition of __consumer_offsets of group {each.key}: {each.error}"
+            for each in found
+            if each.partition is None
+        ]
+        numbers = dict.fromkeys(each.partition for each in found if each.partition is not None)
+        return [TopicPartition(OFFSETS_TOPIC, number) for number in numbers]
 
     def _topics(self) -> Iterator[TopicPartition]:
         for topic in self.named.topics:
-            rows = self._rows(f"topic {topic}", partial(self.source.partition_rows, topics=[topic]))
-            yield from (TopicPartition(row["topic"], row["partition"]) for row in rows)
+            yield from (each.tp for each in self._records(f"topic {topic}", Partition, topics=[topic]))
 
-    def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Row]:
+    def _findings(self, partitions: Sequence[TopicPartition], owners: set[int]) -> Iterator[Finding]:
         """Findings of the partitions, of the producers on any partition, and of the whole cluster."""
-        rows: Sequence[Row] = []
-        offsets = self.is_recording and bool(partitions)  # its groups are not known, only what is open on them
+        found: Sequence[Finding] = []
+        offsets = self.groups_of is None and bool(partitions)  # its groups are not known, only what is open on them
         if owners or offsets or not self.named:
             before = len(self.not_checked)
-            rows = self._rows("all partitions", lambda: self.source.finding_rows(**self.options))
+            found = self._records("all partitions", Finding, **self.options)
             self.all_partitions = len(self.not_checked) == before
-        checked = {TopicPartition(row["topic"], row["partition"]) for row in rows}
         selected = {
-            TopicPartition(row["topic"], row["partition"])
-            for row in rows
-            if row["topic"] is None
-            or TopicPartition(row["topic"], row["partition"]) in partitions
-            or row["producer_id"] in owners
-            or (offsets and row["topic"] == OFFSETS_TOPIC and row["verdict"] not in BRIEF)
-            or (not self.named and (row["verdict"] not in BRIEF or row["cause"]))
+            (each.topic, each.partition)
+            for each in found
+            if each.topic is None
+            or each.tp in partitions
+            or each.producer_id in owners
+            or (offsets and each.topic == OFFSETS_TOPIC and each.verdict not in BRIEF)
+            or (not self.named and (each.verdict not in BRIEF or each.cause))
         }
-        yield from (row for row in rows if TopicPartition(row["topic"], row["partition"]) in selected)
+        yield from (each for each in found if (each.topic, each.partition) in selected)
+        checked = {each.tp for each in found}
         yield from self._findings_of([each for each in partitions if each not in checked])
 
-    def _findings_of(self, partitions: Sequence[TopicPartition]) -> Sequence[Row]:
+    def _findings_of(self, partitions: Sequence[TopicPartition]) -> Sequence[Finding]:
         if not partitions:
             return []
         try:
-            rows: Sequence[Row] = self.source.finding_rows(partitions=list(partitions), **self.options)
+            return self._read(Finding, partitions=partitions, **self.options)
         except ToolkitError as error:
             if len(partitions) == 1:
-                self.not_checked.append(f"{partitions[0][0]}-{partitions[0][1]}: {error}")
+                self.not_checked.append(f"{partitions[0].topic}-{partitions[0].partition}: {error}")
                 return []
-            return [row for each in partitions for row in self._findings_of([each])]
-        return rows
+            return [found for each in partitions for found in self._findings_of([each])]
 
-    def _rows(self, subject: str, read: Callable[[], Sequence[Row]]) -> Sequence[Row]:
-        """Rows of a check; a failure is added to `not_checked`."""
+    def _records(self, subject: str, record: type[R], **arguments: Any) -> Sequence[R]:
+        """The rows of a table; a failure is added to `not_checked`."""
         try:
-            return read()
+            return self._read(record, **arguments)
         except ToolkitError as error:
             self.not_checked.append(f"{subject[0].upper()}{subject[1:]}: {error}")
             return []
+
+    def _read(self, record: type[R], **arguments: Any) -> Sequence[R]:
+        table = record.table
+        return table.in_order(records_of(self.source.read(table.name, TableArguments.of(**arguments)), record))

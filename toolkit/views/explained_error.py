@@ -11,7 +11,6 @@ from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, numbe
 from toolkit.analysis.symptoms.recognition import NamedResources, RecognizedSymptom, recognize
 from toolkit.analysis.symptoms.symptom import Symptom
 from toolkit.schema import FINDINGS, Column, ListOf, Row, StructOf, Table
-from toolkit.schema.coerce import records_of
 from toolkit.schema.docs_links import symptom_page
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import PastTransaction
@@ -61,11 +60,7 @@ def checked_lines(
 
 def said_of_ids(checks: ResourceChecks) -> list[str]:
     """Coordinator state of ids, the end of their last transactions, and the lag of groups: a sentence each."""
-    return [
-        *map(_transaction, records_of(checks.transactions, Transaction)),
-        *map(_ended, records_of(checks.history, PastTransaction)),
-        *map(_lag, records_of(checks.group_lag, GroupLag)),
-    ]
+    return [*map(_transaction, checks.transactions), *map(_ended, checks.history), *map(_lag, checks.group_lag)]
 
 
 def named_line(named: NamedResources) -> str:
@@ -189,7 +184,7 @@ class ExplainedError:
             "findings": None,
         }
         if self.checks is not None:
-            shared["findings"] = [{name: row[name] for name, _ in _FINDING} for row in self.checks.findings]
+            shared["findings"] = [{name: getattr(each, name) for name, _ in _FINDING} for each in self.checks.findings]
             shared["observed"] = [each.strip() for each in said_of_ids(self.checks)]
             shared["not_checked"] = list(self.checks.not_checked)
         if not self.recognized:
@@ -298,5 +293,4 @@ def explain(
 
 
 def _now(checks: ResourceChecks | None) -> dt.datetime:
-    times = [row["observed_at"] for row in checks.findings] if checks else []
-    return max(times, default=dt.datetime.now(dt.UTC))
+    return max((each.observed_at for each in checks.findings) if checks else (), default=dt.datetime.now(dt.UTC))
