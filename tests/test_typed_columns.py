@@ -59,7 +59,6 @@ DICT_READERS = {
     },
     "views": {
         "agent/agent_tools.py",
-        "explained_error.py",
         "panel/abort_panel.py",
         "panel/layout.py",
         "plots/figure_svg.py",
