@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.lab
 
-KILLS = int(amount(1, full=3))
+KILLS = int(amount(1, full=2))
 MIN_HELD_MS = 50
 LOG_TABLES = ("batches", "log_transactions", "lso_timeline", "transaction_history", "lso_holds", "findings")
 READ_BY_JOBS, READ_BY_DRIVER = -1, 1 << 40  # limits of the bytes that the driver reads itself

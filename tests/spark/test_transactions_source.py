@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("spark")  # so that its cluster is started once
 
-OUTAGE_TEST_S = amount(30, full=300)
+OUTAGE_TEST_S = amount(30, full=120)
 INTERVAL_S = 5.0
 HANGING, ALIVE = "hanging", "alive"
 
