@@ -14,7 +14,17 @@ from tests.actions.rows import NO_ANSWER, RowCluster, transaction
 from tests.analysis.build import NOW, ago
 from toolkit.actions import coordinator_requests
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import AT_LAST_EPOCH, FENCED, FLINK, LOST, MEANINGS, NOT_CHECKPOINTED, FencePlan, plan_fence
+from toolkit.actions.fence import (
+    AT_LAST_EPOCH,
+    FENCED,
+    FLINK,
+    LOST,
+    MEANINGS,
+    NOT_CHECKPOINTED,
+    OF_CONNECT_LEADER,
+    FencePlan,
+    plan_fence,
+)
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
@@ -144,7 +154,7 @@ def test_what_a_fence_warns_of() -> None:
     assert plan_of(cluster_of(epoch=32767, state="CompleteAbort", on=())).warnings == (FENCED,)
 
 
-def flinks(transactional_id: str, **owner: Any) -> Row:
+def named(transactional_id: str, **owner: Any) -> Row:
     return {**transaction(**owner), "transactional_id": transactional_id}
 
 
@@ -158,9 +168,17 @@ def checkpoint(*committables: Committable, prefix: str = "tx") -> FlinkCheckpoin
     )
 
 
+@pytest.mark.parametrize(("transactional_id", "is_leaders"), [("connect-cluster-c", True), ("c-source-0", False)])
+def test_a_fence_of_connects_leader_says_what_stops(transactional_id: str, is_leaders: bool) -> None:
+    """On 4.3.1 a lone worker lost its right to the config topic by it, until it was restarted."""
+    for state in ("Ongoing", "Empty"):
+        cluster: Any = FenceCluster(transactions=[named(transactional_id, state=state)])
+        assert (OF_CONNECT_LEADER in plan_fence(cluster, transactional_id).warnings) is is_leaders
+
+
 @pytest.mark.parametrize("timeout_ms", [10_000, 900_000, 3_600_000])
 def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
-    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", timeout_ms=timeout_ms)])
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", timeout_ms=timeout_ms)])
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.warnings == (FLINK, LOST, FENCED)
     assert plan.flink_warning == FLINK
@@ -176,7 +194,7 @@ def test_an_id_that_may_be_flinks_is_warned_of_first(timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("owner", [OVERDUE, {}])
 def test_what_a_checkpoint_is_to_commit_is_never_fenced(owner: dict[str, Any]) -> None:
-    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", **owner)])
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **owner)])
     cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
     plan = plan_fence(cluster, "tx-0-5")
     assert (plan.verdict, plan.needed_override) == ("checkpointed", None)
@@ -193,13 +211,13 @@ def test_what_a_checkpoint_is_to_commit_is_never_fenced(owner: dict[str, Any]) -
     "committable", [Committable("tx-0-5", 7, 1, 5), Committable("tx-0-5", 8, 0, 5), Committable("tx-0-4", 7, 0, 5)]
 )
 def test_another_transaction_of_a_checkpoint_protects_nothing(committable: Committable) -> None:
-    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", **OVERDUE)])
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
     cluster.flink_checkpoints = [checkpoint(committable)]
     assert plan_fence(cluster, "tx-0-5").verdict == "overdue"
 
 
 def test_what_a_checkpoint_has_committed_already_is_idle() -> None:
-    cluster: Any = FenceCluster(transactions=[flinks("tx-0-5", state="CompleteCommit", on=())])
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", state="CompleteCommit", on=())])
     cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
     plan = plan_fence(cluster, "tx-0-5")
     assert plan.verdict == "idle"

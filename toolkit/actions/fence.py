@@ -29,7 +29,7 @@ from toolkit.actions.marker_plan import audited_refusal
 from toolkit.actions.progress import Progress
 from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
-from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
+from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
@@ -68,6 +68,10 @@ MEANINGS: Mapping[str, str] = {
 }
 """What each verdict on an id means."""
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
+OF_CONNECT_LEADER = (
+    "This may be the id of a Connect cluster's leader: once it is fenced, no connector restarts with its tasks until the "
+    "workers rebalance. Restart that worker afterwards."
+)
 LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
 FLINK = (
     "This id may be a Flink job's: then its last completed checkpoint decides between commit and abort, and a fence of "
@@ -398,12 +402,13 @@ def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:
 
 
 def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[str, ...]:
+    fenced = (FENCED, OF_CONNECT_LEADER) if CONNECT_LEADER.fullmatch(transactional_id) else (FENCED,)
     if verdict in {"decided", "committed", "checkpointed"}:
-        return (MEANINGS[verdict], FENCED)
+        return (MEANINGS[verdict], *fenced)
     if verdict == "idle":
-        return (FENCED,)
+        return fenced
     checkpoints = [each for each in cluster.flink_checkpoints if not each.others]
     own = [each.name for each in checkpoints if each.has_prefix_of(transactional_id)]
     if own:
-        return (f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, FENCED)
-    return (FLINK, LOST, FENCED) if may_be_flinks(transactional_id) else (LOST, FENCED)
+        return (f"Its {own[-1]} {NOT_CHECKPOINTED}", LOST, *fenced)
+    return (FLINK, LOST, *fenced) if may_be_flinks(transactional_id) else (LOST, *fenced)
