@@ -169,7 +169,7 @@ def checkpoint(*committables: Committable, prefix: str = "tx") -> FlinkCheckpoin
 
 
 @pytest.mark.parametrize(("transactional_id", "is_leaders"), [("connect-cluster-c", True), ("c-source-0", False)])
-def test_a_fence_of_connects_leader_says_what_stops(transactional_id: str, is_leaders: bool) -> None:
+def test_a_fence_of_connects_leader_names_its_effect(transactional_id: str, is_leaders: bool) -> None:
     """On 4.3.1 a lone worker lost its right to the config topic by it, until it was restarted."""
     for state in ("Ongoing", "Empty"):
         cluster: Any = FenceCluster(transactions=[named(transactional_id, state=state)])

@@ -69,7 +69,7 @@ MEANINGS: Mapping[str, str] = {
 """What each verdict on an id means."""
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
 OF_CONNECT_LEADER = (
-    "This may be the id of a Connect cluster's leader: once it is fenced, no connector restarts with its tasks until the "
+    "This may be the id of a Connect cluster's leader: once fenced, it restarts no connector with its tasks until the "
     "workers rebalance. Restart that worker afterwards."
 )
 LOST = "The open transaction is aborted on all of its partitions: its records are never read by read_committed."
