@@ -138,7 +138,7 @@ def test_the_dashboard_is_portable_and_its_panels_do_not_overlap() -> None:
         assert steps == [None, *sorted(steps[1:])]
 
 
-def limits(settings: AlertSettings) -> dict[str, list[float | None]]:
+def limits(settings: AlertSettings) -> dict[str, list[Any]]:
     """By panel, the values at which its colour changes."""
     defaults = {
         panel["title"]: panel["fieldConfig"]["defaults"] for panel in json.loads(grafana_dashboard(settings))["panels"]
