@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.process import COMMAND, PATIENCE_S, ROOT, on, run, started
-from tests.prometheus_stack import ALERTMANAGER, PROMETHEUS, prometheus_stack
+from tests.prometheus_stack import ALERTMANAGER, PROMETHEUS, PrometheusStack, prometheus_stack
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, NEGLECTFUL
@@ -45,6 +45,14 @@ def expressions() -> list[str]:
     return [*rules, *variables, *(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])]
 
 
+def empty_queries(monitoring: PrometheusStack) -> set[str]:
+    """The legends of those queries of the dashboard that return nothing, with all variables at All."""
+    targets = [target for panel in json.loads(grafana_dashboard())["panels"] for target in panel["targets"]]
+    return {each["legendFormat"] for each in targets if not monitoring.query(VARIABLE.sub(".*", each["expr"]))}
+
+
+VARIABLE = re.compile(r"\$\w+")
+COMMITTED = "committed {{topic}}-{{partition}} {{cluster}}"  # that incident needs a second broker
 LABEL_VALUES = re.compile(r"label_values\((.*), \w+\)")
 
 
@@ -113,6 +121,7 @@ def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
             monitoring.wait_for_page("firing", "KafkaTxnLate", topic=overdue.topic)
             monitoring.wait_for_page("firing", "KafkaTxnLsoHeld", topic=overdue.topic)
             until(lambda: "KafkaTxnLsoHeld" in monitoring.suppressed() or None, awaited="inhibition")
+            until(lambda: True if empty_queries(monitoring) == {COMMITTED} else None, awaited="data of each query")
 
             where = ["--topic", hanging.topic, "--partition", "0", "--start-offset", str(hanging.start_offset)]
             done = on(kafka, "abort", *where, "--confirm", f"{hanging.topic}-0@{hanging.start_offset}")

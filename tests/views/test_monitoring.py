@@ -16,8 +16,8 @@ from tests.process import PATIENCE_S, ROOT, run
 from toolkit.cli.commands import app
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import DOCS_URL
-from toolkit.sources.recording.metrics import LATE
-from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard, prometheus_rules
+from toolkit.sources.recording.metrics import LATE, OPEN
+from toolkit.views.monitoring import SERIES_COLOURS, AlertSettings, alerts, grafana_dashboard, prometheus_rules
 
 RUNBOOK = (ROOT / "docs/alerts.md").read_text()
 SERIES = Path(__file__).with_name("alerts_test.yml")
@@ -134,19 +134,40 @@ def test_the_dashboard_is_portable_and_its_panels_do_not_overlap() -> None:
         for y in range(position["y"], position["y"] + position["h"])
     ]
     assert len(cells) == len(set(cells)) == 24 * (max(y for _, y in cells) + 1), "no gap either"
-    for panel in panels:
-        steps = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+    for steps in limits(AlertSettings()).values():
         assert steps == [None, *sorted(steps[1:])]
 
 
-def test_the_colours_change_at_the_thresholds_of_the_alerts() -> None:
-    settings = AlertSettings(lso_held=30, recorder_blind=8)
-    limits = {
-        panel["title"]: [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
-        for panel in json.loads(grafana_dashboard(settings))["panels"]
+def limits(settings: AlertSettings) -> dict[str, list[Any]]:
+    """By panel, the values at which its colour changes."""
+    defaults = {
+        panel["title"]: panel["fieldConfig"]["defaults"] for panel in json.loads(grafana_dashboard(settings))["panels"]
     }
-    assert limits["Longest held LSO"] == [None, 10, 30]
-    assert limits["Held LSO by partition (top 10)"] == [None, 30]
-    assert limits["Age of the last sample"] == [None, 4, 8]
-    assert limits["Hanging transactions"] == [None, 1]
+    return {
+        title: [step["value"] for step in default["thresholds"]["steps"]]
+        for title, default in defaults.items()
+        if "thresholds" in default
+    }
+
+
+def test_the_colours_change_at_the_thresholds_of_the_alerts() -> None:
+    found = limits(AlertSettings(lso_held=30, recorder_blind=8))
+    assert found["Longest held LSO"] == [None, 10, 30]
+    assert found["Held LSO by partition (top 10)"] == [None, 30]
+    assert found["Age of the last sample"] == [None, 4, 8]
+    assert found["Hanging transactions"] == [None, 1]
     assert LATE in grafana_dashboard()
+
+
+def test_each_series_has_a_name_and_a_colour_of_its_own() -> None:
+    """Drawn from real metrics, orders-0 of two clusters had one name, and a hanging transaction was green."""
+    panels = {panel["title"]: panel for panel in json.loads(grafana_dashboard())["panels"]}
+    legends = [target["legendFormat"] for panel in panels.values() for target in panel["targets"]]
+    assert [each for each in legends if "{{topic}}" in each or "{{group}}" in each] == [
+        each for each in legends if each.endswith(" {{cluster}}")
+    ]
+    for title, (_, _, colours) in SERIES_COLOURS.items():
+        overrides = panels[title]["fieldConfig"]["overrides"]
+        assert [each["matcher"]["options"] for each in overrides] == list(colours)
+        assert len(set(colours.values())) == len(colours)
+    assert SERIES_COLOURS["Open transactions by verdict"][2].keys() == set(OPEN)

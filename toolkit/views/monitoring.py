@@ -28,6 +28,28 @@ RECORDING_RULES = {
     "instance:kafka_txn_samples_failed:ratio_rate5m": "rate(kafka_txn_samples_failed_total[5m]) "
     "/ (rate(kafka_txn_samples_taken_total[5m]) > 0)",
 }
+# Colours of series by panel: Grafana's matcher, its colour mode, and the colour of each match.
+SERIES_COLOURS = {
+    "Open transactions by verdict": (
+        "byName",
+        "fixed",
+        {
+            "hanging": "red",
+            "stuck_ending": "orange",
+            "overdue": "yellow",
+            "unknown": "purple",
+            "prepared": "blue",
+            "long": "light-blue",
+            "ongoing": "green",
+            "ending": "light-green",
+        },
+    ),
+    "Hanging, late and committed transactions by partition (top 10)": (
+        "byFrameRefID",
+        "shades",
+        {"A": "red", "B": "yellow", "C": "orange"},
+    ),
+}
 UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
@@ -189,8 +211,16 @@ def grafana_dashboard(settings: AlertSettings | None = None) -> str:
     }
     dashboard = json.loads((resources.files(__package__) / DASHBOARD).read_text(encoding="utf-8"))
     for panel in dashboard["panels"]:
-        for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]:
+        for step in panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", ()):
             step["value"] = thresholds.get(panel["title"], {}).get(step["color"], step["value"])
+        matcher, mode, colours = SERIES_COLOURS.get(panel["title"], ("byName", "fixed", {}))
+        panel["fieldConfig"]["overrides"] = [
+            {
+                "matcher": {"id": matcher, "options": match},
+                "properties": [{"id": "color", "value": {"mode": mode, "fixedColor": colour}}],
+            }
+            for match, colour in colours.items()
+        ]
     return json.dumps(dashboard, indent=2) + "\n"
 
 
