@@ -18,8 +18,8 @@ from toolkit.schema.live import Coordinator, Partition, Producer, Transaction
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition
-from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, read, sample_times
+from toolkit.sources.source_table import requested_partitions
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
 FIRST_BATCH = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_timestamp", "log_append_time")

@@ -15,7 +15,7 @@ from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
-from toolkit.sources.partition_selection import requested_partitions
+from toolkit.sources.source_table import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
 UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
