@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import ListOf, StructOf, TopicPartition
+from toolkit.schema.table import TopicPartition
 
 
 @declares("evidence", row="one observed value")
@@ -210,7 +210,6 @@ class Finding(TableRow):
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
-EVIDENCE = ListOf(StructOf(tuple((column.name, column.type) for column in EvidenceEntry.table.columns)))
 
 
 @declares(
