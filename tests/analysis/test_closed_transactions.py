@@ -13,8 +13,6 @@ from toolkit.analysis.diagnosis.evidence.closed_transactions import (
     ProducerMarker,
 )
 
-DIFFER = 5_000  # ms that two clocks may differ by
-
 
 def commit(decided_at: float, ended_at: float | None = None, **more: Any) -> DecidedTransaction:
     columns = {"is_commit": True, "is_version_2": False, "epoch": 3, "decided_from": decided_at}

@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(guard="load probe", patch=_nothing(observe, "loading_coordinators", []), world="coordinators that move"),
     Mutant(
         guard="rights",
-        patch=_nothing(observe, "transactional_ids_are_visible", Visibility(["all"], [])),
+        patch=_nothing(observe, "visibility_of", Visibility(["all"], [])),
         world="hidden ids, the log is read",
     ),
     Mutant(

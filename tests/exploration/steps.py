@@ -36,8 +36,6 @@ from tests.exploration.state import (
 from tests.exploration.world import World
 
 Step = tuple[str, State]
-GRACE_MS = 60_000
-CLIENT_STEPS = ("init", "add", "produce", "commit", "abort")
 
 
 def successors(world: World, state: State) -> Iterator[Step]:

@@ -74,9 +74,6 @@ class StagedFiles:
         return row
 
 
-Spoil = Callable[[StagedFiles], object]
-
-
 @pytest.fixture
 def staged(tmp_path: Path) -> StagedFiles:
     return StagedFiles(tmp_path)

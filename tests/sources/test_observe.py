@@ -9,7 +9,6 @@ import pytest
 from tests.sources.fake import NOW, STATE_TOPIC, FakeCluster, described, producer
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.observation import Observation
-from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, ConnectionFailed
 from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema.live import Transaction
@@ -23,8 +22,6 @@ from toolkit.sources.live.state.group_offsets import group_ids
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.state.producer_states import read_producers
 from toolkit.sources.live.transaction_listing import all_ids, named_transactions
-
-CONFIG = ClientConfig("one:9092")
 
 
 def wire_to(cluster: FakeCluster) -> BrokerClient:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.cli.action_answer import ActionAnswer
-from toolkit.cli.output import progress, size_text
+from toolkit.cli.output import progress
 from toolkit.errors import ActionRefused, UsageError
-from toolkit.views.abort_list_text import left_out_lines, planned_lines, result_lines
+from toolkit.views.action_texts import list_left_out, list_preview, list_result
+from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.abort_list import AbortListPlan
@@ -84,7 +85,7 @@ def abort_list(
         max_save_bytes=max_save_bytes,
         progress=lambda each: progress(f"Checking {each.target} again ..."),
     )
-    answer.show_result(plan, done, result_lines(plan, done), audit)
+    answer.show_result(plan, done, list_result(plan, done), audit)
     if done.error is not None:
         raise done.error
 
@@ -93,7 +94,7 @@ def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
     """What is aborted, each by name, and what is left out and why."""
     if plan.plans:
         yield f"Dry run: nothing was changed. Abort markers would end {plan.target}:"
-    yield from (f"- {line}" for lines in (planned_lines(plan), left_out_lines(plan)) for line in lines)
+    yield from (f"- {line}" for lines in (list_preview(plan), list_left_out(plan)) for line in lines)
     if plan.plans:
         sizes = [each.impact.size for each in plan.plans]
         known = size_text(sum(size or 0 for size in sizes))

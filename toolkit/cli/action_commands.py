@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli import action_texts as texts
 from toolkit.cli.abort_list_command import abort_list, read_list
 from toolkit.cli.action_answer import ActionAnswer, ActionFormat, ActionOutput, is_at_terminal
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
-from toolkit.cli.output import progress, size_text
+from toolkit.cli.output import progress
 from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import ActionRefused, NotFound, UsageError
+from toolkit.views import action_texts as texts
+from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan

@@ -1,4 +1,4 @@
-"""The commands of ``kafka-txn``: one module per group; what a command needs is imported when it runs.
+"""The commands of ``kafka-txn``: a module per group, the lab here; what a command needs is imported when it runs.
 
 Their help is by panel, with whole flags at any width: the tables of typer's own help cut them at 80 columns.
 """
@@ -6,6 +6,7 @@ Their help is by panel, with whole flags at any width: the tables of typer's own
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Annotated, Any
@@ -17,12 +18,12 @@ from toolkit.cli import (
     action_commands,
     diagnose_commands,
     file_commands,
-    lab_commands,
     pipeline_command,
     record_commands,
     table_commands,
 )
-from toolkit.cli.output import exit_on_failure
+from toolkit.cli.common_options import key_values
+from toolkit.cli.output import exit_on_failure, remark, show, width
 from toolkit.cli.source_options import BootstrapServer, CommandConfig, SourceOptions
 from toolkit.version import __version__
 
@@ -95,6 +96,45 @@ class Commands(TyperGroup):
             return result
 
 
+Version = Annotated[str, typer.Option("--version", metavar="VERSION", help="Kafka version, 2.8.0 to 4.x.")]
+
+
+def lab(
+    *,
+    version: Version = "4.3.1",
+    brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, max=3, help="Number of brokers.")] = 1,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="Broker setting; may be repeated.")
+    ] = None,
+) -> None:
+    """Run Kafka on this machine until Ctrl-C; nothing is left behind."""
+    settings = key_values("--property", properties)
+
+    from toolkit.lab import Kafka
+
+    remark(f"Starting Kafka {version} ...")
+    with Kafka(version, brokers=brokers, properties=settings) as kafka:
+        count = "1 broker" if brokers == 1 else f"{brokers} brokers"
+        try:
+            show(
+                [
+                    f"Kafka {version} with {count} is ready at {kafka.bootstrap_servers}",
+                    f"  kafka-txn diagnose --bootstrap-server {kafka.bootstrap_servers}",
+                    "Ctrl-C ends it and deletes its data.",
+                ]
+            )
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            remark("Stopping.")
+
+
+def demo(*, version: Version = "4.3.1") -> None:
+    """Stage real incidents on a local Kafka, find them, end them, and check that consumers move on."""
+    from toolkit.lab.demo import run
+
+    raise typer.Exit(0 if run(version, show=show, width=width()) else 1)
+
+
 app = typer.Typer(
     name="kafka-txn",
     cls=Commands,
@@ -144,7 +184,7 @@ PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "commit": action_commands.commit,
         "fence": action_commands.fence,
     },
-    "Try it here": {"demo": lab_commands.demo, "lab": lab_commands.lab},
+    "Try it here": {"demo": demo, "lab": lab},
 }
 for panel, commands in PANELS.items():
     for name, command in commands.items():

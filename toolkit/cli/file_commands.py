@@ -21,12 +21,13 @@ from toolkit.cli.common_options import (
     partition_options,
     time_option,
 )
-from toolkit.cli.output import answer, exit_code, progress, remark, show, size_text, width
+from toolkit.cli.output import answer, exit_code, progress, remark, show, width
 from toolkit.cli.source_options import UTC, AsOf, BrokerLog, BrokerLogTimeZone, ConsistentCopy, TxnStatePartitions
 from toolkit.errors import UsageError
 from toolkit.schema import STATISTICS, TABLES
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, STREAMED, TableArguments
+from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -84,14 +84,6 @@ def progress(text: str) -> None:
         remark(text)
 
 
-def size_text(count: int) -> str:
-    """A size for a person: ``1.2 MB``."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"
-
-
 @contextmanager
 def exit_on_failure() -> Iterator[None]:
     """Turn errors into `typer.Exit`; an error of the program itself stays one, with its traceback."""

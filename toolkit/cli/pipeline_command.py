@@ -16,9 +16,10 @@ import typer
 
 from toolkit.cli.common_options import Format, Topics, duration_option, key_values, time_option
 from toolkit.cli.diagnose_commands import answer_findings, in_doubt, verdict_exit_code
-from toolkit.cli.output import show, size_text, width
+from toolkit.cli.output import show, width
 from toolkit.cli.source_options import FILES, SourceOptions, takes_source
 from toolkit.errors import SetupError, UsageError
+from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster

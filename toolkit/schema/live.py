@@ -1,11 +1,12 @@
 """Tables of a cluster's state: partitions, producers, transactions, coordinators, findings."""
 
 import datetime as dt
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import ListOf, StructOf, TopicPartition
+from toolkit.schema.table import TopicPartition
 
 
 @declares("evidence", row="one observed value")
@@ -210,7 +211,6 @@ class Finding(TableRow):
 
 
 PARTITIONS, PRODUCERS, TRANSACTIONS, FINDINGS = Partition.table, Producer.table, Transaction.table, Finding.table
-EVIDENCE = ListOf(StructOf(tuple((column.name, column.type) for column in EvidenceEntry.table.columns)))
 
 
 @declares(
@@ -326,6 +326,15 @@ class IdPrefix(TableRow):
     error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
         None
     )
+
+
+def open_starts(producers: Iterable[Producer]) -> dict[int, int]:
+    """First offsets of the open transactions of a partition, by producer id."""
+    return {
+        each.producer_id: each.current_txn_start_offset
+        for each in producers
+        if each.producer_id is not None and each.current_txn_start_offset is not None
+    }
 
 
 COORDINATORS, EXPOSURE, TRANSACTION_OWNERS = Coordinator.table, Exposure.table, IdOwner.table

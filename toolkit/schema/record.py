@@ -22,7 +22,6 @@ from toolkit.schema.table import (
     BOOL,
     EPOCH,
     FLOAT64,
-    INT8,
     INT16,
     INT32,
     INT64,
@@ -55,7 +54,6 @@ class Unit:
     name: str
 
 
-Int8 = Annotated[int, Width(INT8)]
 Int16 = Annotated[int, Width(INT16)]
 Int32 = Annotated[int, Width(INT32)]
 Int64 = Annotated[int, Width(INT64)]

@@ -14,11 +14,12 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
+from toolkit.errors import UsageError
 from toolkit.schema import Row, Table
 from toolkit.schema.coerce import in_utc
 from toolkit.schema.record import TableRow
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
-from toolkit.sources.partition_selection import requested_partitions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,24 @@ D = TypeVar("D")
 Rows = Iterable[Row] | Iterable[TableRow] | Iterable["pa.Table"]
 
 FILES, CLUSTER, RECORDING = "a log directory", "a cluster", "a recording"
+
+
+def requested_partitions(
+    topics: Sequence[str] | None, partitions: Sequence[int] | Sequence[tuple[str, int]]
+) -> list[TopicPartition]:
+    """The selected partitions; whether they exist is not checked.
+
+    `partitions`: numbers, for each of `topics`; or pairs of topic and number, without `topics`.
+    Raises UsageError if `partitions` are numbers without topics, or pairs with topics.
+    """
+    numbers = [item for item in partitions if isinstance(item, int)]
+    pairs = [TopicPartition(*item) for item in partitions if not isinstance(item, int)]
+    if (numbers and topics is None) or (pairs and (numbers or topics is not None)):
+        raise UsageError(
+            "partitions are either numbers, with topics, or pairs of topic and number, without.",
+            do="For example topics=['orders'], partitions=[0, 1]; or partitions=[('orders', 0), ('payments', 3)].",
+        )
+    return pairs or [TopicPartition(topic, number) for topic in topics or () for number in numbers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

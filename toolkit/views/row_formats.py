@@ -112,6 +112,14 @@ def count(value: int, one: str, many: str = "") -> str:
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
+def size_text(count: int) -> str:
+    """A size for a person: ``1.2 MB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
 def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], numbers: Sequence[bool]) -> list[str]:
     """Aligned columns; a long heading over a narrow column is wrapped."""
     widths = [max(map(len, [*name.split("_"), *column])) for name, *column in zip(names, *cells, strict=True)]

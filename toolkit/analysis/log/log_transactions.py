@@ -324,19 +324,13 @@ def _from_headers(headers: Headers, order: Array, *, ends: Array, groups: _RowGr
 
     full = np.flatnonzero(log_transactions["batches"])
     first, last = take_rows(first, full), take_rows(headers, order[last_data[full]])
-    log_transactions["first_offset"][full], log_transactions["last_offset"][full] = (
-        first["base_offset"],
-        last["last_offset"],
-    )
+    log_transactions["first_offset"][full] = first["base_offset"]
+    log_transactions["last_offset"][full] = last["last_offset"]
     log_transactions["first_batch_end"][full] = first["last_offset"] + 1
-    log_transactions["first_epoch"][full], log_transactions["producer_epoch"][full] = (
-        first["producer_epoch"],
-        last["producer_epoch"],
-    )
-    log_transactions["first_sequence"][full], log_transactions["last_sequence"][full] = (
-        first["base_sequence"],
-        last_sequences(last),
-    )
+    log_transactions["first_epoch"][full] = first["producer_epoch"]
+    log_transactions["producer_epoch"][full] = last["producer_epoch"]
+    log_transactions["first_sequence"][full] = first["base_sequence"]
+    log_transactions["last_sequence"][full] = last_sequences(last)
     # The maximum timestamp if the header no longer has the time of the first record.
     lost = ((first["attributes"] & (LOG_APPEND_TIME | DELETE_HORIZON)) != 0) | (first["base_timestamp"] < 0)
     log_transactions["start"][full] = np.where(lost, first["max_timestamp"], first["base_timestamp"])
@@ -344,14 +338,10 @@ def _from_headers(headers: Headers, order: Array, *, ends: Array, groups: _RowGr
 
     ended = np.flatnonzero(ended)
     markers = take_rows(headers, order[groups.last[ended]])
-    log_transactions["marker_offset"][ended], log_transactions["end"][ended] = (
-        markers["base_offset"],
-        markers["max_timestamp"],
-    )
-    log_transactions["marker"][ended], log_transactions["marker_epoch"][ended] = (
-        markers["marker"],
-        markers["producer_epoch"],
-    )
+    log_transactions["marker_offset"][ended] = markers["base_offset"]
+    log_transactions["end"][ended] = markers["max_timestamp"]
+    log_transactions["marker"][ended] = markers["marker"]
+    log_transactions["marker_epoch"][ended] = markers["producer_epoch"]
     log_transactions["coordinator_epoch"][ended] = markers["coordinator_epoch"]
     log_transactions["producer_epoch"] = np.where(
         log_transactions["batches"] > 0, log_transactions["producer_epoch"], log_transactions["marker_epoch"]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import javaproperties
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -144,7 +145,7 @@ def server_properties(
 
 def properties_text(properties: Mapping[str, str]) -> str:
     """Return a Java properties file; non-ASCII characters are escaped."""
-    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+    return javaproperties.dumps(properties, timestamp=None)
 
 
 def keep_storage(node: Node, folder: Path) -> None:
@@ -225,10 +226,6 @@ def _listeners(ports: Mapping[str, int]) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _escaped(text: str) -> str:
-    return "".join(char if " " <= char <= "~" and char != "\\" else f"\\u{ord(char):04x}" for char in text)
 
 
 def quiet_admin(server: str) -> AdminClient:

@@ -19,7 +19,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
-from toolkit.sources.live.state.authorization import groups_are_visible
+from toolkit.sources.live.state.authorization import GROUPS, visibility_of
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.group_offsets import (
     GROUPS_PER_REQUEST,
@@ -118,7 +118,7 @@ def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict
 
 def _without_hidden(client: BrokerClient, brokers: Sequence[int], found: dict[Key, list[str]]) -> dict[Key, list[str]]:
     """Without keys that have no group, if groups may be hidden: none that is visible is not none."""
-    if all(found.values()) or not groups_are_visible(client, brokers).gaps:
+    if all(found.values()) or not visibility_of(GROUPS, client, brokers).gaps:
         return found
     return {key: groups for key, groups in found.items() if groups}
 
@@ -171,17 +171,11 @@ def client_groups(
     errors = [response.failure or "" for response in failed]
     possible = set().union(*map(possible_groups, ids))
     candidates = {group: each for group, each in listed.items() if group in possible}
-    by_broker: dict[int, list[str]] = {}
-    for group, each in candidates.items():
-        if each.protocol_type in DESCRIBABLE:
-            by_broker.setdefault(each.coordinator_id, []).append(group)
-    requests = [
-        (broker_id, messages.DescribeGroups(groups=names[start : start + GROUPS_PER_REQUEST]))
-        for broker_id, names in by_broker.items()
-        for start in range(0, len(names), GROUPS_PER_REQUEST)
-    ]
+    describable = {group: each for group, each in candidates.items() if each.protocol_type in DESCRIBABLE}
+    coordinators = ((each.coordinator_id, group) for group, each in describable.items())
+    batches = messages.batches(coordinators, GROUPS_PER_REQUEST)
     described: dict[str, Any] = {}
-    for response in client.send(requests):
+    for response in client.send([(broker_id, messages.DescribeGroups(groups=names)) for broker_id, names in batches]):
         if response.error_text:
             errors.append(response.error_text)
             continue

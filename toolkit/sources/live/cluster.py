@@ -28,7 +28,7 @@ from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
-from toolkit.sources.live.state.authorization import groups_are_visible, topics_are_visible
+from toolkit.sources.live.state.authorization import GROUPS, TOPICS, visibility_of
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, read_coordinators
 from toolkit.sources.live.state.group_offsets import (
     SHARE,
@@ -177,7 +177,7 @@ class Cluster(Source, OffsetTables):
         else:
             committed = offsets_of_group(self.client, group, coordinator_id)
             lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
-        gaps = topics_are_visible(self.client, brokers).gaps
+        gaps = visibility_of(TOPICS, self.client, brokers).gaps
         hidden = [hidden_topics_lag(group, gap, broker_id=coordinator_id) for gap in gaps]
         return [each.row() for each in lags + hidden]
 
@@ -189,7 +189,7 @@ class Cluster(Source, OffsetTables):
         BrokerError, ConnectionFailed
             If a group may be hidden from this principal, or its offsets cannot be read.
         """
-        for gap in groups_are_visible(self.client, sorted(self.client.brokers)).gaps:
+        for gap in visibility_of(GROUPS, self.client, sorted(self.client.brokers)).gaps:
             raise BrokerError(f"Groups may be hidden; missing: {gap}.", code="GROUP_AUTHORIZATION_FAILED")
         return committing_groups(self.client, partitions)
 
@@ -227,7 +227,7 @@ class Cluster(Source, OffsetTables):
 
         Kafka omits a topic that a principal may not describe from every answer, without an error.
         """
-        return topics_are_visible(self.client, sorted(self.client.brokers)).gaps
+        return visibility_of(TOPICS, self.client, sorted(self.client.brokers)).gaps
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: TopicPartitions | None = None) -> Observation:
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""

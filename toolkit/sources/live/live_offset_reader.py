@@ -8,7 +8,7 @@ from functools import cached_property
 from toolkit.analysis.log.offset_status import AbortedRange, LogSlice
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.log.batch_records import partial_batches, record_offsets
-from toolkit.schema.live import Partition
+from toolkit.schema.live import Partition, open_starts
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.fetch import offset_of
@@ -36,11 +36,7 @@ class LiveOffsetReader:
 
     @cached_property
     def opened(self) -> Mapping[int, int]:
-        return {
-            each.producer_id: each.current_txn_start_offset
-            for each in read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False)
-            if each.producer_id is not None and each.current_txn_start_offset is not None
-        }
+        return open_starts(read_producers(self._client, {self.partition.tp: self.partition}, idle_producers=False))
 
     def offset(self, bound: OffsetSpec) -> int:
         return offset_of(self._client, bound, self.partition)

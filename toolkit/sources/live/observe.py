@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 
@@ -20,7 +20,7 @@ from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
-from toolkit.sources.live.state.authorization import topics_are_visible, transactional_ids_are_visible
+from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_identities
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import LSO_COLUMNS, OffsetsQuery, PartitionLeader, query_leaders, read_metadata
@@ -69,10 +69,11 @@ def observe(
     partitions, producers = query_leaders(client, leaders, offsets, of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    coordinators = _query_coordinators(client, opened, leaders)
-    topic_gaps: Sequence[str] = topics_are_visible(client, coordinators.brokers).gaps if whole_cluster else ()
+    transactions, coverage = _query_coordinators(client, opened, leaders)
+    if whole_cluster:
+        coverage = replace(coverage, topic_gaps=visibility_of(TOPICS, client, coverage.brokers).gaps)
 
-    to_recheck = _partitions_to_recheck(partitions, producers, coordinators.transactions, leaders)
+    to_recheck = _partitions_to_recheck(partitions, producers, transactions, leaders)
     known = {each.tp for each in partitions}
     partitions += [offsets.partition(tp) for tp in to_recheck if tp not in known]
     producers_after: list[Producer] = []
@@ -83,30 +84,19 @@ def observe(
     return Observation(
         partitions=partitions,
         producers=producers,
-        transactions=coordinators.transactions,
+        transactions=transactions,
         partitions_after=partitions_after,
         producers_after=producers_after,
-        coverage=Coverage(
-            brokers=coordinators.brokers, proofs=coordinators.proofs, gaps=coordinators.gaps, topic_gaps=topic_gaps
-        ),
+        coverage=coverage,
         observed_at=utc_now(),
         first_batches=_first_batches(client, producers_after, per_partition=first_batches),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CoordinatorResponses:
-    """The coordinators' responses, and whether they are complete."""
-
-    transactions: Sequence[Transaction]
-    brokers: Sequence[int]
-    proofs: Sequence[str]
-    gaps: Sequence[str]
-
-
 def _query_coordinators(
     client: BrokerClient, opened: Sequence[Producer], observed: Container[TopicPartition]
-) -> _CoordinatorResponses:
+) -> tuple[list[Transaction], Coverage]:
+    """The coordinators' responses, and whether they are complete."""
     before = CoordinatorTopic.read(client, STATE_TOPIC)
     brokers = sorted(client.brokers)
     unloaded = loading_coordinators(client, before) if opened else []
@@ -126,7 +116,7 @@ def _query_coordinators(
     answered = f"{_broker_count(brokers)} answered ListTransactions by producer id and open state"
     proofs = [] if listing.failures else [answered]
     if opened and listing.versions:
-        visibility = transactional_ids_are_visible(client, brokers)
+        visibility = visibility_of(TRANSACTIONAL_IDS, client, brokers)
         closable += visibility.gaps
         proofs += visibility.proofs
     log: TransactionLog | None = None
@@ -146,9 +136,7 @@ def _query_coordinators(
         gaps += software_gaps(broker_identities(client, brokers))  # one without a connection is a gap already
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
-    return _CoordinatorResponses(
-        transactions=[*transactions, *listing.failures], brokers=brokers, proofs=proofs, gaps=gaps
-    )
+    return [*transactions, *listing.failures], Coverage(brokers=brokers, proofs=proofs, gaps=gaps)
 
 
 def _unanswered(failure: Transaction) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.schema.live import Partition, Producer
+from toolkit.schema.live import Partition, Producer, open_starts
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -38,11 +38,7 @@ class _GroupPartition:
     @property
     def opened(self) -> Mapping[int, int]:
         """First offsets of the open transactions, by producer id."""
-        return {
-            each.producer_id: each.current_txn_start_offset
-            for each in self.producers
-            if each.producer_id is not None and each.current_txn_start_offset is not None
-        }
+        return open_starts(self.producers)
 
     @property
     def quiet_at(self) -> int | None:

@@ -19,7 +19,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
 from toolkit.sources.live.logs.transaction_log import read_state_log
-from toolkit.sources.live.state.authorization import transactional_ids_are_visible
+from toolkit.sources.live.state.authorization import TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
 from toolkit.sources.source_table import TableArguments
 
@@ -218,14 +218,7 @@ def describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[Transaction]:
 
 
 def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownId, Transaction]]:
-    by_coordinator: dict[int | None, list[KnownId]] = {}
-    for known in ids:
-        by_coordinator.setdefault(known.coordinator_id, []).append(known)
-    batches = [
-        (coordinator, group[start : start + IDS_PER_REQUEST])
-        for coordinator, group in by_coordinator.items()
-        for start in range(0, len(group), IDS_PER_REQUEST)
-    ]
+    batches = messages.batches(((known.coordinator_id, known) for known in ids), IDS_PER_REQUEST)
     responses = client.send(
         [
             (coordinator, messages.DescribeTransactions(transactional_ids=[each.transactional_id for each in batch]))
@@ -303,7 +296,7 @@ def _hidden_ids(
     owned = {txn.producer_id for txn in found}
     if not listing.versions or (filters.producer_ids and owned.issuperset(filters.producer_ids)):
         return
-    for gap in transactional_ids_are_visible(client, sorted(client.brokers)).gaps:
+    for gap in visibility_of(TRANSACTIONAL_IDS, client, sorted(client.brokers)).gaps:
         yield _missing(f"TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ids may be hidden; missing: {gap}")
 
 

@@ -50,7 +50,6 @@ from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState
 
-PRODUCER_IDS = 15  # API key of the record
 CONSISTENT_COPY = "your assertion that the brokers were stopped during the copy (consistent_copy)"
 
 

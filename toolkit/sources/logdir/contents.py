@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import metadata_events
-from toolkit.errors import NotFound, UsageError
+from toolkit.errors import DecodeError, NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_events, broker_log_files, without_repeats
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.formats.copy_manifest import MANIFEST, CopiedFile, CopyManifest, read_manifest
+from toolkit.formats.log_dir_files import is_remote_file
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.logdir.copies import Copies
 from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
@@ -32,7 +33,7 @@ from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, metadata_en
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, read_state
-from toolkit.sources.partition_selection import requested_partitions
+from toolkit.sources.source_table import requested_partitions
 
 LOGS_AT_ONCE = 2
 OBJECTS_AT_ONCE = 8  # an object store answers slowly, and much at once
@@ -72,6 +73,69 @@ class BrokerLogs(NamedTuple):
 
 
 NO_BROKER_LOGS = BrokerLogs()
+
+
+class Copies:
+    """When log directories were copied, and how.
+
+    `as_of`: when those without a manifest were copied, as the caller asserts; null if unknown.
+    """
+
+    def __init__(self, as_of: dt.datetime | None = None) -> None:
+        self.as_of = as_of
+        self._manifests: dict[LogDirRoot, CopyManifest | None] = {}
+        self._folders: dict[LogDirRoot, dict[str, dict[str, CopiedFile]]] = {}
+        self._errors: dict[LogDirRoot, str] = {}
+
+    def left_out(self, roots: Iterable[LogDirRoot]) -> Iterator[SkippedFile]:
+        """Manifests of log directories that cannot be read."""
+        for root in roots:
+            if self.manifest(root) is None and root in self._errors:
+                yield SkippedFile(root.path / MANIFEST, f"MANIFEST: {self._errors[root]}.")
+
+    def manifest(self, root: LogDirRoot | None) -> CopyManifest | None:
+        """The manifest of a log directory; null if there is none, or it cannot be read."""
+        if root is not None and root not in self._manifests:
+            self._manifests[root] = None
+            try:
+                self._manifests[root] = read_manifest(root.path)
+            except DecodeError as error:
+                self._errors[root] = error.what
+            except OSError as error:
+                self._errors[root] = f"it cannot be read: {error.strerror}"
+        return None if root is None else self._manifests[root]
+
+    def files(self, log: FolderLog) -> Mapping[str, CopiedFile]:
+        """The files of a log by name, by the manifest."""
+        manifest = self.manifest(log.root)
+        if manifest is not None and log.root not in self._folders:
+            self._folders[log.root] = manifest.by_folder()
+        return self._folders.get(log.root, {}).get(log.replica.path.name, {})
+
+    def moment(self, log: ReplicaLog) -> dt.datetime | None:
+        """When a log was copied, by the manifest or by the caller; null if unknown."""
+        manifest = self.manifest(log.root)
+        return self.as_of if manifest is None or self.doubt(log) is not None else manifest.moment
+
+    def doubt(self, log: ReplicaLog) -> str | None:
+        """Why the manifest does not prove when a log was copied; null if it does."""
+        manifest = self.manifest(log.root)
+        if manifest is None or not isinstance(log, FolderLog):
+            return f"{log.where} was not copied by kafka-txn copy"
+        if manifest.moment is None:
+            return "the copy was not finished: run kafka-txn copy again"
+        if not manifest.is_running:
+            return (
+                f"no broker ran on {manifest.source} while it was copied; if all were shut down cleanly, say "
+                "--consistent-copy"
+            )
+        folder = log.replica.path.name
+        if folder in manifest.incomplete:
+            return f"{folder} changed faster than it was copied"
+        copied = {name: file.size for name, file in self.files(log).items()}
+        present = {name: stamp.size for name, stamp in log.listing.stamps.items() if not is_remote_file(name)}
+        different = sorted(name for name in copied.keys() | present.keys() if copied.get(name) != present.get(name))
+        return f"{folder}/{different[0]} is not the file that was copied" if different else None
 
 
 class Contents:

@@ -29,10 +29,9 @@ from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
 from toolkit.sources.logdir.replica.metadata_log import metadata_logs, metadata_records
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog, between
 from toolkit.sources.logdir.replica.replica_state import offset_of
-from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source
-from toolkit.sources.source_table import RowsOf, TableArguments, implements
+from toolkit.sources.source_table import RowsOf, TableArguments, implements, requested_partitions
 
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
 

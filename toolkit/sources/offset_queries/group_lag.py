@@ -151,15 +151,7 @@ def _unsplit(reader: OffsetReader, group: str, committed: int | None, error: str
 
 
 def _split(lag: GroupLag, parts: LagParts, unread: str | None) -> GroupLag:
-    found = replace(
-        lag,
-        lag=parts.lag,
-        client_lag=parts.client_lag,
-        behind=parts.behind,
-        held=parts.held,
-        markers=parts.markers,
-        error=unread or lag.error,
-    )
+    found = replace(lag, **parts._asdict(), error=unread or lag.error)
     return replace(found, reason=lag_reason(found))
 
 

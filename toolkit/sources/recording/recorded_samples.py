@@ -14,12 +14,12 @@ from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema import RECORDED, Row
-from toolkit.schema.live import Coordinator, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Partition, Producer, Transaction, open_starts
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition
-from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, read, sample_times
+from toolkit.sources.source_table import requested_partitions
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
 FIRST_BATCH = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_timestamp", "log_append_time")
@@ -250,11 +250,7 @@ def recorded_visibility(observation: Observation, offset: int) -> OffsetVisibili
     if offset < lso:
         received = "read_committed consumers received it unless it is a marker or was aborted."
         return replace(found, reason=f"It was below the LSO {lso}: {received}")
-    opened = {
-        each.producer_id: each.current_txn_start_offset
-        for each in (*observation.producers, *observation.producers_after)
-        if each.producer_id is not None and each.current_txn_start_offset is not None
-    }
+    opened = open_starts((*observation.producers, *observation.producers_after))
     why = "and no transaction was open, so the LSO waited for replication"
     if opened:
         holder, first = min(opened.items(), key=itemgetter(1))

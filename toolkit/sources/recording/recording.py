@@ -25,7 +25,6 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
-from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
     coordinators,
@@ -39,7 +38,7 @@ from toolkit.sources.recording.recorded_samples import (
 )
 from toolkit.sources.recording.recording_folder import AN_INSTANT, is_recording, read, sample_times
 from toolkit.sources.source import Source
-from toolkit.sources.source_table import RECORDING, TableArguments, implements
+from toolkit.sources.source_table import RECORDING, TableArguments, implements, requested_partitions
 
 if TYPE_CHECKING:
     import pandas as pd

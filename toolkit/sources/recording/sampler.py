@@ -229,11 +229,7 @@ def _lag(group: str, finding: Finding, committed: int) -> GroupLag:
         committed_offset=committed,
         last_stable_offset=lso,
         high_watermark=high_watermark,
-        lag=parts.lag,
-        client_lag=parts.client_lag,
-        behind=parts.behind,
-        held=parts.held,
-        markers=parts.markers,
+        **parts._asdict(),
         broker_id=finding.broker_id,
         observed_at=finding.observed_at,
     )

@@ -18,9 +18,8 @@ from toolkit.schema import TABLES
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
-from toolkit.sources.partition_selection import requested_partitions
 from toolkit.sources.source import tables_of
-from toolkit.sources.source_table import FILES, TableArguments
+from toolkit.sources.source_table import FILES, TableArguments, requested_partitions
 from toolkit.spark.datasources.reader_options import (
     MODES,
     PARTIAL_TRANSACTIONS,

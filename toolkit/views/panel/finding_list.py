@@ -17,7 +17,6 @@ from toolkit.views.panel.panel_html import choice, is_same, line, tone
 from toolkit.views.urgency import by_urgency
 
 PAGE = 25
-TONES = ("alarm", "warn", "calm")
 
 
 class FindingList(widgets.VBox):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from toolkit.actions.abort_list import AbortListPlan, AbortListResult
 from toolkit.actions.commit import CommitPlan, CommitResult
 from toolkit.actions.complete import CompletePlan, CompleteResult
 from toolkit.actions.fence import FencePlan, FenceResult
-from toolkit.views.abort_list_text import left_out_lines, planned_lines, result_lines
+from toolkit.views.action_texts import NOT_DELIVERED, list_left_out, list_preview, list_result
 from toolkit.views.panel.panel_html import bullets, card, command, folded, line, paragraph
 from toolkit.views.row_formats import count, printable
 
@@ -75,8 +75,8 @@ def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
         return (
             f"Checked again just now, each by itself, and still hanging: {plan.target}. An abort marker on each:",
             _list_changes(plan),
-            folded(f"All {plan.target}", bullets(planned_lines(plan))),
-            folded(f"{len(plan.left_out)} left out", bullets(left_out_lines(plan))) if plan.left_out else "",
+            folded(f"All {plan.target}", bullets(list_preview(plan))),
+            folded(f"{len(plan.left_out)} left out", bullets(list_left_out(plan))) if plan.left_out else "",
             paragraph(
                 "Their records are saved first, beside the audit trail. Each is checked again right before its "
                 "marker. The first that is not as planned stops the list."
@@ -197,7 +197,7 @@ def _done(plan: ActionPlan, done: ActionResult) -> Iterator[str]:
         assert isinstance(plan, AbortListPlan)
         stop = "" if done.stopped_at is None else f"; stopped at {done.stopped_at}"
         yield f"{len(done.aborted)} of {plan.target} aborted{stop}"
-        yield from result_lines(plan, done)
+        yield from list_result(plan, done)
     elif isinstance(done, FenceResult):
         yield f"Epoch {done.producer_epoch_before} of producer {done.producer_id_before} is fenced"
         yield f"Epoch {done.producer_epoch} of producer {done.producer_id} owns the id, and is {done.state}."
@@ -235,5 +235,5 @@ def _moved(before: int | None, after: int | None) -> str:
 
 def _received(delivered: int | None, checked: int | None) -> str:
     if checked is None:
-        return "Another transaction holds the LSO before its records: they are delivered once that has ended."
+        return NOT_DELIVERED
     return f"A read_committed consumer received {count(delivered or 0, 'record', 'records')} of {checked}."

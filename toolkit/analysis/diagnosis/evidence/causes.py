@@ -54,9 +54,16 @@ def cause(context: DiagnosisContext, checks: Sequence[CauseCheck]) -> Cause | No
     found, it states what was read.
     `checks`: `DISOWNED` for a transaction that no coordinator will end, else some of `CHECKS`.
     """
-    indicators = [found for check in checks if (found := check(context)) is not None]
+    found = cause_of([found for check in checks if (found := check(context)) is not None])
+    if found is None and checks is DISOWNED:
+        return Cause(names=(), sentence=_no_cause_found(context))
+    return found
+
+
+def cause_of(indicators: Sequence[CauseIndicator]) -> Cause | None:
+    """The cause that these indications show together; null if there are none."""
     if not indicators:
-        return Cause(names=(), sentence=_no_cause_found(context)) if checks is DISOWNED else None
+        return None
     names = tuple(dict.fromkeys(name for indicator in indicators for name in indicator.names))
     suffix = f" ({', '.join(names)})" if names else ""
     return Cause(

@@ -6,10 +6,10 @@ forces an older version of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import starmap
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.api_message import ApiMessage
@@ -17,6 +17,9 @@ from kafka.protocol.api_message import ApiMessage
 from toolkit.formats import bulk_messages
 from toolkit.formats.bulk_messages import Partitions
 from toolkit.sources.live import client
+
+Broker = TypeVar("Broker", bound=int | None)
+Item = TypeVar("Item")
 
 AddOffsetsToTxn = producer.AddOffsetsToTxnRequest
 AddPartitionsToTxn = producer.AddPartitionsToTxnRequest
@@ -116,3 +119,15 @@ class DescribeProducers(admin.DescribeProducersRequest, init=False):  # type: ig
 def _framed(request: Any, body: bytes) -> bytes:
     head: bytes = request.encode_header(flexible=True)
     return b"".join([(len(head) + len(body)).to_bytes(4, "big"), head, body])
+
+
+def batches(items: Iterable[tuple[Broker, Item]], size: int) -> list[tuple[Broker, list[Item]]]:
+    """What goes to each broker in one request, at most `size` items; `items` have the id of their broker."""
+    by_broker: dict[Broker, list[Item]] = {}
+    for broker_id, item in items:
+        by_broker.setdefault(broker_id, []).append(item)
+    return [
+        (broker_id, found[start : start + size])
+        for broker_id, found in by_broker.items()
+        for start in range(0, len(found), size)
+    ]

@@ -80,22 +80,8 @@ TOPICS = AclResource(
 )
 
 
-def transactional_ids_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
-    """Whether every transactional id is visible to this principal."""
-    return _prove(client, list(brokers), TRANSACTIONAL_IDS)
-
-
-def topics_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
-    """Whether every topic is visible to this principal."""
-    return _prove(client, list(brokers), TOPICS)
-
-
-def groups_are_visible(client: BrokerClient, brokers: Iterable[int]) -> Visibility:
-    """Whether every consumer group is visible to this principal."""
-    return _prove(client, list(brokers), GROUPS)
-
-
-def _prove(client: BrokerClient, brokers: Sequence[int], resource: AclResource) -> Visibility:
+def visibility_of(resource: AclResource, client: BrokerClient, brokers: Sequence[int]) -> Visibility:
+    """Whether every `TRANSACTIONAL_IDS`, `GROUPS` or `TOPICS` of the cluster is visible to this principal."""
     try:
         return _check(client, brokers, resource)
     except (BrokerError, ConnectionFailed) as exc:

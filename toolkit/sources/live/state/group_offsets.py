@@ -12,7 +12,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
 from toolkit.sources.live.state import broker_configs
-from toolkit.sources.live.state.authorization import groups_are_visible
+from toolkit.sources.live.state.authorization import GROUPS, visibility_of
 from toolkit.sources.live.state.coordinators import GROUP, CoordinatorTopic, find_coordinators
 from toolkit.sources.offset_queries.group_lag import CommittedOffset, SharePartition
 
@@ -76,7 +76,7 @@ def groups_with_offsets(client: BrokerClient) -> tuple[list[str], Sequence[str]]
     brokers = sorted(client.brokers)
     groups = listed_groups(client, brokers).items()
     found = sorted(group for group, each in groups if each.protocol_type in {*WITH_OFFSETS, SHARE})
-    return found, groups_are_visible(client, brokers).gaps
+    return found, visibility_of(GROUPS, client, brokers).gaps
 
 
 def undescribed_group(client: BrokerClient, group: str) -> str | None:
@@ -184,7 +184,7 @@ def offsets_of_groups(
     brokers = sorted(client.brokers)
     try:
         found = read_offsets_of(client, group_ids(client, brokers), partitions)
-        return None if not found and groups_are_visible(client, brokers).gaps else found
+        return None if not found and visibility_of(GROUPS, client, brokers).gaps else found
     except (BrokerError, ConnectionFailed):
         return None
 
@@ -216,14 +216,7 @@ def fetch_offsets(
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
     stable = require_stable or topics is None
-    by_broker: dict[int, list[str]] = {}
-    for group, broker_id in coordinators.items():
-        by_broker.setdefault(broker_id, []).append(group)
-    batches = [
-        (broker_id, groups[start : start + GROUPS_PER_REQUEST])
-        for broker_id, groups in by_broker.items()
-        for start in range(0, len(groups), GROUPS_PER_REQUEST)
-    ]
+    batches = messages.batches(((broker_id, group) for group, broker_id in coordinators.items()), GROUPS_PER_REQUEST)
     responses = client.send([(broker_id, _many(groups, topics, stable)) for broker_id, groups in batches])
     for (broker_id, groups), response in zip(batches, responses, strict=True):
         if response.is_too_old:

@@ -15,7 +15,7 @@ from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_text, omitted_text
-from toolkit.sources.partition_selection import requested_partitions
+from toolkit.sources.source_table import requested_partitions
 
 PARTITIONS_PER_REQUEST = 2000
 UNKNOWN_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -181,17 +181,13 @@ def _with_new_leaders(client: BrokerClient, leaders: Leaders, answers: Iterable[
 
 def batches_by_leader(leaders: Leaders) -> list[tuple[int, dict[str, list[int]]]]:
     """Broker id, and topic to partition numbers, one for each request; partitions without a leader are left out."""
-    by_broker: dict[int, list[Leader]] = {}
-    for each in leaders.values():
-        if each.leader is not None:
-            by_broker.setdefault(each.leader, []).append(each)
+    led = ((each.leader, each) for each in leaders.values() if each.leader is not None)
     batches = []
-    for broker_id, partitions in by_broker.items():
-        for start in range(0, len(partitions), PARTITIONS_PER_REQUEST):
-            batch: dict[str, list[int]] = {}
-            for each in partitions[start : start + PARTITIONS_PER_REQUEST]:
-                batch.setdefault(each.topic, []).append(each.partition)
-            batches.append((broker_id, batch))
+    for broker_id, partitions in messages.batches(led, PARTITIONS_PER_REQUEST):
+        by_topic: dict[str, list[int]] = {}
+        for each in partitions:
+            by_topic.setdefault(each.topic, []).append(each.partition)
+        batches.append((broker_id, by_topic))
     return batches
 
 

@@ -24,11 +24,13 @@ class TextLog:
     """
 
     is_text = True
+    is_remote = False
     root: LogDirRoot | None = None
+    error: str | None = None
     left_out: Sequence[SkippedFile] = ()
 
     def __init__(self, path: LogPath, dumps: Sequence[DumpChunk]) -> None:
-        self.path = path
+        self.name = str(path)
         self.where = LogId(topic=dumps[0].topic, partition=dumps[0].partition)
         self._dumps = dumps
         segments: dict[int, list[DumpChunk]] = {}
@@ -37,23 +39,8 @@ class TextLog:
                 segments.setdefault(dump.number, []).append(dump)
         self._segments = sorted(segments.values(), key=_first_offset)
         self.size = sum(int(dump.scanned.headers["size"].sum()) for dump in dumps)
-        self.base_offsets = [_first_offset(parts) for parts in self._segments]
-
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-    @property
-    def local_start(self) -> int | None:
-        return self.base_offsets[0] if self.base_offsets else None
-
-    @property
-    def is_remote(self) -> bool:
-        return False
-
-    @property
-    def error(self) -> str | None:
-        return None
+        self.base_offsets: Sequence[int] = [_first_offset(parts) for parts in self._segments]
+        self.local_start = self.base_offsets[0] if self.base_offsets else None
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
         """Kafka's tool has checked the checksums; batches that it reports as invalid are damage."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from toolkit.errors import DecodeError
@@ -48,7 +48,7 @@ class FolderLog:
         self.is_remote = replica.is_remote
         self.error = self.listing.error
         self.left_out = self.listing.left_out
-        self.base_offsets = [segment.offset for segment in self.listing.segments]
+        self.base_offsets: Sequence[int] = [segment.offset for segment in self.listing.segments]
         local = self.base_offsets[len(self.listing.remote_segments) :]
         self.local_start = local[0] if local else None
         stamps = self.listing.stamps

@@ -171,45 +171,20 @@ class ProducerSnapshot(NamedTuple):
 class ReplicaLog(Protocol):
     """The log of one replica."""
 
-    @property
-    def where(self) -> LogId:
-        """Topic, partition and broker."""
-
-    @property
-    def name(self) -> str:
-        """Folder or file, for messages."""
+    where: LogId  # topic, partition and broker
+    name: str  # folder or file, for messages
+    error: str | None  # why it cannot be read at all, as ``NAME: sentence``
+    is_remote: bool  # whether its segments are those in remote storage, which end before the log does
+    size: int  # bytes of its segments
+    # base offsets of its segments, in order; those in remote storage, if they were passed, come first
+    base_offsets: Sequence[int]
+    local_start: int | None  # base offset of the first segment on the broker's disk; null if there is none
+    is_text: bool  # whether it is output of kafka-dump-log.sh, in which nothing can be verified
+    left_out: Sequence[SkippedFile]  # files that are not part of it
 
     @property
     def root(self) -> LogDirRoot | None:
         """Its log directory; null for a text."""
-
-    @property
-    def error(self) -> str | None:
-        """Why it cannot be read at all, as ``NAME: sentence``."""
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether its segments are those in remote storage, which end before the log does."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of its segments."""
-
-    @property
-    def base_offsets(self) -> Sequence[int]:
-        """Base offsets of its segments, in order; those in remote storage, if they were passed, come first."""
-
-    @property
-    def local_start(self) -> int | None:
-        """Base offset of the first segment on the broker's disk; null if there is none."""
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is output of kafka-dump-log.sh, in which nothing can be verified."""
-
-    @property
-    def left_out(self) -> Sequence[SkippedFile]:
-        """Files that are not part of it."""
 
     def parts(self, *, start: int | None = None, stop: int | None = None, crc: bool = False) -> Iterator[ScanChunk]:
         """The batches with an offset in ``start <= offset < stop``, in log order."""

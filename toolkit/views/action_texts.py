@@ -1,22 +1,24 @@
-"""What an action would do, and what it did, in sentences for a terminal."""
+"""What an action would do, and what it did, in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from toolkit.cli.output import size_text
+from toolkit.views.row_formats import count, size_text
 
 if TYPE_CHECKING:
     from toolkit.actions.abort import AbortPlan, AbortResult
+    from toolkit.actions.abort_list import AbortListPlan, AbortListResult
     from toolkit.actions.audit import Audit
-    from toolkit.actions.commit import CommitPlan, CommitResult
+    from toolkit.actions.commit import CommitPlan, CommitResult, CommittedPartition
     from toolkit.actions.complete import CompletePlan, CompleteResult
     from toolkit.actions.fence import FencePlan, FenceResult
     from toolkit.actions.impact import MarkerImpact
     from toolkit.schema.live import Finding
 
 MAX_LINES = 20  # of committed offsets
+NOT_DELIVERED = "Another transaction holds the LSO before its records: they are delivered once that has ended."
 
 
 def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
@@ -85,11 +87,7 @@ def complete_preview(plan: CompletePlan) -> Iterator[str]:
 def complete_result(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
     """How the LSO moved, and what consumers and groups have received."""
     yield from _lso_moved(f"{plan.topic}-{plan.partition}", done)
-    if done.records_checked is None:
-        yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
-    else:
-        received = f"{done.records_delivered} of {done.records_checked} records"
-        yield f"A read_committed consumer received {received} of it."
+    yield _received(done)
     for commit in done.offset_commits[:MAX_LINES]:
         yield f"Group {commit.group_id} is at offset {commit.offset} of {commit.topic}-{commit.partition}."
     if done.unread_groups:
@@ -126,14 +124,8 @@ def commit_result(plan: CommitPlan, done: CommitResult) -> Iterator[str]:
     """The coordinator's state, and what consumers have received."""
     yield f"{plan.transactional_id} is {done.state}."
     for each in done.partitions:
-        name = f"{each.topic}-{each.partition}"
-        before, after = each.last_stable_offset_before, each.last_stable_offset_after
-        yield f"{name}: the LSO {f'stays at {after}' if before == after else f'moved from {before} to {after}'}."
-        if each.records_checked is None:
-            yield "Another transaction holds the LSO before its records: they are delivered once that has ended."
-        else:
-            received = f"{each.records_delivered} of {each.records_checked} records"
-            yield f"A read_committed consumer received {received} of it."
+        yield f"{each.topic}-{each.partition}: {_lso_after(each)}."
+        yield _received(each)
 
 
 def fence_owner(plan: FencePlan) -> Iterator[str]:
@@ -193,3 +185,45 @@ def _lso_moved(name: str, done: AbortResult | CompleteResult) -> Iterator[str]:
     else:
         yield f"{moved}."
         yield f"The next transaction open on it starts at offset {done.next_start_offset}."
+
+
+def _lso_after(done: AbortResult | CommittedPartition) -> str:
+    before, after = done.last_stable_offset_before, done.last_stable_offset_after
+    return f"the LSO stays at {after}" if before == after else f"the LSO moved from {before} to {after}"
+
+
+def _received(done: CompleteResult | CommittedPartition) -> str:
+    if done.records_checked is None:
+        return NOT_DELIVERED
+    return f"A read_committed consumer received {done.records_delivered} of {done.records_checked} records of it."
+
+
+def list_preview(plan: AbortListPlan) -> Iterator[str]:
+    """What the marker of each transaction changes."""
+    for each in plan.plans:
+        impact = each.impact
+        records = "an unknown number of records" if impact.records is None else count(impact.records, "record")
+        released = "an unknown number" if impact.records_released is None else f"{impact.records_released:,}"
+        yield (
+            f"{each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} never read, "
+            f"{released} behind it can then be read"
+        )
+
+
+def list_left_out(plan: AbortListPlan) -> Iterator[str]:
+    """What is not aborted, why not, and its own remedy."""
+    for left in plan.left_out:
+        verdict = f"{left.verdict}: " if left.verdict else ""
+        yield f"left out: {left.target}  {verdict}{left.reason}{f' Remedy: {left.remedy}' if left.remedy else ''}"
+
+
+def list_result(plan: AbortListPlan, done: AbortListResult) -> Iterator[str]:
+    """How the LSO of each partition moved, and where the list stopped."""
+    for each in done.aborted:
+        saved = f", {count(each.result.records_saved or 0, 'record')} saved" if each.result.records_file else ""
+        yield f"{each.target}: {_lso_after(each.result)}{saved}."
+    yield f"Aborted: {len(done.aborted)} of {plan.target}."
+    if done.stopped_at is not None:
+        yield f"Stopped at {done.stopped_at}."
+    if done.not_tried:
+        yield f"Not tried: {', '.join(done.not_tried)}."
