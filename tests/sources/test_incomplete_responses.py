@@ -26,7 +26,7 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch, offset_of
 from toolkit.sources.live.observe import observe
-from toolkit.sources.live.state import authorization
+from toolkit.sources.live.state.authorization import GROUPS, TOPICS, TRANSACTIONAL_IDS, AclResource, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_configs
 from toolkit.sources.live.state.coordinators import TRANSACTION, read_coordinators
 from toolkit.sources.live.state.group_offsets import undescribed_group
@@ -147,19 +147,12 @@ def test_a_marker_without_a_response_of_its_own_may_be_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "api"),
-    [
-        (authorization.transactional_ids_are_visible, "DescribeTransactions"),
-        (authorization.topics_are_visible, "Metadata"),
-        (authorization.groups_are_visible, "DescribeGroups"),
-    ],
+    ("resource", "api"), [(TRANSACTIONAL_IDS, "DescribeTransactions"), (TOPICS, "Metadata"), (GROUPS, "DescribeGroups")]
 )
-def test_a_probe_without_an_answer_proves_no_visibility(
-    check: Callable[[BrokerClient, list[int]], authorization.Visibility], api: str
-) -> None:
+def test_a_probe_without_an_answer_proves_no_visibility(resource: AclResource, api: str) -> None:
     """That no transactional id is hidden is what `hanging` without an owner rests on."""
     acls = {"DescribeAcls": lambda broker, request: SimpleNamespace(error_code=0, resources=[])}
-    visibility = check(client(**acls, **{api: empty()}), [1, 2])
+    visibility = visibility_of(resource, client(**acls, **{api: empty()}), [1, 2])
     assert not visibility.proofs
     assert len(visibility.gaps) == 1
 

@@ -111,8 +111,8 @@ def _chunks(
         first = max(partition.log_start_offset or 0, start.get(number, 0))
         if newest is not None:
             first = max(first, (partition.high_watermark or 0) - newest)
-        # A coordinator loads its state up to the log end; while the high watermark is before what it loaded, ListOffsets
-        # is OFFSET_NOT_AVAILABLE (KIP-207), so nothing that it knows is missing here.
+        # A coordinator loads its state up to the log end. While the high watermark is before that, ListOffsets returns
+        # OFFSET_NOT_AVAILABLE (KIP-207): so nothing that it knows is missing here.
         for chunk in fetch_range(client, partition, first, "high_watermark").chunks:
             yield number, chunk
 
