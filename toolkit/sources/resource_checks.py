@@ -25,30 +25,16 @@ NEWEST = 3  # rows of a transactional id's history
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChecks:
-    """Rows about the named resources, and failed checks.
+    """Rows about the named resources, and failed checks."""
 
-    Parameters
-    ----------
-    all_partitions
-        Whether all partitions were checked: for producers open anywhere, or if nothing is named.
-    findings
-        Rows of ``schema.FINDINGS``.
-    transactions
-        Rows of ``schema.TRANSACTIONS`` of the ids, and of the owners of the producer ids.
-    history
-        The newest rows of ``schema.TRANSACTION_HISTORY`` of the ids.
-    group_lag
-        Rows of ``schema.GROUP_LAG``.
-    not_checked
-        Failed checks and their errors, as sentences.
-    """
-
+    # whether all partitions were checked: for producers open anywhere, or if nothing is named
     all_partitions: bool = False
-    findings: tuple[Row, ...] = ()
+    findings: tuple[Row, ...] = ()  # rows of ``schema.FINDINGS``
+    # rows of ``schema.TRANSACTIONS`` of the ids, and of the owners of the producer ids
     transactions: tuple[Row, ...] = ()
-    history: tuple[Row, ...] = ()
-    group_lag: tuple[Row, ...] = ()
-    not_checked: tuple[str, ...] = ()
+    history: tuple[Row, ...] = ()  # the newest rows of ``schema.TRANSACTION_HISTORY`` of the ids
+    group_lag: tuple[Row, ...] = ()  # rows of ``schema.GROUP_LAG``
+    not_checked: tuple[str, ...] = ()  # failed checks and their errors, as sentences
 
 
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:
