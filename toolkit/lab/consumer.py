@@ -93,10 +93,7 @@ class BlockedConsumer:
     def read(self, *, timeout: float = 30) -> list[Message]:
         """Read up to the last stable offset, commit, and return the records.
 
-        Raises
-        ------
-        LabError
-            If it does not reach the LSO within `timeout` seconds.
+        Raises LabError if it does not reach the LSO within `timeout` seconds.
         """
         deadline = time.monotonic() + timeout
         records = []

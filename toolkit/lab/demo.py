@@ -73,10 +73,7 @@ def run(version: str, *, show: ShowLines, width: int | None = None) -> bool:
 class Demo:
     """The steps of the demo, and deviations from the expected results.
 
-    Parameters
-    ----------
-    show, width
-        As for `run`.
+    `show`, `width`: as for `run`.
     """
 
     def __init__(self, show: ShowLines, *, width: int | None) -> None:

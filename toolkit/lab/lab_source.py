@@ -35,17 +35,11 @@ COLUMNS = ("partition", "producer_id", "producer_epoch", "transactional_id", "st
 class LabSource(ConnectedSource):
     """The embedded Kafka.
 
-    Parameters
-    ----------
-    cluster
-        A connection to it.
-    staged
-        Incident by topic. `expected` is its verdict now; one that becomes `long` or `overdue` in time has that as
+    `cluster`: a connection to it.
+    `staged`: incident by topic. `expected` is its verdict now; one that becomes `long` or `overdue` in time has that as
         ``staged[topic].later``.
-    kafka
-        The Kafka.
-    folder
-        Folder for temporary files.
+    `kafka`: the Kafka.
+    `folder`: folder for temporary files.
     """
 
     def __init__(self, cluster: Cluster, *, kafka: Kafka, staged: Mapping[str, StagedIncident], folder: Path) -> None:
@@ -117,19 +111,10 @@ def open_lab(names: Mapping[str, str], version: str) -> LabSource:
 
     A cell of a notebook that runs twice does not start two.
 
-    Parameters
-    ----------
-    names
-        Topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
-    version
-        Kafka version.
-
-    Raises
-    ------
-    UsageError
-        If the incidents need different clusters.
-    LabError
-        If the lab does not start.
+    Raises UsageError if the incidents need different clusters.
+    Raises LabError if the lab does not start.
+    `names`: topic to the name of an incident (`toolkit.lab.incidents.INCIDENTS`).
+    `version`: Kafka version.
     """
     key = (version, *sorted(names.items()))
     if key in _open:
@@ -169,21 +154,11 @@ def open_sample(sample: IncidentSample) -> SampleSource:
 def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedIncident:
     """Stage an incident on partition 0 of a new topic, between records that a read_committed group reads.
 
-    Parameters
-    ----------
-    kafka
-        The cluster.
-    name
-        Incident of one broker.
-    topic
-        New topic with two partitions.
-    group
-        Group that reads and commits before the incident.
-
-    Raises
-    ------
-    LabError
-        As for the incident.
+    Raises LabError: as for the incident.
+    `kafka`: the cluster.
+    `name`: incident of one broker.
+    `topic`: new topic with two partitions.
+    `group`: group that reads and commits before the incident.
     """
     options: dict[str, Any] = {"group": group} if name == "offsets_never_added" else {}
     create_topic(kafka, topic)

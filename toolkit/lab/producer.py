@@ -60,10 +60,7 @@ class TxnProducer:
     def init(self, *, two_phase: bool = False) -> TxnProducer:
         """InitProducerId: get a producer id, or the next epoch, which fences the one before.
 
-        Parameters
-        ----------
-        two_phase
-            Use two-phase commit (KIP-939), which needs version 6 of the request.
+        `two_phase`: use two-phase commit (KIP-939), which needs version 6 of the request.
         """
         init_request = {"transactional_id": self.transactional_id, "transaction_timeout_ms": self.timeout_ms}
         response = self._ask(
@@ -100,14 +97,9 @@ class TxnProducer:
     def send(self, topic: str, partition: int, *, records: int = 1, timestamp: dt.datetime | None = None) -> int:
         """Produce one batch with the next sequence number, and return its base offset.
 
-        Parameters
-        ----------
-        topic, partition
-            The partition; the caller decides whether the coordinator knows of it.
-        records
-            Number of records.
-        timestamp
-            The client's clock; now if null.
+        `topic`, `partition`: the partition; the caller decides whether the coordinator knows of it.
+        `records`: number of records.
+        `timestamp`: the client's clock; now if null.
         """
         sequence = self._sequences.get((topic, partition), 0)
         key = self.transactional_id.encode()

@@ -61,12 +61,8 @@ EXPLAINED = {
 class RequestRefused(LabError):
     """A broker refused a request.
 
-    Parameters
-    ----------
-    api, whose
-        The request, and the topic or id that it is about.
-    error
-        Kafka's name of the error.
+    `api`, `whose`: the request, and the topic or id that it is about.
+    `error`: Kafka's name of the error.
     """
 
     def __init__(self, api: str, whose: str, *, error: str) -> None:
@@ -93,19 +89,10 @@ def config_of(kafka: ClusterAddress) -> ClientConfig:
 def until(condition: Callable[[], T | None], *, awaited: str, timeout: float = 180) -> T:
     """Repeat a query until it returns a result.
 
-    Parameters
-    ----------
-    condition
-        Returns None while there is no result.
-    awaited
-        Description of the result, for the error.
-    timeout
-        Seconds.
-
-    Raises
-    ------
-    LabError
-        If there is none in time.
+    Raises LabError if there is none in time.
+    `condition`: returns None while there is no result.
+    `awaited`: description of the result, for the error.
+    `timeout`: seconds.
     """
     deadline = time.monotonic() + timeout
     while (found := condition()) is None:
@@ -125,23 +112,12 @@ def send_until_accepted(
 ) -> Any:
     """Send a request until its response has no transient error.
 
-    Parameters
-    ----------
-    cluster
-        The client to send it with.
-    request
-        Makes the request.
-    of
-        Topic or id of the request, for the error.
-    codes
-        Returns the error codes of a response.
-    to
-        Returns the broker, before every attempt; any broker if null.
-
-    Raises
-    ------
-    Refused
-        If the response has another error, or still an error at the end of the timeout.
+    Raises RequestRefused if the response has another error, or still an error at the end of the timeout.
+    `cluster`: the client to send it with.
+    `request`: makes the request.
+    `of`: topic or id of the request, for the error.
+    `codes`: returns the error codes of a response.
+    `to`: returns the broker, before every attempt; any broker if null.
     """
     api = str(request().name).removesuffix("Request")
     passing: set[str] = set()

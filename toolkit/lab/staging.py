@@ -263,14 +263,9 @@ def incident(
 class Stage:
     """A topic on a cluster, and producers that write to it.
 
-    Parameters
-    ----------
-    kafka
-        The cluster.
-    plot
-        The incident to stage.
-    topic, partition
-        The partition.
+    `kafka`: the cluster.
+    `plot`: the incident to stage.
+    `topic`, `partition`: the partition.
     """
 
     def __init__(self, kafka: ClusterAddress, plot: Incident, *, topic: str | None, partition: int) -> None:
@@ -304,14 +299,9 @@ class Stage:
     ) -> None:
         """Create the topic if it does not exist, with a committed record and one more partition than needed.
 
-        Parameters
-        ----------
-        replicas
-            Broker ids of each partition's replicas, its leader first; any one broker if empty.
-        elsewhere
-            Those of the other partitions, if they differ.
-        config
-            Topic configuration.
+        `replicas`: broker ids of each partition's replicas, its leader first; any one broker if empty.
+        `elsewhere`: those of the other partitions, if they differ.
+        `config`: topic configuration.
         """
         if partitions(self.cluster, self.topic):
             return
@@ -346,12 +336,8 @@ class Stage:
     def producer(self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None) -> TxnProducer:
         """Return a new producer with a producer id.
 
-        Parameters
-        ----------
-        timeout_ms
-            Its transaction timeout.
-        coordinator_id
-            Broker that coordinates it; any if null.
+        `timeout_ms`: its transaction timeout.
+        `coordinator_id`: broker that coordinates it; any if null.
         """
         while True:
             transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
@@ -370,18 +356,11 @@ class Stage:
     ) -> StagedIncident:
         """Record a transaction that a producer left; by default on the stage's partition, with the expected verdict.
 
-        Parameters
-        ----------
-        producer
-            The producer, with its current epoch.
-        start_offset
-            First offset of its transaction.
-        partition, expected
-            If other than the incident's; with another verdict, no action is expected.
-        closing
-            Ends the incident properly.
-        **facts
-            Other fields of `StagedIncident`.
+        `producer`: the producer, with its current epoch.
+        `start_offset`: first offset of its transaction.
+        `partition`, `expected`: if other than the incident's; with another verdict, no action is expected.
+        `closing`: ends the incident properly.
+        `**facts`: other fields of `StagedIncident`.
         """
         fields: dict[str, Any] = {
             "name": self.plot.name,

@@ -54,10 +54,7 @@ def _of_frame(frame: Any, table: Table) -> pa.Table:
 def finding_row(finding: FindingLike) -> Row:
     """One row of ``schema.FINDINGS`` as a dict of plain values.
 
-    Raises
-    ------
-    UsageError
-        If the input is not exactly one finding.
+    Raises UsageError if the input is not exactly one finding.
     """
     if isinstance(finding, Mapping):
         return finding
@@ -70,13 +67,7 @@ def finding_row(finding: FindingLike) -> Row:
 
 
 def in_utc(time: dt.datetime) -> dt.datetime:
-    """Convert a time to UTC.
-
-    Raises
-    ------
-    UsageError
-        If it has no time zone.
-    """
+    """Convert a time to UTC. Raises UsageError if it has no time zone."""
     if time.tzinfo is None:
         raise UsageError(f"The time {time} has no time zone.", do="Add one: datetime.now(timezone.utc).")
     return time.astimezone(dt.UTC)

@@ -19,17 +19,9 @@ PART = r"(\d+(?:\.\d+)?)\s*([a-z]*)"
 def duration_s(text: str, *, unit: str = "s") -> float:
     """Seconds of a duration such as ``30s``, ``1.5h``, ``1h 30m`` or Spark's ``interval 10 seconds``.
 
-    Parameters
-    ----------
-    text
-        The duration.
-    unit
-        Unit of a number without one.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a duration.
+    Raises ValueError if the text is not a duration.
+    `text`: the duration.
+    `unit`: unit of a number without one.
     """
     text = text.strip().lower().removeprefix("interval ").strip()
     parts = re.findall(PART, text)

@@ -97,10 +97,7 @@ class TableRow:
     def of(cls, row: Mapping[str, Any]) -> Self:
         """The record of a row; columns that it lacks are null, so that rows of an older version can be read.
 
-        Raises
-        ------
-        TypeError
-            If it lacks a column that is never null.
+        Raises TypeError if it lacks a column that is never null.
         """
         for name in cls._required:
             if row.get(name) is None:
@@ -161,10 +158,7 @@ R = TypeVar("R", bound=type[TableRow])
 def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str, ...] = ()) -> Callable[[R], R]:
     """Derive the table that a record class declares.
 
-    Parameters
-    ----------
-    name, row, key, sort
-        As for `Table`; for a struct inside a record, only what one is.
+    `name`, `row`, `key`, `sort`: as for `Table`; for a struct inside a record, only what one is.
     """
 
     def declare(cls: R) -> R:
@@ -191,10 +185,7 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
 def _constructors(cls: type[TableRow]) -> tuple[Callable[..., None], Callable[..., Any]]:
     """Faster than the `__init__` of a frozen dataclass, which looks up ``object.__setattr__`` for each field.
 
-    Returns
-    -------
-    tuple
-        `__init__` with the same keywords and defaults, and a function of all values in the order of the columns.
+    Returns: `__init__` with the same keywords and defaults, and a function of all values in the order of the columns.
     """
     defaults = {each.name: each.default for each in fields(cls)}  # type: ignore[arg-type]
     known: dict[str, Any] = {f"set_{name}": getattr(cls, name).__set__ for name in defaults}
@@ -241,12 +232,8 @@ def _arrow(hint: Any) -> Type:
 def column_values(column: "pa.ChunkedArray", struct: type[TableRow] | None = None) -> list[Any]:
     """The values of an Arrow column as fields of records have them.
 
-    Parameters
-    ----------
-    column
-        The column.
-    struct
-        The record of its structs; null if it has none.
+    `column`: the column.
+    `struct`: the record of its structs; null if it has none.
     """
     import pyarrow as pa
 

@@ -33,30 +33,15 @@ NEWEST = 3  # rows of a transactional id's history
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChecks:
-    """Rows about the named resources, and failed checks.
+    """Rows about the named resources, and failed checks."""
 
-    Parameters
-    ----------
-    all_partitions
-        Whether all partitions were checked: for producers open anywhere, or if nothing is named.
-    findings
-        Of the named resources, or of all.
-    transactions
-        Of the ids, and of the owners of the producer ids.
-    history
-        The newest transactions of the ids.
-    group_lag
-        Lag of the groups.
-    not_checked
-        Failed checks and their errors, as sentences.
-    """
-
+    # whether all partitions were checked: for producers open anywhere, or if nothing is named
     all_partitions: bool = False
     findings: tuple[Finding, ...] = ()
-    transactions: tuple[Transaction, ...] = ()
-    history: tuple[PastTransaction, ...] = ()
+    transactions: tuple[Transaction, ...] = ()  # of the ids, and of the owners of the producer ids
+    history: tuple[PastTransaction, ...] = ()  # the newest ones of the ids
     group_lag: tuple[GroupLag, ...] = ()
-    not_checked: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()  # failed checks and their errors, as sentences
 
 
 def check_resources(source: Source, named: NamedResources, *, recheck_after: float = 5.0) -> ResourceChecks:

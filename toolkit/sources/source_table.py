@@ -100,10 +100,7 @@ class TableArguments:
     def of(cls, **arguments: Any) -> TableArguments:
         """The arguments as users write them: one topic or partition, any collection of ids, a time in any zone.
 
-        Raises
-        ------
-        UsageError
-            For an invalid range, or a time without zone.
+        Raises UsageError: for an invalid range, or a time without zone.
         """
         for name, value in arguments.items():
             if isinstance(value, dt.datetime):
@@ -122,13 +119,7 @@ class TableArguments:
 
     @property
     def partition_numbers(self) -> Sequence[int] | None:
-        """The partitions of a table about one topic.
-
-        Raises
-        ------
-        UsageError
-            If they are pairs.
-        """
+        """The partitions of a table about one topic. Raises UsageError if they are pairs."""
         if self.partitions is None:
             return None
         return [number for _, number in requested_partitions([""], self.partitions)]
@@ -175,30 +166,14 @@ class RowsOf(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFunction:
-    """The function of a source for a table.
+    """The function of a source for a table."""
 
-    Parameters
-    ----------
-    read
-        Takes the source and `TableArguments`; returns rows or Arrow tables.
-    takes
-        Names of the arguments that it supports.
-    rows_of
-        The logs that a row depends on, for tasks that share the work.
-    topics
-        The only topics whose logs it reads; empty for those selected.
-    also_reads
-        Topics whose logs it reads besides, whichever are selected.
-    needs_topic
-        Whether logs of unknown topic have no row.
-    """
-
-    read: Callable[[Any, TableArguments], Any]
-    takes: frozenset[str]
-    rows_of: RowsOf = RowsOf.LOG
-    topics: Sequence[str] = ()
-    also_reads: Sequence[str] = ()
-    needs_topic: bool = False
+    read: Callable[[Any, TableArguments], Any]  # takes the source and `TableArguments`; returns rows or Arrow tables
+    takes: frozenset[str]  # names of the arguments that it supports
+    rows_of: RowsOf = RowsOf.LOG  # the logs that a row depends on, for tasks that share the work
+    topics: Sequence[str] = ()  # the only topics whose logs it reads; empty for those selected
+    also_reads: Sequence[str] = ()  # topics whose logs it reads besides, whichever are selected
+    needs_topic: bool = False  # whether logs of unknown topic have no row
 
 
 def source_table(

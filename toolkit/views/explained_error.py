@@ -152,21 +152,11 @@ TEMPLATE = "explanation.html"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedError:
-    """A pasted error, and the state of the cluster about it.
+    """A pasted error, and the state of the cluster about it."""
 
-    Parameters
-    ----------
-    recognized
-        The symptoms that were recognized; empty if the text is unknown.
-    named
-        Ids, groups and partitions in the text, and those of the caller.
-    checks
-        State of them in a source; null without a source.
-    """
-
-    recognized: tuple[RecognizedSymptom, ...]
-    named: NamedResources
-    checks: ResourceChecks | None = None
+    recognized: tuple[RecognizedSymptom, ...]  # the symptoms that were recognized; empty if the text is unknown
+    named: NamedResources  # ids, groups and partitions in the text, and those of the caller
+    checks: ResourceChecks | None = None  # state of them in a source; null without a source
 
     @property
     def symptoms(self) -> tuple[str, ...]:

@@ -31,15 +31,9 @@ NOTEBOOKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextSteps:
-    """The findings by verdict, the most urgent first, each with what to do; Markdown in a notebook.
+    """The findings by verdict, the most urgent first, each with what to do; Markdown in a notebook."""
 
-    Parameters
-    ----------
-    findings
-        The findings in the order of their urgency.
-    """
-
-    findings: Sequence[Finding]
+    findings: Sequence[Finding]  # the findings in the order of their urgency
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

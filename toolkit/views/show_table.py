@@ -228,22 +228,14 @@ def _packed(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """Rows of a table, as HTML in a notebook, otherwise as text.
+    """Rows of a table, as HTML in a notebook, otherwise as text."""
 
-    Parameters
-    ----------
-    table, rows
-        The rows to show.
-    columns
-        Columns to show; null for those with values; for findings, for a summary of each row.
-    now
-        Time up to which ages are counted; null for the time at which the newest row was observed.
-    """
-
+    # table, rows: the rows to show
     table: Table
     rows: Sequence[Row]
+    # columns to show; null for those with values; for findings, for a summary of each row
     columns: Sequence[str] | None
-    now: dt.datetime | None
+    now: dt.datetime | None  # time up to which ages are counted; null for the time at which the newest row was observed
 
     def __repr__(self) -> str:
         first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS

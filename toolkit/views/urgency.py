@@ -35,12 +35,8 @@ def age(finding: Finding, now: dt.datetime) -> dt.timedelta | None:
 def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:
     """The most urgent verdict first, then the oldest; findings of one age by partition and queue position.
 
-    Parameters
-    ----------
-    findings
-        The findings.
-    now
-        Time up to which ages are counted; that of the newest finding if null.
+    `findings`: the findings.
+    `now`: time up to which ages are counted; that of the newest finding if null.
     """
     found = list(findings)
     until = now or newest(found)

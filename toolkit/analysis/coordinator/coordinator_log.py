@@ -20,18 +20,10 @@ from toolkit.schema.table import Error
 
 @dataclass(frozen=True)
 class IdHistory:
-    """The records of a transactional id.
-
-    Parameters
-    ----------
-    transactional_id
-        The id.
-    records
-        Its readable records, in offset order.
-    """
+    """The records of a transactional id."""
 
     transactional_id: str
-    records: Sequence[TransactionLogRecord]
+    records: Sequence[TransactionLogRecord]  # its readable records, in offset order
 
     @cached_property
     def transactions(self) -> Sequence[PastTransaction]:
@@ -45,24 +37,16 @@ class IdHistory:
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorLog:
-    """Records of ``__transaction_state``.
+    """Records of ``__transaction_state``."""
 
-    Parameters
-    ----------
-    records
-        Records of the relevant transactional ids, in offset order within a partition.
-    unread
-        Why records may be missing, one sentence per reason; empty if all that are left since the time they are needed
-        for were read.
-    since
-        For each partition that was not read from its beginning: the time of the first record read.
-    leaders
-        For each partition, where known: its leader and the leader epoch when it was read.
-    """
-
+    # records of the relevant transactional ids, in offset order within a partition
     records: Sequence[TransactionLogRecord] = ()
+    # why records may be missing, one sentence per reason; empty if all that are left since the time they are needed for
+    # were read
     unread: Sequence[str] = ()
+    # for each partition that was not read from its beginning: the time of the first record read
     since: Mapping[int, dt.datetime] = field(default_factory=dict)
+    # for each partition, where known: its leader and the leader epoch when it was read
     leaders: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property

@@ -21,24 +21,15 @@ OfPartition = TypeVar("OfPartition", Partition, Producer)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Whether the coordinators' responses are complete.
+    """Whether the coordinators' responses are complete."""
 
-    Parameters
-    ----------
-    brokers
-        Every broker of the cluster that was queried.
-    proofs
-        What proves completeness, one sentence each: all brokers answered, rights, ``__transaction_state`` read.
-    gaps
-        What is missing, one sentence each, naming the broker, partition or right. Empty means complete: only then does
-        the absence of a transactional id count as evidence.
-    topic_gaps
-        What is missing to diagnose the whole cluster: rights without which topics stay hidden.
-    """
-
-    brokers: Sequence[int] = ()
+    brokers: Sequence[int] = ()  # every broker of the cluster that was queried
+    # what proves completeness, one sentence each: all brokers answered, rights, ``__transaction_state`` read
     proofs: Sequence[str] = ()
+    # what is missing, one sentence each, naming the broker, partition or right. Empty means complete: only then does
+    # the absence of a transactional id count as evidence.
     gaps: Sequence[str] = ()
+    # what is missing to diagnose the whole cluster: rights without which topics stay hidden
     topic_gaps: Sequence[str] = ()
 
 
@@ -56,18 +47,10 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Time up to which files are proven to have what a coordinator did: an age counts up to it, and no further.
+    """Time up to which files are proven to have what a coordinator did: an age counts up to it, and no further."""
 
-    Parameters
-    ----------
-    time
-        The time, by a clock of the brokers, of the machine that copied, or as the caller asserts.
-    proof
-        What proves it.
-    """
-
-    time: dt.datetime
-    proof: str
+    time: dt.datetime  # the time, by a clock of the brokers, of the machine that copied, or as the caller asserts
+    proof: str  # what proves it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,45 +60,30 @@ class Observation:
     The coordinators answer between two responses of the partition leader. A transaction with the same producer id and
     start offset in both was open when its coordinator answered, so no race can make a finished transaction look
     disowned.
-
-    Parameters
-    ----------
-    partitions, producers, transactions
-        As their leaders and coordinators answered; error rows included.
-    partitions_after, producers_after
-        The same, read again after the coordinators answered, for every partition that had an open transaction or an
-        LSO below its high watermark.
-    coverage
-        Whether the coordinators' responses are complete.
-    first_batches
-        First batch by (topic, partition, start offset), if it was read.
-    observed_at
-        When the observation ended, by this machine's clock; from files, the newest time in them.
-    from_files
-        Whether it was read from log directories. Then the rows after are those before, but for what began while the
-        files were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of`
-        only.
-    as_of
-        For files: the time up to which partitions are proven to be complete, those of ``__transaction_state`` above
-        all. That of another one counts for what is open there: the caller asserts that its files are of one moment.
-    doubts
-        What is missing to prove that an open transaction has no owner, one sentence each, by (topic, partition,
-        producer id).
-    notes
-        Remarks on a partition for its evidence, one sentence each.
     """
 
+    # partitions, producers, transactions: as their leaders and coordinators answered; error rows included
     partitions: Sequence[Partition]
     producers: Sequence[Producer]
     transactions: Sequence[Transaction]
+    # partitions_after, producers_after: the same, read again after the coordinators answered, for every partition that
+    # had an open transaction or an LSO below its high watermark
     partitions_after: Sequence[Partition]
     producers_after: Sequence[Producer]
-    coverage: Coverage
-    observed_at: dt.datetime
+    coverage: Coverage  # whether the coordinators' responses are complete
+    observed_at: dt.datetime  # when the observation ended, by this machine's clock; from files, the newest time in them
+    # first batch by (topic, partition, start offset), if it was read
     first_batches: Mapping[tuple[str, int, int], FirstBatch] = field(default_factory=dict)
+    # whether it was read from log directories. Then the rows after are those before, but for what began while the files
+    # were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of` only.
     from_files: bool = False
+    # for files: the time up to which partitions are proven to be complete, those of ``__transaction_state`` above all.
+    # That of another one counts for what is open there: the caller asserts that its files are of one moment.
     as_of: Mapping[TopicPartition, AsOf] = field(default_factory=dict)
+    # what is missing to prove that an open transaction has no owner, one sentence each, by (topic, partition, producer
+    # id)
     doubts: Mapping[tuple[str, int, int], Sequence[str]] = field(default_factory=dict)
+    # remarks on a partition for its evidence, one sentence each
     notes: Mapping[tuple[str, int], Sequence[str]] = field(default_factory=dict)
 
     def on(self, topic_partitions: Container[TopicPartition]) -> Observation:
@@ -138,70 +106,39 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000  # the brokers' default of transaction.max.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """One open transaction on one partition in one observation.
-
-    Parameters
-    ----------
-    observation
-        The observation.
-    tp
-        The partition.
-    producer
-        The leader's producer row, read after the coordinators answered; for a transaction that has written nothing
-        to the partition yet, a row without start offset.
-    start
-        First offset; null if nothing was written yet.
-    epoch, first_epoch
-        Epoch of the producer's newest batch, -1 if unknown; and of the batch that opened the transaction, null if that
-        batch was not read.
-    owners
-        Coordinator rows with this producer id: none, one, or several that contradict each other.
-    owner, state, owner_epoch
-        The first of them, its state and its epoch; null, ``""`` and -1 if no id has this producer id.
-    listed
-        Whether the coordinator still expects to write a marker to this partition.
-    two_phase
-        Whether its timeout marks two-phase commit (KIP-939).
-    as_of
-        For files: the time up to which they prove the coordinator's state; null if nothing proves any.
-    now
-        This machine's time; for files, that of `as_of`.
-    age
-        Time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict.
-    expires_at
-        Start time plus timeout; null if one is unknown or the transaction does not expire.
-    leader
-        The partition, read after the coordinators answered.
-    high_watermark_before
-        The partition's high watermark, read before the coordinators answered; null if unknown.
-    leader_moved
-        Whether the partition's leader or its epoch changed during the observation, or another replica answered.
-    seen_for
-        For how long earlier observations have shown the coordinator in this state.
-    first_batch
-        Its first batch; null if that was not read.
-    """
+    """One open transaction on one partition in one observation."""
 
     tp: TopicPartition
+    # the leader's producer row, read after the coordinators answered; for a transaction that has written nothing to the
+    # partition yet, a row without start offset
     producer: Producer
-    start: int | None
+    start: int | None  # first offset; null if nothing was written yet
+    # epoch, first_epoch: epoch of the producer's newest batch, -1 if unknown; and of the batch that opened the
+    # transaction, null if that batch was not read
     epoch: int
     first_epoch: int | None
+    # coordinator rows with this producer id: none, one, or several that contradict each other
     owners: Sequence[Transaction]
+    # owner, state, owner_epoch: the first of them, its state and its epoch; null, ``""`` and -1 if no id has this
+    # producer id
     owner: Transaction | None
     state: str
     owner_epoch: int
-    listed: bool
-    two_phase: bool
-    as_of: AsOf | None
-    now: dt.datetime | None
+    listed: bool  # whether the coordinator still expects to write a marker to this partition
+    two_phase: bool  # whether its timeout marks two-phase commit (KIP-939)
+    as_of: AsOf | None  # for files: the time up to which they prove the coordinator's state; null if nothing proves any
+    now: dt.datetime | None  # this machine's time; for files, that of `as_of`
+    # time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict
     age: dt.timedelta | None
-    expires_at: dt.datetime | None
-    leader: Partition
+    expires_at: dt.datetime | None  # start time plus timeout; null if one is unknown or the transaction does not expire
+    leader: Partition  # the partition, read after the coordinators answered
+    # the partition's high watermark, read before the coordinators answered; null if unknown
     high_watermark_before: int | None
+    # whether the partition's leader or its epoch changed during the observation, or another replica answered
     leader_moved: bool
     observation: Observation
-    first_batch: FirstBatch | None = None
+    first_batch: FirstBatch | None = None  # its first batch; null if that was not read
+    # for how long earlier observations have shown the coordinator in this state
     seen_for: dt.timedelta = dt.timedelta(0)
 
     @property

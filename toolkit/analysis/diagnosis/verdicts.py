@@ -44,27 +44,14 @@ OUTCOMES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was decided about the open records of a transaction.
+    """What was decided about the open records of a transaction."""
 
-    Parameters
-    ----------
-    name
-        One of `OUTCOMES`.
-    reason
-        What shows that, as a sentence without its dot.
-    missing
-        For `UNKNOWN`: what is missing, a phrase each.
-    transaction
-        The decided transaction whose marker is missing; null for `UNDECIDED` and `UNKNOWN`.
-    evidence
-        The coordinator's records that prove it.
-    """
-
-    name: str
-    reason: str
-    missing: tuple[str, ...] = ()
+    name: str  # one of `OUTCOMES`
+    reason: str  # what shows that, as a sentence without its dot
+    missing: tuple[str, ...] = ()  # for `UNKNOWN`: what is missing, a phrase each
+    # the decided transaction whose marker is missing; null for `UNDECIDED` and `UNKNOWN`
     transaction: PastTransaction | None = None
-    evidence: tuple[EvidenceEntry, ...] = ()
+    evidence: tuple[EvidenceEntry, ...] = ()  # the coordinator's records that prove it
 
     @property
     def is_decided(self) -> bool:

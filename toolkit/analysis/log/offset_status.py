@@ -68,27 +68,15 @@ class StatusRange(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class LogSlice:
-    """Consecutive batches of one partition, and what else was read about them.
+    """Consecutive batches of one partition, and what else was read about them."""
 
-    Parameters
-    ----------
-    headers
-        Structured arrays of `headers.HEADER`, in the order of the log.
-    record_offsets
-        Offsets of the remaining records of each partly compacted batch, by base offset.
-    aborted
-        Aborted transactions that overlap the batches.
-    is_index_complete
-        Whether `aborted` has all of them with data below the LSO.
-    errors
-        Read errors.
-    """
-
+    # structured arrays of `headers.HEADER`, in the order of the log
     headers: list[Headers] = field(default_factory=list)
+    # offsets of the remaining records of each partly compacted batch, by base offset
     record_offsets: dict[int, Sequence[int]] = field(default_factory=dict)
-    aborted: set[AbortedRange] = field(default_factory=set)
-    is_index_complete: bool = True
-    errors: list[str] = field(default_factory=list)
+    aborted: set[AbortedRange] = field(default_factory=set)  # aborted transactions that overlap the batches
+    is_index_complete: bool = True  # whether `aborted` has all of them with data below the LSO
+    errors: list[str] = field(default_factory=list)  # read errors
 
     @property
     def batches(self) -> Headers:

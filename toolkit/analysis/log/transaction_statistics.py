@@ -57,37 +57,24 @@ class OutcomeStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Statistics:
-    """Statistics of a set of transactions; ``+`` combines those of two sets.
+    """Statistics of a set of transactions; ``+`` combines those of two sets."""
 
-    Parameters
-    ----------
-    committed_count, aborted_count, empty_count, undecided_count
-        Transactions with data and a COMMIT, with data and an ABORT, without data, and with a marker whose record was
-        not read or whose offset is missing.
-    truncated_count
-        Transactions with data that begin, or may begin, before the range read.
-    open
-        Transactions without a marker, as structured array of
-        `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`.
-    first_offset, last_offset
-        Lowest and highest offset, including markers; -1 if there are none.
-    start, end
-        Earliest and latest time of a first batch or marker, in ms; -1 if there is none.
-    sizes
-        Input of the distributions: 34 bytes for each completely read transaction.
-    """
-
+    # committed_count, aborted_count, empty_count, undecided_count: transactions with data and a COMMIT, with data and
+    # an ABORT, without data, and with a marker whose record was not read or whose offset is missing
     committed_count: int = 0
     aborted_count: int = 0
     empty_count: int = 0
     undecided_count: int = 0
-    truncated_count: int = 0
+    truncated_count: int = 0  # transactions with data that begin, or may begin, before the range read
+    # first_offset, last_offset: lowest and highest offset, including markers; -1 if there are none
     first_offset: int = -1
     last_offset: int = -1
+    # start, end: earliest and latest time of a first batch or marker, in ms; -1 if there is none
     start: int = -1
     end: int = -1
+    # transactions without a marker, as structured array of `toolkit.analysis.log.log_transactions.LOG_TRANSACTION`
     open: LogTransactions
-    sizes: tuple[Array, ...] = ()
+    sizes: tuple[Array, ...] = ()  # input of the distributions: 34 bytes for each completely read transaction
 
     def __add__(self, other: Statistics) -> Statistics:
         """The statistics of both sets."""

@@ -43,38 +43,21 @@ READ_ONLY = 0o444
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentSample:
-    """A recorded incident.
+    """A recorded incident."""
 
-    Parameters
-    ----------
-    name
-        Its name in `names`.
-    title, description
-        The incident, in a line and in some sentences.
-    origin
-        How it was made, as a sentence.
-    topic, partition
-        Partition with the open transaction.
-    expected
-        Expected columns of the one row of ``schema.FINDINGS`` for that partition.
-    at
-        Time in its recording for which `expected` holds; null without recording.
-    min_held_ms
-        Argument of ``LogDir.findings`` that includes a transaction that has ended; null if it is open.
-    path
-        Its unpacked folder, with read-only files for all processes.
-    """
-
-    name: str
+    name: str  # its name in `names`
+    # title, description: the incident, in a line and in some sentences
     title: str
     description: str
-    origin: str
+    origin: str  # how it was made, as a sentence
+    # topic, partition: partition with the open transaction
     topic: str
     partition: int
-    expected: Mapping[str, Any]
-    at: dt.datetime | None
+    expected: Mapping[str, Any]  # expected columns of the one row of ``schema.FINDINGS`` for that partition
+    at: dt.datetime | None  # time in its recording for which `expected` holds; null without recording
+    # argument of ``LogDir.findings`` that includes a transaction that has ended; null if it is open
     min_held_ms: int | None
-    path: Path
+    path: Path  # its unpacked folder, with read-only files for all processes
 
     def log_dir(self) -> LogDir:
         """The log directory of the broker, which was shut down cleanly."""
@@ -116,12 +99,8 @@ def names() -> list[str]:
 def load(name: str) -> IncidentSample:
     """Return a sample; its files are unpacked into the user's cache on first use.
 
-    Raises
-    ------
-    NotFound
-        If there is no sample of that name.
-    UsageError
-        If it cannot be unpacked.
+    Raises NotFound if there is no sample of that name.
+    Raises UsageError if it cannot be unpacked.
     """
     if name not in _index():
         raise NotFound(f"There is no sample {name!r}.", do=f"Use one of {', '.join(names())}.")
@@ -142,17 +121,9 @@ def _index() -> Mapping[str, Mapping[str, Any]]:
 def unpacked(archive: bytes, *, name: str) -> Path:
     """The folder with the files of an archive, unpacked on first use.
 
-    Parameters
-    ----------
-    archive
-        An archive of `packed`.
-    name
-        Part of the folder's name, next to the hash of the content.
-
-    Raises
-    ------
-    UsageError
-        If neither the user's cache nor the temporary folder is writable.
+    Raises UsageError if neither the user's cache nor the temporary folder is writable.
+    `archive`: an archive of `packed`.
+    `name`: part of the folder's name, next to the hash of the content.
     """
     label = f"{name}-{hashlib.sha256(archive).hexdigest()[:16]}"
     problem = ""

@@ -52,10 +52,8 @@ def fetch_jars(version: str) -> Path:
     The repository is KAFKA_TXN_MAVEN if set, else the mirror of Maven Central that ``~/.m2/settings.xml`` names, else
     Maven Central; HTTPS_PROXY and JAVA_TOOL_OPTIONS are honoured. Afterwards it works offline.
 
-    Raises
-    ------
-    LabError
-        The repository could not be reached or has no such version, pyspark is not installed, or there is no Java.
+    Raises LabError: the repository could not be reached or has no such version, pyspark is not installed, or there is
+    no Java.
     """
     home = user_cache_path("kafka-txn-toolkit") / "kafka"
     jars = home / version

@@ -21,10 +21,7 @@ from pathlib import Path
 class ProcessSupervisor:
     """Starts processes; kills them and deletes their directory when it is stopped or this process ends.
 
-    Parameters
-    ----------
-    directory
-        Working directory of the processes; deleted at the end.
+    `directory`: working directory of the processes; deleted at the end.
     """
 
     def __init__(self, directory: Path) -> None:

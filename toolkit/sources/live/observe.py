@@ -49,20 +49,13 @@ def observe(
 ) -> Observation:
     """Observe partitions once.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    leaders
-        The partitions to observe, and their leaders.
-    whole_cluster
-        Whether they are meant to be all partitions, so that hidden topics are a gap.
-    first_batches
-        Open transactions per partition, lowest first, whose first batch is read.
-    idle_producers
-        Include producers without an open transaction, as for `read_producers`.
-    clear_partitions
-        Include partitions where nothing is open or held and that have no error; they are most of a large cluster.
+    `client`: the connection to the brokers.
+    `leaders`: the partitions to observe, and their leaders.
+    `whole_cluster`: whether they are meant to be all partitions, so that hidden topics are a gap.
+    `first_batches`: open transactions per partition, lowest first, whose first batch is read.
+    `idle_producers`: include producers without an open transaction, as for `read_producers`.
+    `clear_partitions`: include partitions where nothing is open or held and that have no error; they are most of a
+        large cluster.
     """
     offsets = OffsetsQuery(client, LSO_COLUMNS, notable_only=not clear_partitions)
     of_producers = ProducersQuery(idle_producers=idle_producers)

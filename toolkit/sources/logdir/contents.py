@@ -141,16 +141,10 @@ class Copies:
 class Contents:
     """The logs as listed now, and their states, each read on first use.
 
-    Parameters
-    ----------
-    layout
-        Folders and texts at the paths.
-    texts
-        The logs in its texts.
-    broker_logs
-        Brokers' own logs.
-    as_of
-        When the files were copied, if the caller knows it.
+    `layout`: folders and texts at the paths.
+    `texts`: the logs in its texts.
+    `broker_logs`: brokers' own logs.
+    `as_of`: when the files were copied, if the caller knows it.
     """
 
     def __init__(
@@ -197,10 +191,7 @@ class Contents:
     def cluster_events(self, *, since: dt.datetime | None = None) -> Iterator[ClusterEvent]:
         """The events of the cluster, by the metadata log that reaches furthest, and by brokers' own logs.
 
-        Parameters
-        ----------
-        since
-            Earlier events are not needed.
+        `since`: earlier events are not needed.
         """
         for _, (state, *_) in self.by_partition(metadata_logs(self.logs)):
             if isinstance(state.log, FolderLog):
@@ -218,19 +209,10 @@ class Contents:
     ) -> list[ReplicaLog]:
         """The selected logs.
 
-        Parameters
-        ----------
-        topics
-            Topic names, or one; if null, all but ``__cluster_metadata``.
-        partitions
-            Numbers, or one, of each of `topics`; or pairs of topic and number, without `topics`.
-
-        Raises
-        ------
-        NotFound
-            If one of them is not among the files.
-        UsageError
-            If `partitions` are numbers without topics, or pairs with topics.
+        Raises NotFound if one of them is not among the files.
+        Raises UsageError if `partitions` are numbers without topics, or pairs with topics.
+        `topics`: topic names, or one; if null, all but ``__cluster_metadata``.
+        `partitions`: numbers, or one, of each of `topics`; or pairs of topic and number, without `topics`.
         """
         names = [topics] if isinstance(topics, str) else topics
         numbers = [partitions] if isinstance(partitions, int) else partitions
@@ -243,10 +225,7 @@ class Contents:
     def named_logs(self, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> list[ReplicaLog]:
         """As `replica_logs`, without those whose topic is unknown.
 
-        Raises
-        ------
-        UsageError
-            If the topics of all selected logs are unknown.
+        Raises UsageError if the topics of all selected logs are unknown.
         """
         logs = self.replica_logs(topics, partitions)
         found = [log for log in logs if log.where.topic is not None]
@@ -261,10 +240,7 @@ class Contents:
     def of_topic(self, topic: str, partitions: Sequence[int] | None = None) -> list[ReplicaLog]:
         """The logs of a topic, none if it is missing; or of some of its partitions, which must exist.
 
-        Raises
-        ------
-        NotFound
-            If one of the partitions is not among the files.
+        Raises NotFound if one of the partitions is not among the files.
         """
         if partitions is not None:
             return self.replica_logs([topic], partitions)

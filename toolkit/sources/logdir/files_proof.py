@@ -16,18 +16,10 @@ from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesProof:
-    """What files prove, and what they do not.
+    """What files prove, and what they do not."""
 
-    Parameters
-    ----------
-    proven
-        What is proven, a clause each.
-    missing
-        What is not, and what to do about it, a clause each.
-    """
-
-    proven: Sequence[str]
-    missing: Sequence[str]
+    proven: Sequence[str]  # what is proven, a clause each
+    missing: Sequence[str]  # what is not, and what to do about it, a clause each
 
     @property
     def line(self) -> str:

@@ -32,44 +32,25 @@ BEFORE_OPENING = dt.timedelta(minutes=1)  # what happened to the cluster then ma
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LogEvidence:
-    """Log evidence of held partitions.
+    """Log evidence of held partitions."""
 
-    Parameters
-    ----------
-    excerpts
-        By partition.
-    coordinators
-        The coordinators' log; null if it was not read.
-    other_markers
-        Markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome.
-    ended
-        Partition, producer id and start offset of transactions that their leader no longer shows open, once the
-        coordinators' log was read.
-    cluster_events
-        What happened to the cluster, in order; none if no metadata log was read.
-    """
-
-    excerpts: Mapping[TopicPartition, Excerpt]
-    coordinators: CoordinatorLog | None = None
+    excerpts: Mapping[TopicPartition, Excerpt]  # by partition
+    coordinators: CoordinatorLog | None = None  # null if their log was not read
+    # markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome
     other_markers: Sequence[OtherMarker] = ()
+    # partition, producer id and start offset of transactions that their leader no longer shows open, once the
+    # coordinators' log was read
     ended: Collection[tuple[TopicPartition, int, int]] = ()
+    # what happened to the cluster, in order; none if no metadata log was read
     cluster_events: Sequence[ClusterEvent] = ()
 
 
 @dataclass(frozen=True)
 class DiagnosisContext:
-    """An open transaction and its log evidence.
-
-    Parameters
-    ----------
-    txn
-        The open transaction.
-    log
-        The log evidence; null if the logs were not read.
-    """
+    """An open transaction and its log evidence."""
 
     txn: OpenTransaction
-    log: LogEvidence | None
+    log: LogEvidence | None  # null if the logs were not read
 
     @cached_property
     def coordinators(self) -> CoordinatorLog | None:

@@ -61,34 +61,18 @@ def have_ended(headers: Headers, producer_ids: Collection[int]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProducerBatches:
-    """A producer's batches and markers in an excerpt, around the start of its open transaction.
-
-    Parameters
-    ----------
-    excerpt
-        The excerpt of the partition's log.
-    producer_id
-        Id of the producer.
-    start
-        First offset of its open transaction.
-    first_batch
-        The batch that contains the start offset: one or none.
-    open_data
-        Its transactional batches from the start offset on.
-    data_before, markers_before
-        Its last transactional batch before the start offset: one or none; and its COMMIT and ABORT markers before it.
-    markers_after
-        Its COMMIT and ABORT markers after the start offset; the first one ended the transaction.
-    """
+    """A producer's batches and markers in an excerpt, around the start of its open transaction."""
 
     excerpt: Excerpt
     producer_id: int
-    start: int
-    first_batch: Headers
-    open_data: Headers
+    start: int  # first offset of its open transaction
+    first_batch: Headers  # the batch that contains the start offset: one or none
+    open_data: Headers  # its transactional batches from the start offset on
+    # data_before, markers_before: its last transactional batch before the start offset: one or none; and its COMMIT and
+    # ABORT markers before it
     data_before: Headers
     markers_before: Headers
-    markers_after: Headers
+    markers_after: Headers  # its COMMIT and ABORT markers after the start offset; the first one ended the transaction
 
     @property
     def marker_before(self) -> Headers:

@@ -57,19 +57,10 @@ _TIMED_OUT = (kafka.errors.KafkaTimeoutError, kafka.errors.RequestTimedOutError)
 class BrokerClient:
     """Connections to the brokers of one cluster.
 
-    Parameters
-    ----------
-    config
-        Client configuration.
-    timeout
-        Seconds for connecting and for every call of `send`.
-
-    Raises
-    ------
-    ConnectionFailed
-        If no bootstrap server answers in time.
-    AuthenticationFailed
-        If a broker rejects the credentials.
+    Raises ConnectionFailed if no bootstrap server answers in time.
+    Raises AuthenticationFailed if a broker rejects the credentials.
+    `config`: client configuration.
+    `timeout`: seconds for connecting and for every call of `send`.
     """
 
     def __init__(self, config: ClientConfig, *, timeout: float = 30.0) -> None:
@@ -132,10 +123,7 @@ class BrokerClient:
     def versions(self, broker_id: int) -> dict[str, tuple[int, int]]:
         """API name to lowest and highest version, from this broker's ApiVersions response.
 
-        Raises
-        ------
-        ConnectionFailed, NotFound
-            If the broker does not answer, or is not in the cluster.
+        Raises ConnectionFailed, NotFound if the broker does not answer, or is not in the cluster.
         """
         try:
             connection = self._net.run(self._connection, broker_id, time.monotonic() + self.timeout)
@@ -152,10 +140,7 @@ class BrokerClient:
 
         A broker that fails gives errors for its own requests only, and delays no other broker.
 
-        Parameters
-        ----------
-        requests
-            Broker id, or null for any broker, and message.
+        `requests`: broker id, or null for any broker, and message.
         """
         if self._manager.closed:
             raise UsageError("This connection to the cluster is closed.")
@@ -164,10 +149,8 @@ class BrokerClient:
     def send_one(self, request: Request, *, broker_id: int | None = None) -> Any:
         """Send one message to one broker, or any, and return its response.
 
-        Raises
-        ------
-        BrokerError, ConnectionFailed, NotFound
-            If there is no response. The caller checks error codes in the response.
+        Raises BrokerError, ConnectionFailed, NotFound if there is no response. The caller checks error codes in the
+        response.
         """
         (response,) = self.send([(broker_id, request)])
         if response.error:

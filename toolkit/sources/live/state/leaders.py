@@ -236,14 +236,10 @@ def read_partitions(client: BrokerClient, leaders: Leaders, *, tiered: bool = Fa
 class OffsetsQuery:
     """ListOffsets, once for each column.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers, for its timeout: offsets in remote storage may take long.
-    columns
-        All; or `LSO_COLUMNS`, in half the requests.
-    notable_only
-        Make no records of partitions without an error and with an LSO that is not held; `partition` makes one of them.
+    `client`: the connection to the brokers, for its timeout: offsets in remote storage may take long.
+    `columns`: all; or `LSO_COLUMNS`, in half the requests.
+    `notable_only`: make no records of partitions without an error and with an LSO that is not held; `partition` makes
+        one of them.
     """
 
     def __init__(

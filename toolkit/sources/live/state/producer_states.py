@@ -22,14 +22,9 @@ def read_producers(client: BrokerClient, leaders: Leaders, *, idle_producers: bo
     A partition without producers has no record; a failed one has a record with `error`. Brokers also answer from
     follower replicas, so compare the leader epochs before and after.
 
-    Parameters
-    ----------
-    client
-        The connection to the brokers.
-    leaders
-        As for `read_partitions`.
-    idle_producers
-        Include producers without an open transaction; no verdict needs them.
+    `client`: the connection to the brokers.
+    `leaders`: as for `read_partitions`.
+    `idle_producers`: include producers without an open transaction; no verdict needs them.
     """
     (found,) = query_leaders(client, leaders, ProducersQuery(idle_producers=idle_producers))
     return found

@@ -42,17 +42,10 @@ class SkippedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirRoot:
-    """A log directory of a broker, or a plain folder of partition folders.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    broker_id, cluster_id
-        By its ``meta.properties``; null if that file is missing or lacks them.
-    """
+    """A log directory of a broker, or a plain folder of partition folders."""
 
     path: LogPath
+    # broker_id, cluster_id: by its ``meta.properties``; null if that file is missing or lacks them
     broker_id: int | None = None
     cluster_id: str | None = None
 
@@ -74,24 +67,12 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirLayout:
-    """The Kafka files at some paths.
+    """The Kafka files at some paths."""
 
-    Parameters
-    ----------
-    roots
-        Log directories.
-    replicas
-        Partition folders, by topic, partition and broker.
-    texts
-        Files with the output of kafka-dump-log.sh.
-    left_out
-        Files and folders that are not read.
-    """
-
-    roots: Sequence[LogDirRoot]
-    replicas: Sequence[Replica]
-    texts: Sequence[LogPath]
-    left_out: Sequence[SkippedFile]
+    roots: Sequence[LogDirRoot]  # log directories
+    replicas: Sequence[Replica]  # partition folders, by topic, partition and broker
+    texts: Sequence[LogPath]  # files with the output of kafka-dump-log.sh
+    left_out: Sequence[SkippedFile]  # files and folders that are not read
 
 
 def discover(paths: Sequence[str | os.PathLike[str] | ObjectPath]) -> LogDirLayout:
@@ -286,31 +267,18 @@ def _is_of_a_log(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCheckpoints:
-    """Offsets in the checkpoint files of a log directory, by topic and partition.
+    """Offsets in the checkpoint files of a log directory, by topic and partition."""
 
-    Parameters
-    ----------
-    high_watermark
-        Written every five seconds and at a clean shutdown, so it may lag, but never leads.
-    log_start
-        Only of partitions whose log starts after its first segment's base offset.
-    cleaned
-        Offset up to which the cleaner has compacted.
-    has_cleaned
-        Whether the cleaner's checkpoint file exists.
-    errors
-        Unreadable lines, by file name.
-    clean_shutdown
-        Whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
-        checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files
-        may have been copied before the shutdown and others after.
-    """
-
+    # written every five seconds and at a clean shutdown, so it may lag, but never leads
     high_watermark: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # only of partitions whose log starts after its first segment's base offset
     log_start: Mapping[TopicPartition, int] = field(default_factory=dict)
-    cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)
-    has_cleaned: bool = False
-    errors: Mapping[str, str] = field(default_factory=dict)
+    cleaned: Mapping[TopicPartition, int] = field(default_factory=dict)  # offset up to which the cleaner has compacted
+    has_cleaned: bool = False  # whether the cleaner's checkpoint file exists
+    errors: Mapping[str, str] = field(default_factory=dict)  # unreadable lines, by file name
+    # whether the broker has left `CLEAN_SHUTDOWN` and has not started since. *This* directory was then complete,
+    # checkpoints included. It does not prove a consistent copy: other brokers may have kept running, and some files may
+    # have been copied before the shutdown and others after.
     clean_shutdown: bool = False
 
 

@@ -35,55 +35,33 @@ REMOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """The state of a replica at its log end.
-
-    Parameters
-    ----------
-    log
-        The replica.
-    log_start_offset, log_end_offset, leader_epoch
-        Of these files, those in remote storage included; null if unknown.
-    remote_log_start
-        The log start offset by the checkpoint, if it lies before these files: the segments between are in remote
-        storage, or were not copied.
-    high_watermark
-        By the checkpoint, which lags if the broker is running or crashed; null without checkpoint.
-    last_stable_offset
-        As the broker computes it, bounded by that high watermark; null if offsets are missing that decide it.
-    window
-        The data that was read.
-    checkpoints
-        Of its log directory; empty for a text.
-    is_whole
-        Whether the producer state covers the complete log, deleted segments included.
-    snapshot_errors
-        Unusable snapshots, for which an older one or none was used; a broker does the same.
-    topic_id
-        By ``partition.metadata``; differs if the topic was deleted and created again.
-    written_at
-        Newest time in it that a broker set; null if there is none. Its files are not older.
-    observed_at
-        The later one of that time and of when it was copied; else the newest time in it by producers' clocks; 1970 if
-        it has no time at all.
-    error
-        Why the replica could not be read completely.
-    """
+    """The state of a replica at its log end."""
 
     log: ReplicaLog
+    # log_start_offset, log_end_offset, leader_epoch: of these files, those in remote storage included; null if unknown
     log_start_offset: int | None = None
+    # the log start offset by the checkpoint, if it lies before these files: the segments between are in remote storage,
+    # or were not copied
     remote_log_start: int | None = None
     log_end_offset: int | None = None
+    # by the checkpoint, which lags if the broker is running or crashed; null without checkpoint
     high_watermark: int | None = None
+    # as the broker computes it, bounded by that high watermark; null if offsets are missing that decide it
     last_stable_offset: int | None = None
     leader_epoch: int | None = None
-    window: LogWindow = field(default_factory=LogWindow)
+    window: LogWindow = field(default_factory=LogWindow)  # the data that was read
+    # of its log directory; empty for a text
     checkpoints: PartitionCheckpoints = field(default_factory=PartitionCheckpoints)
-    is_whole: bool = False
+    is_whole: bool = False  # whether the producer state covers the complete log, deleted segments included
+    # unusable snapshots, for which an older one or none was used; a broker does the same
     snapshot_errors: Sequence[str] = ()
-    topic_id: str | None = None
+    topic_id: str | None = None  # by ``partition.metadata``; differs if the topic was deleted and created again
+    # newest time in it that a broker set; null if there is none. Its files are not older.
     written_at: dt.datetime | None = None
+    # the later one of that time and of when it was copied; else the newest time in it by producers' clocks; 1970 if it
+    # has no time at all
     observed_at: dt.datetime
-    error: str | None = None
+    error: str | None = None  # why the replica could not be read completely
 
 
 def read_state(
