@@ -2,8 +2,9 @@
 
 Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Not listed
 are bugs that no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a
-release had them: the check that refused a repeated marker came with its exception, in 4.2.0), bugs that are not fixed
-in brokers (KAFKA-19250), and bugs that could not be verified.
+release had them: ``ProducerAppendInfo.checkProducerEpoch`` has the strict check of a marker's epoch from 4.2.0 on, and
+there it already accepts a repeated marker), bugs that are not fixed in brokers (KAFKA-19250), and bugs that could not
+be verified.
 """
 
 from __future__ import annotations
