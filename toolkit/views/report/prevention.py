@@ -43,7 +43,7 @@ def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables)
         )
         for each in (*exposed, *unknown)
     )
-    note = f"{count(left, 'client')} without a transaction in this report left out." if left else ""
+    note = f"Left out: {count(left, 'client')} without a transaction in this report." if left else ""
     grid = Grid(title="Exposure", columns=columns, rows=lines, numbers=frozenset({"broker"}), note=note)
     return ReportSection(title=title, grids=(grid,))
 
