@@ -44,9 +44,9 @@ class KnownBug:
 
     @property
     def fixed_in(self) -> str:
-        """Releases that fix the bug, as text."""
+        """Releases that fix the bug, as text; empty if none does."""
         fixes = [release_text(until) for _, until in self.affected if until]
-        return ", ".join(fixes) or "no known release"
+        return ", ".join(fixes)
 
 
 KNOWN_BUGS: Sequence[KnownBug] = (
@@ -147,7 +147,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     ),
     KnownBug(
         key="KAFKA-20734",
-        title="A coordinator takes a partition whose replicas are all offline for deleted, and skips its marker.",
+        title="A coordinator treats a partition whose replicas are all offline as deleted, and skips its marker.",
         effect="A commit returns success while the transaction stays open on that partition: stuck_ending.",
         remedy="Bring the partition's leader back, and write the marker that was decided (kafka-txn complete); after a "
         "commit never an abort. No release up to 4.4.0 has a fix.",
