@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: committed offsets and groups, of every protocol up to Kafka 4.3.
+"""Records of ``__consumer_offsets``: committed offsets and groups, of every protocol up to Kafka 4.4.
 
 Users' own data is skipped: the metadata of a committed offset, subscriptions and assignments.
 
