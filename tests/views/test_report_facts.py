@@ -201,7 +201,7 @@ def test_several_incidents_are_numbered_on_one_page() -> None:
     assert (
         "2 transactions have held the last stable offset (LSO) of 2 partitions: refunds-0, orders-0" in made.summary[0]
     )
-    held = "4,000 records waited, for 2 h at most. 2 consumer groups waited: billing, fraud."
+    held = "4,000 records waited. The longest hold: 2 h so far. 2 consumer groups waited: billing, fraud."
     assert made.summary[1] == held, "of each partition, the most that one transaction held"
     assert "Number 2: ann@ops wrote the ABORT marker with kafka-txn abort" in " ".join(made.summary)
     assert "Not over: number 1." in made.summary

@@ -169,9 +169,10 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
         yield _measure(incident, "until a sample showed it", begun, incident.seen)
     yield _measure(incident, "to detect", begun, incident.detected)
     acted = incident.acted
-    if acted is None and incident.has_trail and not incident.is_over:
+    if acted is None and incident.has_trail:
+        none = "no action" if incident.is_over else "no action yet"
         detected = text(incident.detected.time) if incident.detected else NOT_SEEN
-        yield incident.name, TO_ACT, "no action yet", detected, NOT_SEEN, "the audit trail has no action on it"
+        yield incident.name, TO_ACT, none, detected, NOT_SEEN, "the audit trail has no action on it"
     else:
         yield _measure(incident, TO_ACT, incident.detected, acted)
     if begun is not None and not incident.is_over:

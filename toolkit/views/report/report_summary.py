@@ -154,7 +154,7 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
 
 def _held(incidents: Sequence[IncidentFacts]) -> str:
     """The longest hold, and the records held: of each partition the most that one transaction held."""
-    longest = max((each.length for each in incidents if each.length is not None), default=None)
+    longest = max(incidents, key=lambda each: each.length or dt.timedelta())
     by_partition: dict[str, int] = {}
     for each in incidents:
         if each.finding.records_held is not None:
@@ -163,8 +163,11 @@ def _held(incidents: Sequence[IncidentFacts]) -> str:
     if not by_partition:
         return "How many records were held is not known."
     least = "At least " if any(each.finding.records_held is None for each in incidents) else ""
-    held = f"{least}{count(sum(by_partition.values()), 'record')} waited"
-    return f"{held}." if longest is None else f"{held}, for {duration(longest)} at most."
+    held = f"{least}{count(sum(by_partition.values()), 'record')} waited."
+    if longest.length is None:
+        return held
+    so_far = "" if longest.is_over else " so far"
+    return f"{held} The longest hold: {up_to(longest.end)}{duration(longest.length)}{so_far}."
 
 
 def _why(incident: IncidentFacts) -> str:
