@@ -130,7 +130,7 @@ def test_each_measure_names_the_source_of_both_times() -> None:
         "to mitigate": "1 h 50 min",
     }
     assert rows["to detect"]["sources"] == (
-        "from: the log (the leader's clock); to: the recording (the recorder's clock) (hanging)"
+        "from: the log (the leader's clock); to: the recording (the recorder's clock): hanging"
     )
     assert "abort, intent, by ann@ops" in rows["from detection to the first action"]["sources"]
     assert rows["to mitigate"]["to (UTC)"] == "2026-11-21 09:48:11.000"
@@ -141,6 +141,21 @@ def test_nobody_who_saw_or_acted_leaves_the_times_open() -> None:
     rows = {row["measure"]: row for row in grid(made, "Times")}
     assert rows["from detection to the first action"]["time"] == "not known"
     assert "no source has its end" in rows["from detection to the first action"]["sources"]
+
+
+def test_what_goes_on_has_no_unknown_end() -> None:
+    made = report([finding()], actions=[])
+    rows = {row["measure"]: row for row in grid(made, "Times")}
+    assert rows["from detection to the first action"]["time"] == "no action yet"
+    assert rows["to mitigate"]["time"] == "not over"
+    assert "no source" not in " ".join(row["sources"] for row in rows.values())
+
+
+def test_a_value_that_was_seen_twice_proves_its_cause_once() -> None:
+    twice = [entry("Fetch", "marker_before", "offsets 7..7: ABORT", at) for at in (AT, AT - dt.timedelta(minutes=1))]
+    assert [row["time (UTC)"] for row in grid(report([finding(evidence=twice)]), "orders-0 at offset 100")] == [
+        "2026-11-21 09:58:11.000"
+    ]
 
 
 def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -> None:
@@ -186,6 +201,9 @@ def test_several_incidents_are_numbered_on_one_page() -> None:
     assert (
         "2 transactions have held the last stable offset (LSO) of 2 partitions: refunds-0, orders-0" in made.summary[0]
     )
+    held = "4,000 records waited. The longest hold: 2 h so far. 2 consumer groups waited: billing, fraud."
+    assert made.summary[1] == held, "of each partition, the most that one transaction held"
+    assert "Number 2: ann@ops wrote the ABORT marker with kafka-txn abort" in " ".join(made.summary)
     assert "Not over: number 1." in made.summary
     assert "No committed record was discarded." in made.summary
     assert {row["incident"] for row in grid(made, "Times")} == {row["incident"] for row in grid(made, "Overview")}

@@ -34,6 +34,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         recording = opened.recording(samples=3)
         recorded = now()
         (finding,) = opened.cluster.finding_rows(topics=["orders"], partitions=[0], recheck_after=1)
+        goes_on = report(**collect_incident(opened.cluster, recording, topics=["orders"], recheck_after=0))
         plan = plan_abort(opened.cluster, finding)
         result = plan.execute(confirm=plan.target, audit=opened.audit)
         aborted = now()
@@ -46,6 +47,9 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         made = report(**tables, actions=actions)
     finally:
         opened.close()
+
+    (waits,) = grid(goes_on, "Consumer groups")
+    assert at(waits["to (UTC)"]) > recorded - MS, "the diagnosis saw it wait after the recorder's last sample"
 
     (ended,) = (row for row in of_cluster["findings"] if row["verdict"] != "clear")
     assert (ended["verdict"], ended["groups_held"]) == ("ended", ["billing"]), "a cluster closes what was recorded open"
@@ -72,7 +76,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
     assert started <= begun <= staged
     assert recorded - MS <= over <= aborted
     assert begun <= at(times["to detect"]["to (UTC)"]) <= recorded
-    assert "(hanging)" in times["to detect"]["sources"]
+    assert "the recorder's clock): hanging" in times["to detect"]["sources"]
     assert recorded - MS <= at(times["from detection to the first action"]["to (UTC)"]) <= aborted
     assert f"{actions[0]['who']} wrote the ABORT marker with kafka-txn abort" in " ".join(made.summary)
     assert "late-after-abort" in plain(made.markdown)

@@ -128,7 +128,8 @@ def bug_exposure(releases: Sequence[BrokerRelease], *, release: Release | None) 
         yield of_release
         for bug, affects in bugs_of(assumed) if assumed else ():
             condition = "" if affects else f"It depends on the patch release of {of_release.value}. "
-            means = f"{condition}{bug.title} {bug.effect} {bug.remedy} Fixed in {bug.fixed_in}."
+            fixed = f" Fixed in {bug.fixed_in}." if bug.fixed_in else ""
+            means = f"{condition}{bug.title} {bug.effect} {bug.remedy}{fixed}"
             yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
 
 

@@ -165,8 +165,10 @@ def fence_result(plan: FencePlan, done: FenceResult) -> Iterator[str]:
 def _after_marker(impact: MarkerImpact, finding: Finding) -> Iterator[str]:
     """Where the LSO goes, who holds it then, which groups continue; and what no check can rule out."""
     now, then = impact.last_stable_offset, impact.next_stable_offset
-    yield f"- the LSO stays at {now}" if then == now else f"- the LSO goes from {now} to {then}"
-    if impact.next_start_offset is not None:
+    if impact.next_start_offset is None:
+        yield f"- the LSO goes from {now} to {then + 1}: the marker takes offset {then}"
+    else:
+        yield f"- the LSO stays at {now}" if then == now else f"- the LSO goes from {now} to {then}"
         yield f"- then held by producer {impact.next_producer_id}, from offset {impact.next_start_offset} on"
     groups = "not known" if impact.groups is None else ", ".join(impact.groups) or "none"
     yield f"- groups that continue: {groups}"

@@ -2,8 +2,9 @@
 
 Each row states how its releases were verified: in Kafka's git tags, or in the bytecode of the released jars. Not listed
 are bugs that no supported release has (KAFKA-9144, fixed before 2.8; KAFKA-18660 and KAFKA-19999, fixed before a
-release had them: the check that refused a repeated marker came with its exception, in 4.2.0), bugs that are not fixed
-in brokers (KAFKA-19250), and bugs that could not be verified.
+release had them: ``ProducerAppendInfo.checkProducerEpoch`` has the strict check of a marker's epoch from 4.2.0 on, and
+there it already accepts a repeated marker), bugs that are not fixed in brokers (KAFKA-19250), and bugs that could not
+be verified.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class KnownBug:
 
     @property
     def fixed_in(self) -> str:
-        """Releases that fix the bug, as text."""
+        """Releases that fix the bug, as text; empty if none does."""
         fixes = [release_text(until) for _, until in self.affected if until]
-        return ", ".join(fixes) or "no known release"
+        return ", ".join(fixes)
 
 
 KNOWN_BUGS: Sequence[KnownBug] = (
@@ -146,7 +147,7 @@ KNOWN_BUGS: Sequence[KnownBug] = (
     ),
     KnownBug(
         key="KAFKA-20734",
-        title="A coordinator takes a partition whose replicas are all offline for deleted, and skips its marker.",
+        title="A coordinator treats a partition whose replicas are all offline as deleted, and skips its marker.",
         effect="A commit returns success while the transaction stays open on that partition: stuck_ending.",
         remedy="Bring the partition's leader back, and write the marker that was decided (kafka-txn complete); after a "
         "commit never an abort. No release up to 4.4.0 has a fix.",

@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: committed offsets and groups, of every protocol up to Kafka 4.3.
+"""Records of ``__consumer_offsets``: committed offsets and groups, of every protocol up to Kafka 4.4.
 
 Users' own data is skipped: the metadata of a committed offset, subscriptions and assignments.
 
@@ -26,7 +26,7 @@ KINDS = {  # by key version
     6: "consumer_group_target_assignment_metadata",
     7: "consumer_group_target_assignment_member",
     8: "consumer_group_current_member_assignment",
-    9: "share_group_partition_metadata",  # 3.9 and 4.0; gone in 4.3
+    9: "share_group_partition_metadata",  # of 3.9 and 4.0
     10: "share_group_member_metadata",
     11: "share_group_metadata",
     12: "share_group_target_assignment_metadata",

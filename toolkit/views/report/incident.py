@@ -135,11 +135,14 @@ def _collect(
 ) -> IncidentFindings:
     findings: list[Finding] = []
     keys: list[set[TransactionKey]] = []
+    observed: list[Finding] = []
     for source in sources:
         own = own_findings(source)
         pair = (findings, own) if isinstance(source, Recording) else (own, findings)
         findings = merge_findings(*pair)
         keys.append(set(map(transaction_key, own)))
+        if not isinstance(source, (LogDir, Recording)):
+            observed += own
     for source, known in zip(sources, keys, strict=True):
         findings = _closed_by(source, findings, known)
     rows = FINDINGS.ordered(finding.row() for finding in without_short(findings, min_held_ms=min_held_ms))
@@ -150,6 +153,8 @@ def _collect(
         around = tables_around(shown, source, remark=remark)
         problems += around.get("problems", [])
         tables = {**tables, **around}
+    if tables.get("recorded_findings"):  # a group that waits now has waited since the recorder's last sample
+        tables["recorded_findings"] += [{**each.row(), "sampled_at": each.observed_at} for each in observed]
     return {**tables, "problems": problems}
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.schema.live import EvidenceEntry
 
 NOT_SEEN = "-"
+TO_ACT, TO_MITIGATE = "from detection to the first action", "to mitigate"
 PROOF: Mapping[str, str] = {
     "batch_before": "the batch of this producer before the transaction",
     "marker_before": "the marker before the transaction",
@@ -42,7 +43,7 @@ MAX_PROOF = 12
 
 def overview_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
     """All incidents, one per line."""
-    columns = ("incident", "verdict", "held from (UTC)", "held to (UTC)", "for", "cause", "is it over")
+    columns = ("incident", "verdict while open", "held from (UTC)", "held to (UTC)", "for", "cause", "is it over")
     lines = tuple(
         (
             each.name,
@@ -73,7 +74,7 @@ def times_section(incidents: Sequence[IncidentFacts]) -> ReportSection:
     rows = tuple(line for each in incidents for line in _measures(each))
     return ReportSection(
         title="Time to detect and to mitigate",
-        lead="Clocks of different machines may differ. Nobody's pager or ticket is among the sources: add those times.",
+        lead="Clocks of different machines may differ. No pager or ticket is among the sources: add those times.",
         grids=(Grid(title="Times", columns=columns, rows=rows),),
     )
 
@@ -167,8 +168,18 @@ def _measures(incident: IncidentFacts) -> Iterator[tuple[str, ...]]:
     if incident.seen != incident.detected:
         yield _measure(incident, "until a sample showed it", begun, incident.seen)
     yield _measure(incident, "to detect", begun, incident.detected)
-    yield _measure(incident, "from detection to the first action", incident.detected, incident.acted)
-    yield _measure(incident, "to mitigate", begun, incident.ended, at_most=up_to(incident.end))
+    acted = incident.acted
+    if acted is None and incident.has_trail:
+        none = "no action" if incident.is_over else "no action yet"
+        detected = text(incident.detected.time) if incident.detected else NOT_SEEN
+        yield incident.name, TO_ACT, none, detected, NOT_SEEN, "the audit trail has no action on it"
+    else:
+        yield _measure(incident, TO_ACT, incident.detected, acted)
+    if begun is not None and not incident.is_over:
+        seen = f"it was still open at {moment(incident.finding.observed_at)}"
+        yield incident.name, TO_MITIGATE, "not over", text(begun.time), NOT_SEEN, seen
+    else:
+        yield _measure(incident, TO_MITIGATE, begun, incident.ended, at_most=up_to(incident.end))
     moved = [stall.moved_at for stall in incident.stalls if stall.moved_at is not None]
     if moved and incident.ended:
         last = IncidentTime(time=max(moved), what="the last group moved on", source=OFFSETS)
@@ -186,7 +197,7 @@ def _measure(
     length = (
         at_most + duration(elapsed) if elapsed >= dt.timedelta() else f"{duration(elapsed)} before it, by another clock"
     )
-    sources = f"from: {start.source}; to: {stop.source} ({stop.what})"
+    sources = f"from: {start.source}; to: {stop.source}: {stop.what}"
     return (incident.name, name, length, text(start.time), text(stop.time), sources)
 
 
@@ -197,7 +208,8 @@ def _proof(incident: IncidentFacts) -> Grid:
         (entry for entry in incident.finding.evidence if entry.name in PROOF and entry.source != "recording"),
         key=lambda entry: order.index(str(entry.name)),
     )
-    lines = tuple(dict.fromkeys(map(_proof_line, entries)))
+    once = {(entry.name, entry.broker_id, entry.value): entry for entry in reversed(entries)}
+    lines = tuple(_proof_line(entry) for entry in reversed(once.values()))  # seen again, it proves no more
     cause = incident.finding.cause
     known = f"Cause: {printable(cause)}." if cause else f"The cause is {UNKNOWN}."
     meaning = " ".join(CAUSES[name] for name in cause_names(cause))

@@ -43,7 +43,7 @@ def prevention_section(incidents: Sequence[IncidentFacts], tables: ReportTables)
         )
         for each in (*exposed, *unknown)
     )
-    note = f"{count(left, 'client')} without a transaction in this report left out." if left else ""
+    note = f"Left out: {count(left, 'client')} without a transaction in this report." if left else ""
     grid = Grid(title="Exposure", columns=columns, rows=lines, numbers=frozenset({"broker"}), note=note)
     return ReportSection(title=title, grids=(grid,))
 
@@ -63,13 +63,13 @@ def _relevant(
 ) -> tuple[list[Exposure], list[Exposure], int]:
     """What is exposed, what is not known, and how many other clients are exposed."""
     own = {name for each in incidents if (name := each.finding.transactional_id)}
-    rows = sorted((each for each in exposure if each.exposed or _is_unread(each)), key=lambda each: each.subject == BUG)
+    rows = sorted((each for each in exposure if each.exposed or is_unread(each)), key=lambda each: each.subject == BUG)
     shown = [each for each in rows if each.subject not in OF_CLIENTS or _is_own(each, own)]
     left = sum(each.exposed is True for each in rows) - sum(each.exposed is True for each in shown)
     return [each for each in shown if each.exposed], [each for each in shown if each.exposed is None], left
 
 
-def _is_unread(exposed: Exposure) -> bool:
+def is_unread(exposed: Exposure) -> bool:
     """Whether a setting could not be read; another one whose `exposed` is null only describes the cluster."""
     return exposed.exposed is None and exposed.value is None
 

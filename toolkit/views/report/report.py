@@ -22,7 +22,7 @@ from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, an
 from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
-from toolkit.views.report.prevention import items_section, prevention_section
+from toolkit.views.report.prevention import is_unread, items_section, prevention_section
 from toolkit.views.report.report_parts import (
     Figure,
     Grid,
@@ -395,3 +395,6 @@ def _missing(shown: Sequence[Finding], tables: ReportTables) -> Iterator[str]:
         yield f"Not read: {'; '.join(missing)}."
     elif not absent:
         yield "Every table was included and read."
+    unread = dict.fromkeys(printable(each.name) for each in tables.exposure if is_unread(each) and not each.error)
+    if unread:
+        yield f"Settings that no table has: {', '.join(unread)}."

@@ -95,7 +95,14 @@ def groups_text(incident: IncidentFacts) -> str:
     verb = "waited" if incident.is_over else "cannot move"
     if not groups:
         return f"No consumer group {'waited' if incident.is_over else 'waits'}."
-    return f"{_few(list(groups), 'Consumer group', 'consumer groups')} {verb}."
+    return _groups(groups, verb)
+
+
+def _groups(names: Sequence[str], verb: str) -> str:
+    """``Consumer group billing waited.``; or ``2 consumer groups waited: billing, ledger.``."""
+    if len(names) == 1:
+        return f"Consumer group {printable(names[0])} {verb}."
+    return f"{_few(names, '', f'consumer groups {verb}')}."
 
 
 def _of_one(incident: IncidentFacts) -> Iterator[str]:
@@ -123,14 +130,16 @@ def _of_one(incident: IncidentFacts) -> Iterator[str]:
 def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
     names = list(dict.fromkeys(partition_name(each.finding) for each in incidents))
     begun = [each.begun.time for each in incidents if each.begun]
-    first = f", the first since {moment(min(begun))}" if begun else ""
+    first = f" The first began at {moment(min(begun))}." if begun else ""
     yield (
         f"{count(len(incidents), 'transaction')} have held the last stable offset (LSO) of "
-        f"{_few(names, 'partition', 'partitions')}{first}: read_committed consumers cannot read beyond it meanwhile."
+        f"{_few(names, 'partition', 'partitions')}.{first} read_committed consumers cannot read beyond a held LSO."
     )
     groups = sorted({group for each in incidents for group in each.finding.groups_held or ()})
-    if groups:
-        yield f"{_few(groups, 'Consumer group', 'consumer groups')} waited."
+    yield " ".join([_held(incidents), *([_groups(groups, "waited")] if groups else [])])
+    for each in incidents[:MAX_NAMES]:
+        if each.marker_step is not None:
+            yield f"{_numbers([each]).capitalize()}: {what_was_done(each)}"
     lost = [each for each in incidents if each.is_lost]
     doubt = [each for each in incidents if each.is_lost is None]
     if lost:
@@ -141,6 +150,24 @@ def _of_several(incidents: Sequence[IncidentFacts]) -> Iterator[str]:
         yield "No committed record was discarded."
     is_open = [each for each in incidents if not each.is_over]
     yield f"Not over: {_numbers(is_open)}." if is_open else "All are over."
+
+
+def _held(incidents: Sequence[IncidentFacts]) -> str:
+    """The longest hold, and the records held: of each partition the most that one transaction held."""
+    longest = max(incidents, key=lambda each: each.length or dt.timedelta())
+    by_partition: dict[str, int] = {}
+    for each in incidents:
+        if each.finding.records_held is not None:
+            name = partition_name(each.finding)
+            by_partition[name] = max(by_partition.get(name, 0), each.finding.records_held)
+    if not by_partition:
+        return "How many records were held is not known."
+    least = "At least " if any(each.finding.records_held is None for each in incidents) else ""
+    held = f"{least}{count(sum(by_partition.values()), 'record')} waited."
+    if longest.length is None:
+        return held
+    so_far = "" if longest.is_over else " so far"
+    return f"{held} The longest hold: {up_to(longest.end)}{duration(longest.length)}{so_far}."
 
 
 def _why(incident: IncidentFacts) -> str:
