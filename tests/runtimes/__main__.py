@@ -1,7 +1,7 @@
 """What an installation replaces in a Databricks runtime, and whether the tests pass with the packages of that runtime.
 
 ``python -m tests.runtimes 15.4 FOLDER`` makes an environment there, with a Python on PATH, and takes minutes. Arguments
-after ``--`` replace the tests to run.
+after ``--`` replace the tests to run. For 16.4, see its constraints first.
 """
 
 from __future__ import annotations
