@@ -266,7 +266,7 @@ class LogWalk:
         """Whether the log ends here in a control batch with a wrong checksum: a copy may end in zeros."""
         position, size = int(header["position"]), int(header["size"])
         is_end = self._last and position + size == self.source.stop
-        return is_end and bool(header["attributes"] & CONTROL) and not self._resync.is_sound(position, size)
+        return is_end and bool(header["attributes"] & CONTROL) and not self._resync.matches(position, size)
 
     def _add(self, position: int, size: int) -> None:
         """Add one batch, which may be larger than the window."""
