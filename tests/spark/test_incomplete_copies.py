@@ -17,7 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoint, write_log, write_root
+from tests.sources.log_files import (
+    CLEANED,
+    after,
+    data,
+    marker,
+    write_checkpoint,
+    write_log,
+    write_root,
+    write_snapshot,
+)
 from tests.spark.read_log import rows
 from tests.tiers import fuzzed
 from toolkit import LogDir
@@ -191,7 +200,7 @@ def assert_like_log_dir(tables: Tables) -> None:
 
 
 def test_what_the_cleaner_removed_is_no_loss(tmp_path: Path) -> None:
-    """Without its checkpoint, the end of a transaction may be in a segment that is missing."""
+    """Without its checkpoint, the end of a transaction may be in a segment that is missing; it may be copied later."""
     root = write_root(tmp_path / "data")
     write_log(root, "orders-0", [data(0, 7, after())])
     write_log(root, "orders-0", [marker(7, 7, after()), data(8, 7, after()), marker(9, 7, after())], base_offset=7)
@@ -203,27 +212,46 @@ def test_what_the_cleaner_removed_is_no_loss(tmp_path: Path) -> None:
         7: {(0, 7, "commit", None), (8, 9, "commit", None)},
         6: {(0, None, None, END_NOT_READ), (None, 7, "empty", None), (8, 9, "commit", None), (None, None, None, lost)},
     }
-    for cleaned in (7, 6):
+    tables = Tables(root)
+    for cleaned in (6, 7):
         write_checkpoint(root, CLEANED, {("orders", 0): cleaned})
-        tables = Tables(root)
         tables.run()
         columns = ("first_offset", "marker_offset", "outcome", "error")
         assert {tuple(row[name] for name in columns) for row in tables.log_transactions} == expected[cleaned]
         assert_like_log_dir(tables)
 
 
+def test_a_producer_snapshot_that_is_copied_late_begins_transactions(tmp_path: Path) -> None:
+    """The marker of a transaction that began in a deleted segment passed for an empty one for ever."""
+    root = write_root(tmp_path / "data")
+    log = write_log(
+        root, "orders-0", [marker(7, 7, after()), data(8, 8, after()), marker(9, 8, after())], base_offset=7
+    )
+    tables, whole = Tables(root), Tables(root)
+    tables.run()
+    write_snapshot(log, 7, {7: 3})
+    tables.run()
+    whole.run()
+    assert {row["first_offset"] for row in whole.log_transactions} == {3, 8}
+    assert tables.rows() == whole.rows()
+
+
 def test_a_marker_that_ends_in_zeros_ends_no_transaction(tmp_path: Path) -> None:
-    """Its header passed for one of producer 0, in a segment of the right size: so it stayed in the whole copy, too."""
+    """It passed for a marker of producer 0, or without type or coordinator epoch, and stayed so in the whole copy."""
     root = write_root(tmp_path / "data")
     end = marker(1, 7, after())
     write_log(root, "orders-0", [data(0, 7, after())])
-    log = write_log(root, "orders-0", [end[:39] + bytes(len(end) - 39)], base_offset=1)
+    log = write_log(root, "orders-0", [end], base_offset=1)
     write_log(root, "orders-0", [data(2, 8, after()), marker(3, 8, after())], base_offset=2)
-    tables, whole = Tables(root), Tables(root)
-    tables.run()
-    assert {row["producer_id"] for row in tables.log_transactions} == {None, 7, 8}
-    assert_like_log_dir(tables)
-    (log / f"{1:020}.log").write_bytes(end)
-    tables.run()
+    whole = Tables(root)
     whole.run()
-    assert tables.rows() == whole.rows()
+    for at in (3, 39, 61, 69, 70, 76):
+        (log / f"{1:020}.log").write_bytes(end[:at] + bytes(len(end) - at))
+        tables = Tables(root)
+        tables.run()
+        assert tables.rows() != whole.rows(), at
+        assert {row["producer_id"] for row in tables.log_transactions} <= {None, 7, 8}
+        assert_like_log_dir(tables)
+        (log / f"{1:020}.log").write_bytes(end)
+        tables.run()
+        assert tables.rows() == whole.rows(), at

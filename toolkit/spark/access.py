@@ -118,11 +118,13 @@ def _access_check(
     timeout: float = TIMEOUT_S,
 ) -> AccessCheck:
     """A function for any process; nested, so that it is pickled by value: executors may lack this package."""
+    package = PURE[0]
 
     def check() -> list[tuple[Any, ...]]:
         import os
         import socket
         from concurrent.futures import ThreadPoolExecutor
+        from importlib import import_module
         from importlib.util import find_spec
 
         def connect(address: str) -> tuple[Any, ...]:
@@ -140,6 +142,8 @@ def _access_check(
                 return "path", path, False, str(error)
             return "path", path, True, None
 
+        if package in packages and find_spec(package) is not None:
+            import_module(package)  # as sent by `ship_package`, it adds the folders of compiled packages to the path
         specs = [(name, find_spec(name)) for name in packages]
         found = [("package", name, spec is not None, spec and spec.origin) for name, spec in specs]
         with ThreadPoolExecutor(16) as pool:

@@ -42,6 +42,8 @@ def ship_package(spark: SparkSession) -> None:
     UsageError
         If executors lack required compiled packages; it lists them.
     """
+    if spark in _SENT:  # workers that have imported it have its folders on the path, and would seem to need none
+        return
     absent = unavailable_to_executors(spark, packages=COMPILED)
     missing = sorted(name for name in absent if importlib.util.find_spec(name) is not None)
     places = {name: str(_folder(name)) for name in missing}

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from toolkit.formats.log.batch_positions import FEW, MANY, are_many, find_batches, readable_size, usual_size
-from toolkit.formats.log.batches import HEADER_SIZE, LENGTH_END, MAGIC_AT
+from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, LENGTH_END, MAGIC_AT
 from toolkit.formats.log.headers import (
     HEADER,
     RAW_BYTES,
     DamagedRange,
+    Header,
     Headers,
     ScanResult,
     concatenate,
@@ -91,6 +92,7 @@ CHUNK_BYTES = 1 << 21
 PIECE_ROWS, PIECE_BYTES = 1 << 16, 1 << 26  # of a file, per `ScanResult`
 SMALLEST_WINDOW = 128
 PENDING_ROWS = 1 << 14  # each read of a field releases the GIL: few calls, or threads wait for each other
+WRONG_MARKER = "CORRUPT_BATCH: the checksum of this control batch is wrong; no intact batch follows."
 LOOKAHEAD_BYTES = 1 << 20  # in a file that begins like another kind of file
 
 
@@ -253,8 +255,18 @@ class LogWalk:
         """Convert the first bytes of batches to headers."""
         if self._pending:
             raw, positions, crc_ok = (np.concatenate(column) for column in zip(*self._pending, strict=True))
-            self._headers.append(read_raw_headers(raw, position=positions, crc_ok=crc_ok))
+            headers = read_raw_headers(raw, position=positions, crc_ok=crc_ok)
+            if self._ends_in_wrong_marker(headers[-1]):
+                self._damage.append(DamagedRange(int(positions[-1]), int(headers["size"][-1]), WRONG_MARKER))
+                headers = headers[:-1]
+            self._headers.append(headers)
             self._pending, self._pending_rows = [], 0
+
+    def _ends_in_wrong_marker(self, header: Header) -> bool:
+        """Whether the log ends here in a control batch with a wrong checksum: a copy may end in zeros."""
+        position, size = int(header["position"]), int(header["size"])
+        is_end = self._last and position + size == self.source.stop
+        return is_end and bool(header["attributes"] & CONTROL) and not self._resync.matches(position, size)
 
     def _add(self, position: int, size: int) -> None:
         """Add one batch, which may be larger than the window."""

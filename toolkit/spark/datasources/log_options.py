@@ -89,9 +89,11 @@ LISTING_TYPE = StructType(
         StructField("partition", IntegerType()),
         StructField("broker_id", IntegerType()),
         StructField("begin", LongType()),  # base offset of its first segment
+        StructField("has_snapshot", BooleanType()),  # whether its folder has a producer snapshot of that offset
+        StructField("cleaned", LongType()),  # offset up to which it was cleaned; -1 for never or unknown
         StructField("segments", IntegerType()),
         StructField("bytes", LongType()),
-        StructField("listing", StringType()),  # digest of names, sizes and modification times of its segments
+        StructField("listing", StringType()),  # digest of names, sizes and times of its segments, and of the two above
         StructField("segment_sizes", StringType()),  # JSON: base offset, size and modification time (ns) of each
         StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
         StructField("topic_id", StringType()),

@@ -233,11 +233,12 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
                 _stamps(log.root.path / name for name in (*CHECKPOINT_NAMES, CLEAN_SHUTDOWN, MANIFEST))
             )
         is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
-        rows.append(_row(names, name, log, is_best=is_best, checkpoints="" if log.root is None else roots[log.root]))
+        checkpoints, cleaned = "" if log.root is None else roots[log.root], contents.cleaned(log)
+        rows.append(_row(names, name, log, is_best=is_best, checkpoints=checkpoints, cleaned=cleaned))
     yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
 
 
-def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str) -> Row:
+def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str, cleaned: int) -> Row:
     segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
     others: list[tuple[str, int, int]] = []
     sizes: list[tuple[int, int, int]] = []
@@ -247,14 +248,18 @@ def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, chec
             (segments if name in base_offsets else others).append((name, stamp.size, stamp.modified_ns))
         sizes = sorted((base_offsets[name], size, modified) for name, size, modified in segments)
     epochs, topic_id = names.metadata(log)
+    begin = log.base_offsets[0] if log.base_offsets else None
+    snapshot = [each for each in others if begin is not None and each[0] == f"{begin:020}.snapshot"]
     return {
         "log": log_name,
         "folder": log.name,
         **log.where.columns,
-        "begin": log.base_offsets[0] if log.base_offsets else None,
+        "begin": begin,
+        "has_snapshot": bool(snapshot),
+        "cleaned": cleaned,
         "segments": len(log.base_offsets),
         "bytes": log.size,
-        "listing": _digest([segments, topic_id, log.error]),
+        "listing": _digest([segments, topic_id, log.error, snapshot, cleaned]),
         "segment_sizes": json.dumps(sizes),
         "checkpoints": _digest([checkpoints, others]),
         "topic_id": topic_id,

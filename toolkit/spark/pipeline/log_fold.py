@@ -22,6 +22,7 @@ from toolkit.formats.log.headers import DamagedRange
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import LOG_TRANSACTIONS, Row, utc
 from toolkit.spark.datasources.partial_transactions import (
+    BEGIN,
     DAMAGE,
     END,
     LOST,
@@ -99,12 +100,13 @@ class _FoldedLog:
     name: str
     state: LogState
     tail: list[Row] = field(default_factory=list)  # damage with no later batch so far
+    is_new: bool = True  # whether nothing of it is known from earlier runs
     is_damaged: bool = False
     is_unread: bool = False
     is_stopped: bool = False
     bytes_read: int = 0
     expected: int | None = None  # offset after the data added so far
-    damaged_segments: set[int] = field(default_factory=set)  # by base offset
+    damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
 
     @staticmethod
     def of(row: Row, *, min_held_ms: int) -> _FoldedLog:
@@ -129,7 +131,8 @@ class _FoldedLog:
         if self.is_stopped:
             return
         for row in by_kind.get(START, ()):
-            yield from self._start(row["first_offset"], cleaned=row["cleaned"])
+            is_begun = BEGIN in rows["kind"].to_pylist()
+            yield from self._start(row["first_offset"], cleaned=row["cleaned"], is_begun=is_begun)
         for row in by_kind.get(MISSING, ()):
             yield from self._lose(row)
             self.expected = max(row["first_offset"], self.expected or 0)
@@ -168,6 +171,7 @@ class _FoldedLog:
         log_columns: Any = {name: row[name] for name in LOG_COLUMNS}
         self.state = LogState.from_bytes(row["packed"], **log_columns, min_held_ms=self.state.min_held_ms)
         self.expected = self.state.log_end_offset if row["kind"] == REMEMBERED else None
+        self.is_new = row["kind"] == TRUNCATED and row["log_end_offset"] == 0
         if row["kind"] == TRUNCATED:
             self.state.truncate(row["log_end_offset"])
         elif row["kind"] == LOST:
@@ -177,11 +181,14 @@ class _FoldedLog:
         """Close the transactions open before missing offsets, and report these, unless damage already does."""
         yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
         if row["error"] is not None:
+            found = row["first_offset"]
+            if found is not None and self.expected is not None and self.expected < found:
+                self.damaged_segments.add(~found)
             yield from self._damage([row], is_final=True)
 
     def _follow(self, missing: LostOffsets | None) -> Iterator[pa.RecordBatch]:
         if missing is not None:
-            yield from self._lose({"error": missing.error})
+            yield from self._lose({"error": missing.error, "first_offset": missing.found})
 
     def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         summary = range_summary(rows)
@@ -197,11 +204,13 @@ class _FoldedLog:
         yield from self._log_transactions(found.log_transactions, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 
-    def _start(self, base_offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:
-        """Begin a segment."""
+    def _start(self, base_offset: int, *, cleaned: int, is_begun: bool) -> Iterator[pa.RecordBatch]:
+        """Begin a segment; `is_begun`: whether it is the first one, and the transactions open before it are known."""
         if self.expected is not None:
             is_damaged = bool(self.tail)
             yield from self._follow(missing_between(self.expected, base_offset, cleaned=cleaned, is_damaged=is_damaged))
+        elif self.is_new and not is_begun:
+            self.damaged_segments.add(~base_offset)
         self.expected = base_offset
 
     def _reach(self, offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:

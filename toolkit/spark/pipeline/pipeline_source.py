@@ -6,8 +6,9 @@ changed offset, as they do for the replicas themselves. Without leader epochs, a
 
 A copy does not grow like a log: a segment may arrive late, or be incomplete or damaged at first. So the state has the
 size of each segment and whether it was damaged. A log is read again if a segment appears below the end that was read,
-an older one grew by more than the cleaner can have merged into it, or a damaged one changed. A segment that shrank or
-is gone is the work of the cleaner or of retention.
+an older one grew by more than the cleaner can have merged into it, a damaged one changed, or a snapshot or the
+cleaner's checkpoint now explains what was unknown. A segment that shrank or is gone is the work of the cleaner or of
+retention.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def _plan_changed(row: Row, state: StoredState) -> LogPlan:
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
     if state.is_unread or not is_comparable or newer < end or _was_incomplete(row, state):
-        return LogPlan(remembered=TRUNCATED, offset=min(begin, newer))
+        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in _damaged(state) else min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
@@ -123,7 +124,10 @@ def _was_incomplete(row: Row, state: StoredState) -> bool:
     if state.segment_sizes is None:  # of a release that did not note them
         return bool(state.is_damaged)
     known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
-    damaged = json.loads(state.damaged_segments or "[]")
+    damaged, begin = _damaged(state), row["begin"]
+    lost_before = [~each for each in damaged if each < 0]
+    if any(row["has_snapshot"] if base == begin else begin < base <= row["cleaned"] for base in lost_before):
+        return True
     newest, log_end = max(known, default=0), state.log_end_offset or 0
     listed = json.loads(row["segment_sizes"])
     ends = [*(base for base, _, _ in listed[1:]), NEVER]
@@ -136,6 +140,11 @@ def _was_incomplete(row: Row, state: StoredState) -> bool:
         if base < newest and size > merged:
             return True
     return False
+
+
+def _damaged(state: StoredState) -> Collection[int]:
+    found: list[int] = json.loads(state.damaged_segments or "[]")
+    return found
 
 
 def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:

@@ -51,7 +51,11 @@ class StoredState(TableRow):
     segment_sizes: Annotated[
         str | None, "JSON: base offset, size and modification time (ns) of each segment, as listed."
     ] = None
-    damaged_segments: Annotated[str | None, "JSON: base offsets of segments with bytes that could not be read."] = None
+    damaged_segments: Annotated[
+        str | None,
+        "JSON: base offsets of segments with bytes that could not be read; -1 - base offset of a segment before which "
+        "offsets are missing, or of the first one that was read, if transactions may be open before it.",
+    ] = None
     topic_id: Annotated[str | None, "Id of the topic."] = None
     first_batch: Annotated[
         str | None, "Base offset and checksum of the first batch of a log without a topic id; null if they may change."
