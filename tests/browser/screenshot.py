@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/panel.png"
 COUNTS = (2, 5, 500)
 SHOWN = 5  # findings in the picture of the README
-KEYWORD = b"panel-sources"
+KEYWORD = b"sources"
 STEP_TIMEOUT_MS = 120_000
 
 
@@ -79,9 +79,9 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def sign(path: Path) -> None:
-    """Add the fingerprint to a PNG, as a text chunk before its end."""
-    data, text = path.read_bytes(), KEYWORD + b"\0" + fingerprint().encode()
+def sign(path: Path, fingerprint: str) -> None:
+    """Add the fingerprint of what it shows to a PNG, as a text chunk before its end."""
+    data, text = path.read_bytes(), KEYWORD + b"\0" + fingerprint.encode()
     chunk = struct.pack(">I", len(text)) + b"tEXt" + text + struct.pack(">I", zlib.crc32(b"tEXt" + text))
     path.write_bytes(data[:-12] + chunk + data[-12:])
 
@@ -98,4 +98,4 @@ if __name__ == "__main__":
         folder.mkdir(parents=True, exist_ok=True)
         take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
         shutil.copy(folder / f"panel-{SHOWN}-light.png", PICTURE)
-        sign(PICTURE)
+        sign(PICTURE, fingerprint())
