@@ -307,6 +307,7 @@ def test_a_first_batch_without_time_names_no_clock(fields: Any, time: str) -> No
         ({"held_to": None, "held_ms": None}, history(decided_at=at(30)), None),
         ({"first_epoch": None}, history(), None),
         ({"producer_epoch": None}, history(), None),
+        ({}, history(producer_epoch=None), None),
         ({}, history(), None),
     ],
 )

@@ -229,7 +229,7 @@ class SourceOptions:
             )
 
     def open(self) -> AnySource:
-        """Return the source that the options name. Raises UsageError: as `check`."""
+        """Return the source that the options name. Raises UsageError as `check`."""
         if not self.recording:
             return self.open_logs()
         self.check()
@@ -240,7 +240,7 @@ class SourceOptions:
     def open_incident(self) -> list[AnySource]:
         """Return what the options name: one source, or a recording and what shows more of the same incident.
 
-        Raises UsageError: as `check` of each of them.
+        Raises UsageError as `check` of each of them.
         """
         if not self.recording or not (self.names_cluster or self.log_dir):
             return [self.open()]
@@ -251,7 +251,7 @@ class SourceOptions:
     def open_logs(self) -> Cluster | LogDir:
         """Return the cluster or the log directories that the options name, for tables that a recording does not have.
 
-        Raises UsageError: as `check`.
+        Raises UsageError as `check`.
         """
         if not self.log_dir:
             return self.connect()
@@ -274,7 +274,7 @@ class SourceOptions:
         return self.cluster()
 
     def cluster(self) -> Cluster:
-        """Return the cluster that the options name. Raises UsageError: as `check`."""
+        """Return the cluster that the options name. Raises UsageError as `check`."""
         self.check()
         from toolkit.config import ClientConfig
         from toolkit.sources.live.cluster import Cluster

@@ -45,30 +45,16 @@ class Committable(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlinkCheckpoint:
-    """A completed checkpoint or a savepoint.
+    """A completed checkpoint or a savepoint."""
 
-    Parameters
-    ----------
-    path
-        Its ``_metadata``.
-    checkpoint_id
-        Its number.
-    committables
-        The transactions that it is to commit.
-    prefixes
-        Transactional id prefixes of its sinks.
-    is_savepoint
-        Whether it is a savepoint: only a job that is restored from it commits its transactions (FLIP-203).
-    others
-        Committables that are not Kafka's, or not of a version that is known; and states of channels, which may have
-        some in an unaligned checkpoint of Flink 1.
-    """
-
-    path: Path
-    checkpoint_id: int
-    committables: Sequence[Committable]
-    prefixes: frozenset[str]
+    path: Path  # its ``_metadata``
+    checkpoint_id: int  # its number
+    committables: Sequence[Committable]  # the transactions that it is to commit
+    prefixes: frozenset[str]  # transactional id prefixes of its sinks
+    # whether it is a savepoint: only a job that is restored from it commits its transactions (FLIP-203)
     is_savepoint: bool
+    # committables that are not Kafka's, or not of a version that is known; and states of channels, which may have some
+    # in an unaligned checkpoint of Flink 1
     others: int = 0
 
     @property
@@ -97,10 +83,8 @@ class FlinkCheckpoint:
 
         A restored job has a folder of its own, and counts on from the checkpoint that it was restored from.
 
-        Raises
-        ------
-        NotFound, DecodeError, UsageError
-            As `read_checkpoint`: whether such a job writes with its prefixes is not known.
+        Raises NotFound, DecodeError, UsageError as `read_checkpoint`: whether such a job writes with its prefixes is
+        not known.
         """
         job = self.path.parent.parent
         if not (CHECKPOINT_FOLDER.fullmatch(self.path.parent.name) and JOB_FOLDER.fullmatch(job.name)):
@@ -117,7 +101,7 @@ class FlinkCheckpoint:
 def read_checkpoints(paths: Iterable[str | os.PathLike[str]]) -> list[FlinkCheckpoint]:
     """The checkpoints at some paths, and the newest completed one beside each, which decides what an older one left.
 
-    Raises NotFound, DecodeError, UsageError: as `read_checkpoint`.
+    Raises NotFound, DecodeError, UsageError as `read_checkpoint`.
     """
     found: list[FlinkCheckpoint] = []
     for path in paths:

@@ -138,7 +138,7 @@ def checkpoint_rows(
     `name`: one of `CHECKPOINT_NAMES`.
     `text`: the complete file; only lines that are not UTF-8 are lost.
     `topic`, `partition`: for a file in a partition's folder.
-    Raises UsageError: for an unknown name.
+    Raises UsageError for an unknown name.
     """
     if name not in READERS:
         raise UsageError(f"{name!r} is no checkpoint file known here.", do=f"Known are {', '.join(CHECKPOINT_NAMES)}.")

@@ -154,7 +154,7 @@ def open_sample(sample: IncidentSample) -> SampleSource:
 def stage_between(kafka: Kafka, name: str, *, topic: str, group: str) -> StagedIncident:
     """Stage an incident on partition 0 of a new topic, between records that a read_committed group reads.
 
-    Raises LabError: as for the incident.
+    Raises LabError as for the incident.
     `kafka`: the cluster.
     `name`: incident of one broker.
     `topic`: new topic with two partitions.

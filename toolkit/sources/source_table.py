@@ -100,7 +100,7 @@ class TableArguments:
     def of(cls, **arguments: Any) -> TableArguments:
         """The arguments as users write them: one topic or partition, any collection of ids, a time in any zone.
 
-        Raises UsageError: for an invalid range, or a time without zone.
+        Raises UsageError for an invalid range, or a time without zone.
         """
         for name, value in arguments.items():
             if isinstance(value, dt.datetime):

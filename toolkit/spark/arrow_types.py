@@ -114,14 +114,9 @@ def arrow_fields(tables: Iterable[tuple[str, Table]]) -> list[pa.Field]:
 def struct_arrays(tables: Iterable[tuple[str, Table]], name: str, rows: pa.Table) -> list[pa.Array]:
     """An array for each table: that of the named table has the rows, all others are null.
 
-    Parameters
-    ----------
-    tables
-        Names and tables, in the order of the fields.
-    name
-        Name of the rows' table.
-    rows
-        Rows of that table, from `Table.arrow`.
+    `tables`: names and tables, in the order of the fields.
+    `name`: name of the rows' table.
+    `rows`: rows of that table, from `Table.arrow`.
     """
     return [_array(table, rows if each == name else None, len(rows)) for each, table in tables]
 

@@ -8,13 +8,7 @@ from toolkit.errors import UsageError
 
 
 def require_spark() -> None:
-    """Require pyspark.
-
-    Raises
-    ------
-    UsageError
-        If it is not installed.
-    """
+    """Require pyspark. Raises UsageError if it is not installed."""
     if find_spec("pyspark") is None:
         raise UsageError(
             "Spark is not installed.", do="pip install 'kafka-txn-toolkit[spark]', or use another command."
@@ -24,10 +18,7 @@ def require_spark() -> None:
 def require_data_sources() -> None:
     """Require Python data sources that return Arrow batches: of Spark 4.0, or of Databricks runtime 16.4 (Spark 3.5).
 
-    Raises
-    ------
-    UsageError
-        If there are none, as in Apache Spark 3.5 and Databricks runtime 15.4.
+    Raises UsageError if there are none, as in Apache Spark 3.5 and Databricks runtime 15.4.
     """
     require_spark()
     if find_spec("pyspark.sql.datasource") is not None:

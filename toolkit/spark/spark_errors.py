@@ -71,10 +71,7 @@ def translate_errors() -> Iterator[None]:
 def translate_spark_errors() -> Iterator[None]:
     """Raise any error of Spark as a `SetupError`, for a command.
 
-    Raises
-    ------
-    SetupError
-        With the first line of Spark's error, and its first cause.
+    Raises SetupError with the first line of Spark's error, and its first cause.
     """
     try:
         yield

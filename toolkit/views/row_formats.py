@@ -167,7 +167,7 @@ def write_file(path: Path, table: Table, tables: Iterable[pa.Table]) -> WriteCou
     """Write tables of one schema. A file that cannot be written completely is not created.
 
     `path`: the file; its suffix selects the format.
-    Raises UsageError: for another suffix, or a path that cannot be written to.
+    Raises UsageError for another suffix, or a path that cannot be written to.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")

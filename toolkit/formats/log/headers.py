@@ -182,21 +182,11 @@ class DamagedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScanResult:
-    """A part of a log, in order: its headers, and the ranges that are none.
+    """A part of a log, in order: its headers, and the ranges that are none."""
 
-    Parameters
-    ----------
-    headers
-        Structured array of `HEADER`.
-    damage
-        Ranges between or after them.
-    end
-        Position up to which bytes were scanned.
-    """
-
-    headers: Headers
-    damage: tuple[DamagedRange, ...] = ()
-    end: int
+    headers: Headers  # structured array of `HEADER`
+    damage: tuple[DamagedRange, ...] = ()  # ranges between or after them
+    end: int  # position up to which bytes were scanned
 
 
 def concatenate(parts: Iterable[Headers]) -> Headers:

@@ -34,7 +34,7 @@ def named_offset(partition: Partition, name: str) -> int | None:
 def check_offset_spec(bound: OffsetSpec | None) -> None:
     """Raise for an invalid offset spec before anything is read.
 
-    Raises UsageError: for an unknown name, a time without a zone, or a negative offset.
+    Raises UsageError for an unknown name, a time without a zone, or a negative offset.
     """
     if isinstance(bound, str):
         if bound not in NAMED:
@@ -50,7 +50,7 @@ def check_offset_range(start: OffsetSpec | None, stop: OffsetSpec | None) -> Non
 
     Bounds of different kinds, such as a time and an offset, are comparable only once they are resolved.
 
-    Raises UsageError: as `check_offset_spec`, or if `stop` comes before `start`.
+    Raises UsageError as `check_offset_spec`, or if `stop` comes before `start`.
     """
     for bound in (start, stop):
         check_offset_spec(bound)

@@ -58,10 +58,7 @@ class Variables:
 def load_resources(bundle: Bundle) -> Resources:
     """Everything that the bundle deploys.
 
-    Parameters
-    ----------
-    bundle
-        The bundle; its variables are resolved by Databricks.
+    `bundle`: the bundle; its variables are resolved by Databricks.
     """
     resources = Resources()  # type: ignore[no-untyped-call]
     resources.add_job("lso_pipeline", pipeline_job())

@@ -30,29 +30,17 @@ SECRETS = {"sasl.password": "password"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """Arguments of a task; one that is not set is empty.
+    """Arguments of a task; one that is not set is empty."""
 
-    Parameters
-    ----------
-    task
-        ``pipeline`` or ``record``.
-    output
-        ``catalog.schema`` of the tables, or the folder of a recording.
-    input, bootstrap_server
-        A volume with copied log directories or recordings, or a running cluster.
-    command_config, scope
-        Properties file of the client, without its password, and the secret scope that has it.
-    duration
-        How long to record.
-    """
-
-    task: str
-    output: str
+    task: str  # ``pipeline`` or ``record``
+    output: str  # ``catalog.schema`` of the tables, or the folder of a recording
+    # input, bootstrap_server: a volume with copied log directories or recordings, or a running cluster
     input: str
     bootstrap_server: str
+    # command_config, scope: properties file of the client, without its password, and the secret scope that has it
     command_config: str
     scope: str
-    duration: str
+    duration: str  # how long to record
 
 
 def main(arguments: Sequence[str] | None = None, *, spark: SparkSession | None = None, dbutils: Any = None) -> None:

@@ -102,10 +102,8 @@ class BatchesReader(DataSourceReader):
 def _selected(client: BrokerClient, selection: PartitionSelection) -> tuple[ClusterMetadata, list[TopicPartition]]:
     """The selected partitions, and the metadata of their topics.
 
-    Raises
-    ------
-    NotFound, BrokerError, ConnectionFailed
-        If the cluster does not respond, or a named partition does not exist or is not visible.
+    Raises NotFound, BrokerError, ConnectionFailed if the cluster does not respond, or a named partition does not exist
+    or is not visible.
     """
     if selection.pattern is not None:
         metadata = read_metadata(client)

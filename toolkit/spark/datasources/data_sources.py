@@ -101,13 +101,7 @@ class KafkaLog(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The declared schema of the table.
-
-        Raises
-        ------
-        UsageError
-            For an unknown option, or an invalid value.
-        """
+        """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
         from toolkit.spark.datasources.log_options import read_options, schema_of
 
         return schema_of(read_options(self.options).table)
@@ -116,10 +110,7 @@ class KafkaLog(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader, which plans and reads.
 
-        Parameters
-        ----------
-        schema
-            The schema of the table, or some of its columns.
+        `schema`: the schema of the table, or some of its columns.
         """
         # Imported here, as Spark reads the schema in a separate process, which does not need it.
         from toolkit.spark.datasources.log_options import read_options
@@ -160,25 +151,13 @@ class KafkaBatches(ConnectingSource, DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The declared schema of the table.
-
-        Raises
-        ------
-        UsageError
-            For an unknown option, or an invalid value.
-        """
+        """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
         client_config(self.options, self)
         return table_schema(batches_options(self.options).table)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader, which plans and reads.
-
-        Raises
-        ------
-        UsageError
-            As `schema` does.
-        """
+        """The reader, which plans and reads. Raises UsageError as `schema` does."""
         from toolkit.spark.datasources.batches_reader import BatchesReader
 
         return BatchesReader(batches_options(self.options), client_config(self.options, self), schema)
@@ -218,38 +197,20 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The declared schema of the table.
-
-        Raises
-        ------
-        UsageError
-            For an unknown option, or an invalid value.
-        """
+        """The declared schema of the table. Raises UsageError for an unknown option, or an invalid value."""
         client_config(self.options, self)
         return recorded_schema(transactions_options(self.options).table)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of one sample.
-
-        Raises
-        ------
-        UsageError
-            As `schema` does.
-        """
+        """The reader of one sample. Raises UsageError as `schema` does."""
         from toolkit.spark.datasources.samples_reader import BatchSampleReader
 
         return BatchSampleReader(transactions_options(self.options), client_config(self.options, self))
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """The reader of one sample per interval.
-
-        Raises
-        ------
-        UsageError
-            As `schema` does.
-        """
+        """The reader of one sample per interval. Raises UsageError as `schema` does."""
         from toolkit.spark.datasources.samples_reader import StreamSampleReader
 
         return StreamSampleReader(transactions_options(self.options), client_config(self.options, self))

@@ -81,10 +81,7 @@ def hide_secrets(spark: SparkSession) -> bool:
 
     Existing redaction patterns are kept.
 
-    Returns
-    -------
-    bool
-        Whether the session allows this setting; some managed ones do not.
+    Returns: whether the session allows this setting; some managed ones do not.
     """
     try:
         value = spark.conf.get(SETTING, "") or ""  # serverless raises CONFIG_NOT_AVAILABLE, even with a default
@@ -98,12 +95,8 @@ def hide_secrets(spark: SparkSession) -> bool:
 def connecting(source: type[Any], *, config: ClientConfig | None, hides_secrets: bool) -> type[Any]:
     """A data source class with the configuration of its registration.
 
-    Parameters
-    ----------
-    source
-        A subclass of `ConnectingSource`.
-    config, hides_secrets
-        See `ConnectingSource`.
+    `source`: a subclass of `ConnectingSource`.
+    `config`, `hides_secrets`: see `ConnectingSource`.
     """
     # A class that is in no module is pickled by value, with its attributes.
     return type(source.__name__, (source,), {"registered": config, "hides_secrets": hides_secrets})
@@ -120,18 +113,10 @@ def client_config(options: Options, source: ConnectingSource) -> ClientConfig:
     secret that is an option. Spark Connect has it in the text of the request, where `toolkit.spark.register` makes
     Spark redact it. If Spark does not allow that, or the source was registered in another way, the option is refused.
 
-    Parameters
-    ----------
-    options
-        The options of the reader.
-    source
-        The data source, with the configuration of its registration.
-
-    Raises
-    ------
-    UsageError
-        If the options name no cluster or contain a secret that Spark would show, or as `ClientConfig` does. The text
-        contains keys and files, never a secret.
+    Raises UsageError if the options name no cluster or contain a secret that Spark would show, or as `ClientConfig`
+    does. The text contains keys and files, never a secret.
+    `options`: the options of the reader.
+    `source`: the data source, with the configuration of its registration.
     """
     if not source.hides_secrets:
         for name in options:
@@ -167,50 +152,23 @@ MAX_OFFSETS = 1_000_000  # per task: from 70 MB, if every batch has one record, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchesOptions:
-    """Options of `KafkaBatches`.
+    """Options of `KafkaBatches`."""
 
-    Parameters
-    ----------
-    selection
-        Partitions to read.
-    start, stop
-        First offset, and the offset after the last one.
-    max_offsets
-        Maximum number of offsets per task.
-    tasks
-        Approximate minimum number of tasks.
-    table
-        ``batches`` or ``partial_transactions``.
-    producer_id
-        Only batches of this producer.
-    crc
-        Whether to verify every checksum.
-    mode
-        What to do with rows with `error`, one of `reader_options.MODES`.
-    timeout
-        Seconds, for connecting and for each round of requests.
-    """
-
-    selection: PartitionSelection
+    selection: PartitionSelection  # partitions to read
+    # start, stop: first offset, and the offset after the last one
     start: OffsetBounds
     stop: OffsetBounds
-    max_offsets: int
-    tasks: int
-    table: str
-    producer_id: int | None
-    crc: bool
-    mode: str
-    timeout: float
+    max_offsets: int  # maximum number of offsets per task
+    tasks: int  # approximate minimum number of tasks
+    table: str  # ``batches`` or ``partial_transactions``
+    producer_id: int | None  # only batches of this producer
+    crc: bool  # whether to verify every checksum
+    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    timeout: float  # seconds, for connecting and for each round of requests
 
 
 def batches_options(options: Options) -> BatchesOptions:
-    """Parse and check the options.
-
-    Raises
-    ------
-    UsageError
-        For an unknown option, or an invalid value.
-    """
+    """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
     refuse_unknown(options, {*OF_BATCHES, *CONNECTION, *SELECTION, *OFFSETS}, source="kafka_log_live", prefix=PREFIX)
     table = choice(options, "table", ("batches", PARTIAL_TRANSACTIONS), default="batches")
     if table == PARTIAL_TRANSACTIONS and options.get("producerId") is not None:
@@ -240,37 +198,17 @@ OF_SAMPLES = ("interval", "latePadding", "logEvidence", "recheckAfter", "maxTran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsOptions:
-    """Options of `KafkaTransactions`.
+    """Options of `KafkaTransactions`."""
 
-    Parameters
-    ----------
-    table
-        ``everything``, or a name in ``schema.RECORDED``.
-    interval_ms
-        Time between two samples of a stream.
-    timeout
-        Seconds, for connecting and for each round of requests.
-    recheck_after
-        Seconds before the confirming second check of a batch; 0 disables it.
-    judging
-        Other arguments of `toolkit.sources.recording.sampler.take_sample`.
-    """
-
-    table: str
-    interval_ms: int
-    timeout: float
-    recheck_after: float
-    judging: dict[str, Any]
+    table: str  # ``everything``, or a name in ``schema.RECORDED``
+    interval_ms: int  # time between two samples of a stream
+    timeout: float  # seconds, for connecting and for each round of requests
+    recheck_after: float  # seconds before the confirming second check of a batch; 0 disables it
+    judging: dict[str, Any]  # other arguments of `toolkit.sources.recording.sampler.take_sample`
 
 
 def transactions_options(options: Options) -> TransactionsOptions:
-    """Parse and check the options.
-
-    Raises
-    ------
-    UsageError
-        For an unknown option, or an invalid value.
-    """
+    """Parse and check the options. Raises UsageError for an unknown option, or an invalid value."""
     refuse_unknown(options, {*OF_SAMPLES, *CONNECTION}, source="kafka_txn_samples", prefix=PREFIX)
     interval = seconds(options, "interval", default=10.0, lowest=0.1)
     durations = {

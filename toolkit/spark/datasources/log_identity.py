@@ -82,10 +82,7 @@ class LogMetadata(NamedTuple):
 class LogNames:
     """Names of the logs at some paths; their metadata is read once.
 
-    Parameters
-    ----------
-    contents
-        The logs.
+    `contents`: the logs.
     """
 
     def __init__(self, contents: Contents) -> None:
@@ -119,10 +116,7 @@ class LogNames:
     def by_name(self, logs: Iterable[ReplicaLog]) -> dict[str, ReplicaLog]:
         """Logs by name: of several copies of one log, the one that reaches furthest.
 
-        Raises
-        ------
-        UsageError
-            If two logs may be of two brokers, but nothing in their files says so.
+        Raises UsageError if two logs may be of two brokers, but nothing in their files says so.
         """
         found: dict[str, ReplicaLog] = {}
         for log in logs:

@@ -38,39 +38,17 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
-    """Consecutive splits of one log.
+    """Consecutive splits of one log."""
 
-    Parameters
-    ----------
-    where
-        Topic, partition and broker.
-    log
-        Name of the log (`log_identity`).
-    replica
-        The folder of the log.
-    start
-        First offset to read; null for the beginning of the log.
-    splits
-        The splits, in the order of the log.
-    range_order
-        Index of the first one among all splits of the log.
-    is_last
-        Whether the last one ends the log.
-    log_end_offset
-        Base offset of the newest segment, which may be empty.
-    cleaned
-        Offset up to which the log was cleaned; -1 for never or unknown.
-    """
-
-    where: LogId
-    log: str
-    replica: Replica
-    start: int | None
-    splits: Sequence[SegmentSplit]
-    range_order: int
-    is_last: bool
-    log_end_offset: int
-    cleaned: int
+    where: LogId  # topic, partition and broker
+    log: str  # name of the log (`log_identity`)
+    replica: Replica  # the folder of the log
+    start: int | None  # first offset to read; null for the beginning of the log
+    splits: Sequence[SegmentSplit]  # the splits, in the order of the log
+    range_order: int  # index of the first one among all splits of the log
+    is_last: bool  # whether the last one ends the log
+    log_end_offset: int  # base offset of the newest segment, which may be empty
+    cleaned: int  # offset up to which the log was cleaned; -1 for never or unknown
 
     @property
     def is_within_file(self) -> bool:
@@ -94,31 +72,15 @@ class SegmentRanges(InputPartition):
 
 @dataclass(frozen=True, eq=False)
 class WholeLogs(InputPartition):
-    """Complete logs.
+    """Complete logs."""
 
-    Parameters
-    ----------
-    layout
-        The folders and texts to read.
-    topic_partitions
-        Topics and partitions of the requested logs.
-    scope
-        Brokers and log directories of all tasks, for findings.
-    """
-
-    layout: LogDirLayout
-    topic_partitions: Collection[tuple[str | None, int | None]]
-    scope: FileScope | None = None
+    layout: LogDirLayout  # the folders and texts to read
+    topic_partitions: Collection[tuple[str | None, int | None]]  # topics and partitions of the requested logs
+    scope: FileScope | None = None  # brokers and log directories of all tasks, for findings
 
 
 def plan(options: LogOptions) -> list[InputPartition]:
-    """The input of each task.
-
-    Raises
-    ------
-    NotFound, UsageError
-        As for `LogDir`.
-    """
+    """The input of each task. Raises NotFound, UsageError as for `LogDir`."""
     if options.table == PROOF:  # one task reads what it needs
         nothing = LogDirLayout(roots=(), replicas=(), texts=(), left_out=())
         return [WholeLogs(layout=nothing, topic_partitions=())]

@@ -37,12 +37,8 @@ ROWS_PER_PACK = 64
 def pack_starts(run_starts: Array, rows: int) -> Array:
     """Start indices of packed rows, none of which is too large or belongs to two runs.
 
-    Parameters
-    ----------
-    run_starts
-        Start indices of the runs, beginning with 0; empty without rows.
-    rows
-        Total number of rows.
+    `run_starts`: start indices of the runs, beginning with 0; empty without rows.
+    `rows`: total number of rows.
     """
     lengths = np.diff(np.append(run_starts, rows))
     packs = -(-lengths // ROWS_PER_PACK)
@@ -157,25 +153,16 @@ def partial_transaction_batches(
 ) -> Iterator[pa.RecordBatch]:
     """A range of one log as rows of the table, in bounded memory.
 
-    Parameters
-    ----------
-    parts
-        Consecutive chunks of one log, in order: the complete log, or the range of one task. No batch may be in two.
-    where
-        Topic, partition and broker.
-    log
-        A unique name of the log, the same in every task.
-    range_order
-        Order of the range among the ranges of the log.
-    before
-        For the first range of the log, the transactions known to be open before it
+    `parts`: consecutive chunks of one log, in order: the complete log, or the range of one task. No batch may be in
+        two.
+    `where`: topic, partition and broker.
+    `log`: a unique name of the log, the same in every task.
+    `range_order`: order of the range among the ranges of the log.
+    `before`: for the first range of the log, the transactions known to be open before it
         (`toolkit.analysis.log.log_transactions.begin`), or `EMPTY` if unknown. For other ranges, `EMPTY`.
-    log_end_offset
-        End of the log, if its newest segment may be empty.
-    cleaned
-        Offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
-    is_within_file
-        Whether the range begins within a file.
+    `log_end_offset`: end of the log, if its newest segment may be empty.
+    `cleaned`: offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
+    `is_within_file`: whether the range begins within a file.
     """
     log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
     fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)

@@ -44,21 +44,11 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?")
 def refuse_unknown(options: Options, known: Collection[str], *, source: str, prefix: str | None = None) -> None:
     """Refuse unknown options.
 
-    Parameters
-    ----------
-    options
-        All options of the reader.
-    known
-        Names of the known options, as documented.
-    source
-        Name of the data source.
-    prefix
-        Prefix of client options, which are not checked here.
-
-    Raises
-    ------
-    UsageError
-        For the first unknown option; it lists the known ones.
+    Raises UsageError for the first unknown option; it lists the known ones.
+    `options`: all options of the reader.
+    `known`: names of the known options, as documented.
+    `source`: name of the data source.
+    `prefix`: prefix of client options, which are not checked here.
     """
     names = {name.lower() for name in known}
     for name in options:
@@ -68,13 +58,7 @@ def refuse_unknown(options: Options, known: Collection[str], *, source: str, pre
 
 
 def choice(options: Options, name: str, choices: Collection[str], *, default: str) -> str:
-    """One of some words, in any case.
-
-    Raises
-    ------
-    UsageError
-        If it is another word.
-    """
+    """One of some words, in any case. Raises UsageError if it is another word."""
     by_key = {word.lower(): word for word in choices}
     value = options.get(name, default).strip().lower()
     if value not in by_key:
@@ -88,13 +72,7 @@ def flag(options: Options, name: str, *, default: bool = False) -> bool:
 
 
 def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
-    """A whole number; null if not set.
-
-    Raises
-    ------
-    UsageError
-        If it is not a whole number, or less than `lowest`.
-    """
+    """A whole number; null if not set. Raises UsageError if it is not a whole number, or less than `lowest`."""
     value = options.get(name)
     if value is None:
         return None
@@ -110,10 +88,7 @@ def whole_number(options: Options, name: str, *, lowest: int = 0) -> int | None:
 def seconds(options: Options, name: str, *, default: float, lowest: float = 0.0) -> float:
     """A duration in seconds: ``30``, ``10s``, ``15m``, or as Spark writes intervals, ``1 hour 30 minutes``.
 
-    Raises
-    ------
-    UsageError
-        If it is not a duration, or shorter than `lowest`.
+    Raises UsageError if it is not a duration, or shorter than `lowest`.
     """
     value = options.get(name)
     if value is None:
@@ -144,10 +119,7 @@ def table_schema(table: str) -> StructType:
 def local_path(path: str) -> str:
     """A path without its scheme: ``file:/data``, ``file:///data``, ``dbfs:/Volumes/...``; or the URI of an object.
 
-    Raises
-    ------
-    UsageError
-        For a scheme that is not read (``hdfs://``), or a URI with credentials.
+    Raises UsageError for a scheme that is not read (``hdfs://``), or a URI with credentials.
     """
     if isinstance(stored := log_path(path), ObjectPath):
         return str(stored)
@@ -177,27 +149,17 @@ class PartitionSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetBounds:
-    """The first offset to read, or the offset after the last: one for all partitions, or one for each.
+    """The first offset to read, or the offset after the last: one for all partitions, or one for each."""
 
-    Parameters
-    ----------
-    name
-        The option that set it.
-    everywhere, by_partition
-        The bound of all partitions, or that of each.
-    """
-
-    name: str
+    name: str  # the option that set it
+    # everywhere, by_partition: the bound of all partitions, or that of each
     everywhere: OffsetSpec | None = None
     by_partition: Mapping[TopicPartition, OffsetSpec] | None = None
 
     def check(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Check that the option names exactly the partitions to read.
 
-        Raises
-        ------
-        UsageError
-            If a partition is missing, or is not read.
+        Raises UsageError if a partition is missing, or is not read.
         """
         if self.by_partition is None:
             return
@@ -221,10 +183,7 @@ class OffsetBounds:
 def selection(options: Options) -> PartitionSelection:
     """The partitions that ``subscribe``, ``subscribePattern`` or ``assign`` selects.
 
-    Raises
-    ------
-    UsageError
-        If not exactly one of them is set, or it is invalid.
+    Raises UsageError if not exactly one of them is set, or it is invalid.
     """
     set_options = [name for name in SELECTION if options.get(name) is not None]
     if len(set_options) != 1:
@@ -253,10 +212,7 @@ def selection(options: Options) -> PartitionSelection:
 def starting(options: Options) -> OffsetBounds:
     """The start: the first that is set of ``startingTimestamp``, ``startingOffsetsByTimestamp``, ``startingOffsets``.
 
-    Raises
-    ------
-    UsageError
-        If its value is invalid.
+    Raises UsageError if its value is invalid.
     """
     return _bounds(options, "starting", default="earliest")
 

@@ -23,19 +23,10 @@ NAMES = re.compile(r"(?:^|; )([A-Z_]+):")  # an error of statistics lists severa
 def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
     """The Arrow schema of the requested columns of a table.
 
-    Parameters
-    ----------
-    schema
-        The requested columns.
-    table
-        Name of the table, declared or internal.
-    whole
-        All its columns.
-
-    Raises
-    ------
-    UsageError
-        If a column is not in the table, or has another type there.
+    Raises UsageError if a column is not in the table, or has another type there.
+    `schema`: the requested columns.
+    `table`: name of the table, declared or internal.
+    `whole`: all its columns.
     """
     declared = {field.name: field.dataType for field in whole}
     for field in schema:
@@ -52,10 +43,7 @@ def selected(schema: StructType, table: str, whole: StructType) -> pa.Schema:
 def without_damage(tables: Iterable[pa.Table], mode: str) -> Iterator[pa.Table]:
     """Keep rows with `error` (PERMISSIVE), drop them (DROPMALFORMED), or fail (FAILFAST).
 
-    Raises
-    ------
-    DecodeError
-        In FAILFAST, for the first row with an `error` other than a torn end.
+    Raises DecodeError in FAILFAST, for the first row with an `error` other than a torn end.
     """
     for table in tables:
         if mode == "DROPMALFORMED":
@@ -85,14 +73,9 @@ def _location(row: dict[str, Any]) -> str:
 def record_batches(tables: Iterable[pa.Table], columns: pa.Schema, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
     """Record batches of about `rows` rows: many small ones would cost Spark more time.
 
-    Parameters
-    ----------
-    tables
-        Tables with the same columns.
-    columns
-        The requested columns, with the types to cast to.
-    rows
-        Maximum number of rows per batch.
+    `tables`: tables with the same columns.
+    `columns`: the requested columns, with the types to cast to.
+    `rows`: maximum number of rows per batch.
     """
     waiting: list[pa.Table] = []
     count = 0

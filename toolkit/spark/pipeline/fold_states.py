@@ -25,29 +25,15 @@ SMALL = [name for name in STATE.names if name != "remembered"]
 
 @dataclass(slots=True, kw_only=True)
 class FoldStates:
-    """States by log.
+    """States by log."""
 
-    Parameters
-    ----------
-    store
-        The store of the states.
-    run_id
-        Number of this run.
-    before
-        States of earlier runs, without ``remembered``, which may be large.
-    new
-        States of this run, with ``remembered`` if this process made it.
-    obsolete_logs
-        Logs that no longer exist or are no longer read.
-    staged
-        Rows of `staging_table.STAGE` with ``remembered`` of `new`, if Spark's tasks made them.
-    """
-
-    store: TableStore
-    run_id: int
-    before: dict[str, StoredState]
+    store: TableStore  # the store of the states
+    run_id: int  # number of this run
+    before: dict[str, StoredState]  # states of earlier runs, without ``remembered``, which may be large
+    # states of this run, with ``remembered`` if this process made it
     new: dict[str, StoredState] = field(default_factory=dict)
-    obsolete_logs: Collection[str] = ()
+    obsolete_logs: Collection[str] = ()  # logs that no longer exist or are no longer read
+    # rows of `staging_table.STAGE` with ``remembered`` of `new`, if Spark's tasks made them
     staged: DataFrame | None = None
 
     @staticmethod
@@ -60,10 +46,7 @@ class FoldStates:
     def rename(self, names: Mapping[str, str]) -> None:
         """Give logs other names, in the stored tables, too.
 
-        Parameters
-        ----------
-        names
-            New names by old names.
+        `names`: new names by old names.
         """
         if not names:
             return
@@ -95,14 +78,9 @@ class FoldStates:
     def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row], *, continued: Collection[str] = ()) -> None:
         """Add the states of the logs that this run has read.
 
-        Parameters
-        ----------
-        staged
-            Rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
-        listed
-            The listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
-        continued
-            Logs of which only new data was read: segments that were damaged before still are.
+        `staged`: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
+        `listed`: the listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
+        `continued`: logs of which only new data was read: segments that were damaged before still are.
         """
         if isinstance(staged, DataFrame):
             self.staged = staged

@@ -37,29 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePartitions:
-    """The partitions of a cluster, as listed once from their leaders.
+    """The partitions of a cluster, as listed once from their leaders."""
 
-    Parameters
-    ----------
-    spark
-        The session.
-    cluster
-        The cluster.
-    topics
-        Only these topics; null for all.
-    partitions
-        The partitions.
-    topic_ids
-        Topic ids by topic.
-    executors_can_read
-        Whether executors reach the brokers, which a Spark job finds out at the first call.
-    """
-
-    spark: SparkSession
-    cluster: Cluster
-    topics: Sequence[str] | None
-    partitions: Sequence[Partition]
-    topic_ids: Mapping[str, str]
+    spark: SparkSession  # the session
+    cluster: Cluster  # the cluster
+    topics: Sequence[str] | None  # only these topics; null for all
+    partitions: Sequence[Partition]  # the partitions
+    topic_ids: Mapping[str, str]  # topic ids by topic
+    # whether executors reach the brokers, which a Spark job finds out at the first call
     executors_can_read: Callable[[], bool]
 
     what = "partitions"
@@ -164,10 +149,7 @@ class LivePartitions:
 def list_partitions(spark: SparkSession, cluster: Cluster, *, topics: Sequence[str] | None = None) -> LivePartitions:
     """List all partitions, or those of some topics, with their start and end offsets.
 
-    Raises
-    ------
-    NotFound
-        If the cluster does not have one of the topics.
+    Raises NotFound if the cluster does not have one of the topics.
     """
     partitions = list(map(Partition.of, cluster.partition_rows(topics=topics)))
     topic_ids = read_metadata(cluster.client, topics).topic_ids

@@ -62,27 +62,13 @@ NOTHING_ASSERTED = AssertedOfFiles()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """Log directories, as listed once.
+    """Log directories, as listed once."""
 
-    Parameters
-    ----------
-    spark
-        The session.
-    paths
-        Log directories, partition folders, segments, texts.
-    topics
-        Only these topics, and ``__transaction_state``; null for all.
-    asserted
-        What the caller asserts.
-    logs
-        Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`, of these topics.
-    """
-
-    spark: SparkSession
-    paths: Sequence[str]
-    topics: Sequence[str] | None
-    asserted: AssertedOfFiles
-    logs: Sequence[Row]
+    spark: SparkSession  # the session
+    paths: Sequence[str]  # log directories, partition folders, segments, texts
+    topics: Sequence[str] | None  # only these topics, and ``__transaction_state``; null for all
+    asserted: AssertedOfFiles  # what the caller asserts
+    logs: Sequence[Row]  # rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`, of these topics
 
     what = "logs"
 
@@ -209,13 +195,7 @@ def list_files(
     topics: Sequence[str] | None = None,
     asserted: AssertedOfFiles = NOTHING_ASSERTED,
 ) -> LogFiles:
-    """List log directories.
-
-    Raises
-    ------
-    NotFound
-        If the files contain no partition of a topic.
-    """
+    """List log directories. Raises NotFound if the files contain no partition of a topic."""
     logs: list[Row]  # of `log_options.LISTING_TYPE`, listed by Spark's driver
     if isinstance(spark, ClassicSession):  # which is this process
         contents = found_in([local_path(path) for path in paths])

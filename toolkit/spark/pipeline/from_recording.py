@@ -30,24 +30,13 @@ GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "SparkFileNotFoundException")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSamples:
-    """A recording, as listed once.
+    """A recording, as listed once."""
 
-    Parameters
-    ----------
-    spark
-        The session.
-    path
-        The folder of the recording.
-    listed
-        Number of samples.
-    newest
-        Due time of the newest sample; null without any. A sample without a row in ``samples`` is incomplete and does
-        not count.
-    """
-
-    spark: SparkSession
-    path: str
-    listed: int
+    spark: SparkSession  # the session
+    path: str  # the folder of the recording
+    listed: int  # number of samples
+    # due time of the newest sample; null without any. A sample without a row in ``samples`` is incomplete and does not
+    # count.
     newest: dt.datetime | None
 
     @property

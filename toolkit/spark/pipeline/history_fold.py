@@ -74,18 +74,10 @@ NOTHING = {"known_producer_id": None, "is_version_2": None}
 def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFrame:
     """The final rows of the history of transactional ids, which no later record changes.
 
-    Parameters
-    ----------
-    events
-        Rows of ``schema.TRANSACTION_LOG``, of one replica of each partition, with `LOG`.
-    remembered
-        Records of `remembered_records`.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`: ``transaction_history``, and one of ``state`` per
-        partition.
+    `events`: rows of ``schema.TRANSACTION_LOG``, of one replica of each partition, with `LOG`.
+    `remembered`: records of `remembered_records`.
+    Returns: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`: ``transaction_history``, and one of ``state``
+    per partition.
     """
     types = {field.name: field.dataType for field in RECORDS}
     new = events.withColumns(
@@ -116,12 +108,8 @@ def remembered_records(states: pa.Table) -> pa.Table:
 def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
     """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
 
-    Parameters
-    ----------
-    states
-        Rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
-    latest
-        The newest time of all partitions.
+    `states`: rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
+    `latest`: the newest time of all partitions.
     """
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
     empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
@@ -131,12 +119,8 @@ def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None)
 def current_of_clusters(states: pa.Table, *, latest: Mapping[Origin, dt.datetime]) -> pa.Table:
     """`current_transaction_history` of the logs of several clusters.
 
-    Parameters
-    ----------
-    states
-        As there.
-    latest
-        The newest time of each cluster.
+    `states`: as there.
+    `latest`: the newest time of each cluster.
     """
     names = states[LOG].to_pylist()
     found = [current_transaction_history(states.slice(0, 0), latest=None)]

@@ -22,12 +22,8 @@ EARLIER = "~"
 def renames(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> dict[str, str]:
     """New names of stored logs, by their old names.
 
-    Parameters
-    ----------
-    listings
-        The listing of each log, by name.
-    states
-        The stored states, by log.
+    `listings`: the listing of each log, by name.
+    `states`: the stored states, by log.
     """
     by_place: dict[LogIdentity, str] = {}
     for name, _ in sorted(states.items(), key=lambda each: each[1].latest or EPOCH):  # the newest topic is the last
@@ -103,10 +99,7 @@ def _names_of_the_first_layout(listings: Mapping[str, Row], states: Mapping[str,
 def assumptions(names: Iterable[str]) -> list[str]:
     """What is assumed of logs whose files lack ids, as sentences.
 
-    Parameters
-    ----------
-    names
-        Names of logs.
+    `names`: names of logs.
     """
     identities = [LogIdentity.of(name) for name in names]
     by_path = sum(each.is_by_path for each in identities)

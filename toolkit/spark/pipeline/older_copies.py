@@ -33,21 +33,12 @@ BEGIN = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderCopies:
-    """Stored logs that are copies of another stored log.
+    """Stored logs that are copies of another stored log."""
 
-    Parameters
-    ----------
-    newest
-        The newest copy of each older one, by the names of their states.
-    listed
-        The present name of each older copy.
-    unproven
-        Stored logs that may be copies of another one, but nothing proves it.
-    """
-
+    # the newest copy of each older one, by the names of their states
     newest: Mapping[str, str] = field(default_factory=dict)
-    listed: Mapping[str, str] = field(default_factory=dict)
-    unproven: Sequence[str] = ()
+    listed: Mapping[str, str] = field(default_factory=dict)  # the present name of each older copy
+    unproven: Sequence[str] = ()  # stored logs that may be copies of another one, but nothing proves it
 
     @property
     def sentences(self) -> Sequence[str]:
@@ -71,12 +62,8 @@ class OlderCopies:
 def find_older_copies(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> OlderCopies:
     """The older copies among the stored logs.
 
-    Parameters
-    ----------
-    listings
-        The listing of each log, by name.
-    states
-        The stored states, by log.
+    `listings`: the listing of each log, by name.
+    `states`: the stored states, by log.
     """
     old: defaultdict[tuple[object, ...], list[StoredState]] = defaultdict(list)
     for log, state in states.items():

@@ -182,34 +182,19 @@ def _sources(
 
 @dataclass(slots=True, kw_only=True)
 class _PipelineRun:
-    """One run.
+    """One run."""
 
-    Parameters
-    ----------
-    store
-        The stored tables.
-    sources
-        The sources.
-    states, plans, listings
-        State, plan and listing of each log.
-    copies
-        Older copies of logs, whose rows are dropped.
-    staged
-        New rows of `staging_table.STAGE`; Arrow data if this process made them.
-    counts
-        Row counts of the tables; those of the last run until this one has counted.
-    min_held_ms
-        Shortest hold of the LSO to keep.
-    """
-
-    store: TableStore
-    sources: _PipelineSources
+    store: TableStore  # the stored tables
+    sources: _PipelineSources  # the sources
+    # states, plans, listings: state, plan and listing of each log
     states: FoldStates
     plans: Mapping[str, LogPlan]
     listings: Mapping[str, Row]
-    copies: OlderCopies
-    min_held_ms: int
+    copies: OlderCopies  # older copies of logs, whose rows are dropped
+    min_held_ms: int  # shortest hold of the LSO to keep
+    # new rows of `staging_table.STAGE`; Arrow data if this process made them
     staged: DataFrame | pa.Table | None = None
+    # row counts of the tables; those of the last run until this one has counted
     counts: dict[str, TableCounts] = field(default_factory=dict)
 
     @staticmethod

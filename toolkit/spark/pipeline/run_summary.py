@@ -22,19 +22,12 @@ ENDED = "ended"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCounts:
-    """Rows of a table.
+    """Rows of a table."""
 
-    Parameters
-    ----------
-    rows, errors
-        Stored rows, and those of them with `error`.
-    new
-        Rows that this run wrote.
-    """
-
+    # rows, errors: stored rows, and those of them with `error`
     rows: int = 0
     errors: int = 0
-    new: int = 0
+    new: int = 0  # rows that this run wrote
 
     @staticmethod
     def of(rows: Sequence[Row], *, new: int) -> TableCounts:
@@ -44,60 +37,32 @@ class TableCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCounts:
-    """Counts of the items of one kind, listed and read.
+    """Counts of the items of one kind, listed and read."""
 
-    Parameters
-    ----------
-    what
-        Name of the items: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording.
-    listed, new
-        Number of items, and of those that are new or have changed.
-    bytes_listed
-        Total size of the items; null if unknown.
-    bytes_read
-        Total size of the batches that were read.
-    """
-
-    what: str
+    what: str  # name of the items: ``logs`` in files, ``partitions`` of a cluster, ``samples`` of a recording
+    # listed, new: number of items, and of those that are new or have changed
     listed: int
     new: int
-    bytes_listed: int | None = None
-    bytes_read: int = 0
+    bytes_listed: int | None = None  # total size of the items; null if unknown
+    bytes_read: int = 0  # total size of the batches that were read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The result of a run.
+    """The result of a run."""
 
-    Parameters
-    ----------
-    target, format
-        Target and format of the tables.
-    read
-        Counts of the listed and read items.
-    tables
-        Row counts of each stored table; without new data, those of the last run that had any.
-    findings
-        The current findings, in the order of ``schema.FINDINGS``.
-    verdicts
-        Number of findings by verdict; all past ones count as ``ended``.
-    proof
-        What the files prove and what they do not, in one line; null without files.
-    assumptions
-        Sentences: what became of logs that version 0.1 stored twice, and what is assumed because ids are missing.
-    seconds
-        Duration of the run.
-    """
-
+    # target, format: target and format of the tables
     target: str
     format: str
-    read: Sequence[ReadCounts]
+    read: Sequence[ReadCounts]  # counts of the listed and read items
+    # row counts of each stored table; without new data, those of the last run that had any
     tables: Mapping[str, TableCounts]
-    findings: Sequence[Finding]
-    verdicts: Mapping[str, int]
-    proof: str | None = None
+    findings: Sequence[Finding]  # the current findings, in the order of ``schema.FINDINGS``
+    verdicts: Mapping[str, int]  # number of findings by verdict; all past ones count as ``ended``
+    proof: str | None = None  # what the files prove and what they do not, in one line; null without files
+    # sentences: what became of logs that version 0.1 stored twice, and what is assumed because ids are missing
     assumptions: Sequence[str] = ()
-    seconds: float
+    seconds: float  # duration of the run
 
     @property
     def errors(self) -> int:
@@ -145,18 +110,11 @@ def summarised(
 ) -> RunSummary:
     """The result of a run, from the stored tables.
 
-    Parameters
-    ----------
-    store
-        The stored tables.
-    read
-        What was read of each source.
-    counts
-        Row counts of each stored table.
-    findings
-        Rows of ``schema.FINDINGS``, with `IS_CURRENT`.
-    started
-        Start of the run, by `time.monotonic`.
+    `store`: the stored tables.
+    `read`: what was read of each source.
+    `counts`: row counts of each stored table.
+    `findings`: rows of ``schema.FINDINGS``, with `IS_CURRENT`.
+    `started`: start of the run, by `time.monotonic`.
     """
     current = FINDINGS.in_order(Finding.of(row) for row in findings if row[IS_CURRENT])
     verdicts = Counter(each.verdict for each in current)

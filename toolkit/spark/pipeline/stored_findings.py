@@ -40,10 +40,7 @@ BEFORE, AFTER = (  # an hour is far more than the clock difference between broke
 def best_logs(states: Iterable[StoredState]) -> list[StoredState]:
     """The best replica of each partition, selected as by `toolkit.LogDir`; a topic created again is another one.
 
-    Parameters
-    ----------
-    states
-        States of logs.
+    `states`: states of logs.
     """
     best: dict[tuple[Origin, TopicPartition], StoredState] = {}
     for state in states:
@@ -62,14 +59,9 @@ def diagnosable(
     A partition may be deleted or not selected now. And a transaction that a running broker does not report has ended
     since its log was read.
 
-    Parameters
-    ----------
-    holds
-        By the logs.
-    current_findings
-        Of what is open now.
-    listed
-        The partitions of a consistent copy; null for other sources.
+    `holds`: by the logs.
+    `current_findings`: of what is open now.
+    `listed`: the partitions of a consistent copy; null for other sources.
     """
     keys = set(map(transaction_key, current_findings))
     return [
@@ -90,12 +82,8 @@ def _rank(state: StoredState) -> tuple[object, ...]:
 def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold]:
     """The holds of the LSO, from the states of logs.
 
-    Parameters
-    ----------
-    states
-        States of logs.
-    min_held_ms
-        Leave out shorter holds that have ended.
+    `states`: states of logs.
+    `min_held_ms`: leave out shorter holds that have ended.
     """
     found: list[LsoHold] = []
     for state in states:
@@ -110,12 +98,8 @@ def near_transaction_history(holds: Sequence[LsoHold], transaction_history: Data
 
     `history.attribution` selects among them. A producer id may have millions of other rows.
 
-    Parameters
-    ----------
-    holds
-        The holds.
-    transaction_history
-        Rows of ``schema.TRANSACTION_HISTORY``.
+    `holds`: the holds.
+    `transaction_history`: rows of ``schema.TRANSACTION_HISTORY``.
     """
     if not holds:
         return []
@@ -158,22 +142,13 @@ def findings(
 ) -> list[Finding]:
     """Findings of each partition: current ones, and past holds of its LSO.
 
-    Parameters
-    ----------
-    holds
-        The holds in one log of each partition.
-    transaction_history
-        For transactional ids and endings.
-    current_findings
-        Current findings of the same log directories or cluster: only coordinators know which action is safe for an open
-        transaction. The result includes them, with evidence from the log.
-    min_held_ms
-        Leave out ended transactions that held the LSO for less.
-
-    Returns
-    -------
-    list of Finding
-        Ended transactions have the verdict ``ended``; open ones that are not in `current_findings` are ``unknown``.
+    `holds`: the holds in one log of each partition.
+    `transaction_history`: for transactional ids and endings.
+    `current_findings`: current findings of the same log directories or cluster: only coordinators know which action is
+        safe for an open transaction. The result includes them, with evidence from the log.
+    `min_held_ms`: leave out ended transactions that held the LSO for less.
+    Returns: ended transactions have the verdict ``ended``; open ones that are not in `current_findings` are
+    ``unknown``.
     """
     transactions = by_producer(transaction_history)
     by_partition: dict[tuple[str | None, int | None], tuple[list[LsoHold], list[Finding]]]
@@ -194,12 +169,8 @@ def findings(
 def markers(findings: Iterable[Finding], log_transactions: DataFrame) -> list[LogTransaction]:
     """Transactions of the logs with a marker that are open in findings.
 
-    Parameters
-    ----------
-    findings
-        Findings, open and closed.
-    log_transactions
-        Rows of ``schema.LOG_TRANSACTIONS``.
+    `findings`: findings, open and closed.
+    `log_transactions`: rows of ``schema.LOG_TRANSACTIONS``.
     """
     still_open = set(map(transaction_key, filter(is_open, findings)))
     if not still_open:

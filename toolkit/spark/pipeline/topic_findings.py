@@ -54,35 +54,18 @@ class _TopicResults:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicFindings:
-    """What is stored of logs and recordings.
+    """What is stored of logs and recordings."""
 
-    Parameters
-    ----------
-    store
-        The stored tables.
-    states
-        The states of logs, those of this run included.
-    listings
-        The logs of this run.
-    is_consistent
-        Whether they are asserted to be a consistent copy.
-    min_held_ms
-        Shortest hold of the LSO to keep.
-    """
-
-    store: TableStore
-    states: FoldStates
-    listings: Mapping[str, Row]
-    is_consistent: bool
-    min_held_ms: int
+    store: TableStore  # the stored tables
+    states: FoldStates  # the states of logs, those of this run included
+    listings: Mapping[str, Row]  # the logs of this run
+    is_consistent: bool  # whether they are asserted to be a consistent copy
+    min_held_ms: int  # shortest hold of the LSO to keep
 
     def rows(self, *, with_samples: bool) -> tuple[list[Row], list[Row]]:
         """The rows of ``lso_holds`` and ``findings``.
 
-        Parameters
-        ----------
-        with_samples
-            Whether there are samples of recordings.
+        `with_samples`: whether there are samples of recordings.
         """
         found = self._of_logs() if CURRENT_FINDINGS in self.states.all else {}
         if with_samples:
@@ -222,10 +205,7 @@ class TopicFindings:
 def log_rows(states: Iterable[StoredState]) -> list[Row]:
     """The rows of the table ``logs``.
 
-    Parameters
-    ----------
-    states
-        The states of all logs.
+    `states`: the states of all logs.
     """
     states = [each for each in states if ("/" in each.log or ":" in each.log) and not each.log.endswith(IDS)]
     logs = [each for each in states if not each.log.startswith("recording:")]

@@ -28,10 +28,7 @@ UNNEEDED = ("state", "stage")
 def migrate(store: TableStore) -> bool:
     """Change tables of the first layout; true if there were any.
 
-    Parameters
-    ----------
-    store
-        The store of Delta tables.
+    `store`: the store of Delta tables.
     """
     if store.internal.find(STATE.name) is not None or (old_state := store.find(STATE.name)) is None:
         return False

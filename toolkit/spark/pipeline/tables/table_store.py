@@ -54,24 +54,12 @@ IS_DELETED = "is_deleted"  # of rows to merge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
-    """Tables of one target.
+    """Tables of one target."""
 
-    Parameters
-    ----------
-    spark
-        The session.
-    path
-        Path or URL of the folder for Spark; null for a catalog.
-    schema
-        Schema of the tables in a catalog (``catalog.schema`` or ``schema``); null for a folder.
-    format
-        ``delta`` or ``parquet``.
-    """
-
-    spark: SparkSession
-    path: str | None = None
-    schema: str | None = None
-    format: str = "delta"
+    spark: SparkSession  # the session
+    path: str | None = None  # path or URL of the folder for Spark; null for a catalog
+    schema: str | None = None  # schema of the tables in a catalog (``catalog.schema`` or ``schema``); null for a folder
+    format: str = "delta"  # ``delta`` or ``parquet``
 
     @property
     def target(self) -> str:
@@ -146,18 +134,11 @@ class TableStore:
 
         Obsolete are rows of earlier runs that are not final, and rows of a killed run with the same number.
 
-        Parameters
-        ----------
-        name, table
-            Name and declaration of the table.
-        rows
-            Rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
-        run_id
-            Number of the run.
-        changed
-            The logs of `rows`: rows of other logs stay, even if not final; null for all logs.
-        obsolete
-            SQL conditions for further obsolete rows.
+        `name`, `table`: name and declaration of the table.
+        `rows`: rows with the declared columns; rows of logs also with `LOG` and `IS_FINAL`.
+        `run_id`: number of the run.
+        `changed`: the logs of `rows`: rows of other logs stay, even if not final; null for all logs.
+        `obsolete`: SQL conditions for further obsolete rows.
         """
         new = self._with_run(name, table, rows, run_id)
         if self.format == "parquet":
@@ -193,19 +174,11 @@ class TableStore:
     def merge(self, name: str, table: Table, rows: Iterable[Row], *, run_id: int) -> int:
         """Change a table to these rows; rows with the same `lasting_content`, and others' columns, are not written.
 
-        Parameters
-        ----------
-        name, table
-            Name and declaration of the table; its key is in `KEYS`.
-        rows
-            All rows, with the declared columns and those of the pipeline. Of several with one key, the last is kept.
-        run_id
-            Number of the run.
-
-        Returns
-        -------
-        int
-            Number of rows that were added or changed.
+        `name`, `table`: name and declaration of the table; its key is in `KEYS`.
+        `rows`: all rows, with the declared columns and those of the pipeline. Of several with one key, the last is
+            kept.
+        `run_id`: number of the run.
+        Returns: number of rows that were added or changed.
         """
         declared = with_extra(name, table)
         new = rows_by_key(name, declared.arrow([{**row, RUN_ID: run_id} for row in rows]).to_pylist())
@@ -234,12 +207,8 @@ class TableStore:
     def rename_logs(self, names: Mapping[str, str], ids: Mapping[str, tuple[str | None, str | None]]) -> None:
         """Give stored logs other names; a repeated call changes nothing.
 
-        Parameters
-        ----------
-        names
-            New names by old names.
-        ids
-            Cluster id and topic id by new name.
+        `names`: new names by old names.
+        `ids`: cluster id and topic id by new name.
         """
         rows = [(old, new, *ids[new]) for old, new in names.items()]
         names_frame = self.spark.createDataFrame(rows, "old string, new string, cluster_id string, topic_id string")
@@ -254,14 +223,9 @@ class TableStore:
     def create(self, name: str, table: Table, *, others: Iterable[StructField] = (), layout: str = LAYOUT) -> None:
         """Make a Delta table without rows, in place of another one.
 
-        Parameters
-        ----------
-        name, table
-            Name and declaration.
-        others
-            Further columns.
-        layout
-            Value of `LAYOUT_PROPERTY`; another one than `LAYOUT` if there is a table to replace.
+        `name`, `table`: name and declaration.
+        `others`: further columns.
+        `layout`: value of `LAYOUT_PROPERTY`; another one than `LAYOUT` if there is a table to replace.
         """
         self._create_schema()
         fields = [*stored_type(name, table), *others]
@@ -378,21 +342,11 @@ def _text(text: str) -> str:
 def open_store(spark: SparkSession, target: str, *, format: str = "delta") -> TableStore:
     """The store of a target.
 
-    Parameters
-    ----------
-    spark
-        The session.
-    target
-        A folder: any path or URL with a slash in it; or a schema: ``catalog.schema``, or one word.
-    format
-        ``delta`` or ``parquet``.
-
-    Raises
-    ------
-    UsageError
-        If the target or the format is invalid.
-    NotFound
-        If the catalog has no such schema.
+    Raises UsageError if the target or the format is invalid.
+    Raises NotFound if the catalog has no such schema.
+    `spark`: the session.
+    `target`: a folder: any path or URL with a slash in it; or a schema: ``catalog.schema``, or one word.
+    `format`: ``delta`` or ``parquet``.
     """
     if format not in FORMATS:
         raise UsageError(f"{format!r} is not a table format.", do=f"Use one of {', '.join(FORMATS)}.")
