@@ -259,7 +259,7 @@ def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, chec
         "cleaned": cleaned,
         "segments": len(log.base_offsets),
         "bytes": log.size,
-        "listing": _digest([segments, topic_id, log.error, snapshot, cleaned]),
+        "listing": _digest([segments, topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]),
         "segment_sizes": json.dumps(sizes),
         "checkpoints": _digest([checkpoints, others]),
         "topic_id": topic_id,
