@@ -130,6 +130,7 @@ END = "end"  # the first and the last batch of the range, and its totals
 START = "start"  # the range begins a segment
 MISSING = "missing"  # offsets are missing before the part: error, null if damage says so
 TAIL = "tail"  # unreadable data after the last batch
+UNREAD_START = "unread_start"  # the range ends in a segment of which it has no batch: the segment's base offset
 REACH = "reach"  # the end of the log, if its newest segment is empty
 STOP = "stop"  # the log after this range could not be read
 REMEMBERED = "remembered"  # the log continues at the end of the last read (`LogState`)
@@ -165,6 +166,7 @@ def partial_transaction_batches(
     `is_within_file`: whether the range begins within a file.
     """
     log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
+    unread_start: int | None = None
     fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)
     for chunk in at_missing_offsets(parts, is_within_file=is_within_file, cleaned=cleaned):
         if not fold.files and not log_columns["part"] and not is_within_file:
@@ -180,11 +182,18 @@ def partial_transaction_batches(
             found, error = chunk.missing.found, chunk.missing.error
             missing = {**log_columns, "kind": MISSING, "first_offset": found, "error": error}
             yield partial_transaction_rows(missing, rows=1)
+        if len(chunk.scanned.headers):
+            unread_start = None
+        elif fold.files and chunk.file not in fold.files:
+            unread_start = segment_base_offset(chunk.file)
         first.add(chunk)
         fold.add(chunk._replace(missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
             yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
     yield from _part_rows(fold, log_columns, first)
+    if unread_start is not None:
+        begun = {**log_columns, "kind": UNREAD_START, "first_offset": unread_start, "cleaned": cleaned}
+        yield partial_transaction_rows(begun, rows=1)
     if log_end_offset is not None:
         reach = {**log_columns, "kind": REACH, "log_end_offset": log_end_offset, "cleaned": cleaned}
         yield partial_transaction_rows(reach, rows=1)

@@ -7,7 +7,7 @@ and rows of open transactions by every run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from toolkit.spark.datasources.partial_transactions import (
     STOP,
     TAIL,
     TRUNCATED,
+    UNREAD_START,
     range_summary,
     whole_runs,
 )
@@ -52,7 +53,16 @@ KEY = ("topic", "partition", "log")
 ORDER = (*KEY, "range_order", "part")
 LOG_COLUMNS = ("topic", "partition", "broker_id")
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (*STATES, DAMAGE, TAIL, REACH, START, MISSING, STOP)  # all other kinds describe the batches of a range
+OTHERS = (
+    *STATES,
+    DAMAGE,
+    TAIL,
+    REACH,
+    START,
+    UNREAD_START,
+    MISSING,
+    STOP,
+)  # all other kinds describe the batches of a range
 
 
 def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
@@ -139,7 +149,13 @@ class _FoldedLog:
         if len(others) < rows.num_rows:
             yield from self._add_range(rows)
         yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
+        yield from self._end_range(by_kind)
+
+    def _end_range(self, by_kind: Mapping[str, list[Row]]) -> Iterator[pa.RecordBatch]:
+        """What follows the last batch of a range."""
         self.tail += by_kind.get(TAIL, [])
+        for row in by_kind.get(UNREAD_START, ()):
+            yield from self._start(row["first_offset"], cleaned=row["cleaned"])
         for row in by_kind.get(REACH, ()):
             yield from self._reach(row["log_end_offset"], cleaned=row["cleaned"])
 
@@ -204,10 +220,10 @@ class _FoldedLog:
         yield from self._log_transactions(found.log_transactions, is_final=True)
         yield from self._steps(found.steps, is_final=True)
 
-    def _start(self, base_offset: int, *, cleaned: int, is_begun: bool) -> Iterator[pa.RecordBatch]:
+    def _start(self, base_offset: int, *, cleaned: int, is_begun: bool = False) -> Iterator[pa.RecordBatch]:
         """Begin a segment; `is_begun`: whether it is the first one, and the transactions open before it are known."""
         if self.expected is not None:
-            is_damaged = bool(self.tail)
+            is_damaged = not all(_is_read_again(row["file"], base_offset) for row in self.tail)
             yield from self._follow(missing_between(self.expected, base_offset, cleaned=cleaned, is_damaged=is_damaged))
         elif self.is_new and not is_begun:
             self.damaged_segments.add(~base_offset)
