@@ -25,13 +25,7 @@ from tests.analysis.logged import (
 from toolkit.analysis.diagnosis.diagnose import diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
-from toolkit.analysis.diagnosis.evidence.explanation import (
-    MAX_EVENTS,
-    _events_around,
-    explain,
-    explained_findings,
-    log_facts,
-)
+from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, explained_findings, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
 from toolkit.analysis.diagnosis.evidence.other_markers import other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
@@ -853,12 +847,9 @@ def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:
     ]
     unread = ClusterEvent(error="UNREADABLE: cut off.", source=FROM_BROKER_LOG, file="server.log")
     one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    explained = with_lines(one, unread, *others, SKIPPED, replace(SKIPPED, file="kafkaServer.out"), TRUNCATED)
-    entries = list(_events_around(explained))
-    assert len(entries) == MAX_EVENTS
-    assert [each.name for each in entries if each.name != "broker_fenced"] == [
-        "unread",
-        "marker_skipped",
-        "log_truncated",
-    ]
-    assert entries[0].value == "UNREADABLE: cut off."
+    timeout = logged("transaction_timed_out", 15, "its id", topic=None, partition=None, transactional_id="payments-7")
+    again = replace(SKIPPED, file="kafkaServer.out")
+    entries = list(_events_around(with_lines(one, *others, timeout, unread, SKIPPED, again, TRUNCATED)))
+    own = ["transaction_timed_out", "unread", "marker_skipped", "log_truncated"]
+    assert [each.name for each in entries] == ["broker_fenced"] * 16 + own
+    assert entries[17].value == "UNREADABLE: cut off."
