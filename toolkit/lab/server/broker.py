@@ -254,7 +254,10 @@ class Kafka:
 
     def pause(self, broker_id: int) -> None:
         """Pause a broker (SIGSTOP), as during a long garbage collection; its connections stay open."""
-        self._process(broker_id).send_signal(signal.SIGSTOP)
+        process = self._process(broker_id)
+        process.send_signal(signal.SIGSTOP)
+        if hasattr(os, "waitid"):  # not on macOS; until its last thread has stopped, it may still answer
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self, broker_id: int) -> None:
         """Resume a paused broker (SIGCONT)."""
