@@ -255,3 +255,21 @@ def test_a_marker_that_ends_in_zeros_ends_no_transaction(tmp_path: Path) -> None
         (log / f"{1:020}.log").write_bytes(end)
         tables.run()
         assert tables.rows() == whole.rows(), at
+
+
+def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) -> None:
+    """It was the log of its path before, so its rows stood twice."""
+    root = write_root(tmp_path / "data")
+    write_log(root, "orders-0", [data(0, 7, after()), marker(1, 7, after()), data(2, 8, after())])
+    properties = (root / "meta.properties").read_bytes()
+    tables, whole = Tables(root), Tables(root)
+    whole.run()
+    for begin in (b"", b"version=1\n"):
+        tables = Tables(root)
+        (root / "meta.properties").write_bytes(begin)
+        tables.run()
+        assert tables.rows() != whole.rows()
+        (root / "meta.properties").write_bytes(properties)
+        tables.run()
+        assert tables.rows() == whole.rows()
+        assert tables.states.keys() == whole.states.keys()

@@ -141,6 +141,7 @@ class _FoldedLog:
         if self.is_stopped:
             return
         for row in by_kind.get(START, ()):
+            self.state.broker_id = row["broker_id"]  # unknown to an earlier run without meta.properties
             is_begun = BEGIN in rows["kind"].to_pylist()
             yield from self._start(row["first_offset"], cleaned=row["cleaned"], is_begun=is_begun)
         for row in by_kind.get(MISSING, ()):

@@ -1,8 +1,9 @@
 """Logs whose name changes from one run to the next, and what is assumed where ids are missing.
 
-A name of an older layout of the tables becomes the present one. A topic gets an id when its cluster is upgraded. And
-the log of a topic that was deleted and created again without a topic id makes way for the new one: its rows stay, under
-a number in place of the topic id.
+A name of an older layout of the tables becomes the present one, and a path becomes cluster and broker once
+``meta.properties`` is copied, too. A topic gets an id when its cluster is upgraded. And the log of a topic that was
+deleted and created again without a topic id makes way for the new one: its rows stay, under a number in place of the
+topic id.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def renames(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> d
         identity = LogIdentity.of(name)
         if not (identity.topic_id or "").startswith(EARLIER):
             by_place[identity._replace(topic_id=None)] = name
-    old_names = _names_of_the_first_layout(listings, states)
+    old_names = _names_of_the_first_layout(listings, states) | _names_by_path(listings, states)
     found: dict[str, str] = {}
     for name, row in listings.items():
         identity = LogIdentity.of(name)
@@ -93,6 +94,20 @@ def _names_of_the_first_layout(listings: Mapping[str, Row], states: Mapping[str,
         known = by_topic_id.get((broker_id, row["topic_id"], row["topic"], row["partition"], bool(ending)))
         if same_path or known:
             found[name] = str(same_path or known)
+    return found
+
+
+def _names_by_path(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> dict[str, str]:
+    """The names that stored logs had while their files lacked cluster or broker, by the present ones."""
+    found: dict[str, str] = {}
+    for name, row in listings.items():
+        identity = LogIdentity.of(name)
+        if name in states or identity.is_by_path or row.get("folder") is None:
+            continue
+        place = row["folder"] + (IDS if name.endswith(IDS) else "")
+        for broker in (None, identity.broker):
+            if (by_path := str(LogIdentity(None, broker, identity.topic_id, place))) in states:
+                found[name] = by_path
     return found
 
 

@@ -81,6 +81,8 @@ def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[
         state = states.get(row["log"])
         if state is None:
             found[row["log"]] = LogPlan()
+        elif state.broker_id is None and row["broker_id"] is not None:  # meta.properties was missing
+            found[row["log"]] = LogPlan(remembered=TRUNCATED, offset=0)
         elif row["listing"] != state.listing or state.is_unread:
             found[row["log"]] = _plan_changed(row, state)
     return found
