@@ -140,8 +140,9 @@ class _FoldedLog:
             self.is_stopped = True
         if self.is_stopped:
             return
+        if self.state.broker_id is None:  # as to an earlier run without meta.properties
+            self.state.broker_id = rows["broker_id"][-1].as_py()
         for row in by_kind.get(START, ()):
-            self.state.broker_id = row["broker_id"]  # unknown to an earlier run without meta.properties
             is_begun = BEGIN in rows["kind"].to_pylist()
             yield from self._start(row["first_offset"], cleaned=row["cleaned"], is_begun=is_begun)
         for row in by_kind.get(MISSING, ()):
