@@ -27,15 +27,7 @@ def plan(
     state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listing_changes: Any
 ) -> LogPlan | None:
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
-    row = {
-        "log": LOG,
-        "broker_id": 1,
-        "begin": 0,
-        "listing": "first",
-        "topic_id": "a",
-        "segment_sizes": "[]",
-        **listing_changes,
-    }
+    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", "segment_sizes": "[]", **listing_changes}
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     stored = {
         "broker_id": 1,
@@ -208,7 +200,7 @@ def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """It would have no stored state, and every run would plan it again."""
     row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
-    row = {**row, "broker_id": None, "is_best": True, "segment_sizes": "[]"}
+    row = {**row, "is_best": True, "segment_sizes": "[]"}
     ids_log = LOG + IDS
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:

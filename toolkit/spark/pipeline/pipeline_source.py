@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
+from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_ARROW,
@@ -81,7 +82,7 @@ def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[
         state = states.get(row["log"])
         if state is None:
             found[row["log"]] = LogPlan()
-        elif state.broker_id is None and row["broker_id"] is not None:  # meta.properties was missing
+        elif state.broker_id is None and LogIdentity.of(row["log"]).broker is not None:  # meta.properties was missing
             found[row["log"]] = LogPlan(remembered=TRUNCATED, offset=0)
         elif row["listing"] != state.listing or state.is_unread:
             found[row["log"]] = _plan_changed(row, state)
