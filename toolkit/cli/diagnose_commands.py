@@ -307,8 +307,7 @@ def read_findings(
 
     Before them a line on stderr about the second check, or about the time of the sample.
     """
-    from toolkit.schema import FINDINGS
-    from toolkit.sources.source_table import TableArguments
+    from toolkit.schema.live import Finding
 
     partition_options(options["topics"], options["partitions"])
     options["max_transaction_timeout_ms"] = int(max_transaction_timeout * 1000)
@@ -323,7 +322,7 @@ def read_findings(
             options["recheck_after"] = recheck_after
             if recheck_after:
                 progress(f"Checking; doubtful partitions are checked again {recheck_after:g} s later ...")
-        findings = FINDINGS.in_order(source.read("findings", TableArguments.of(**options)))
+        findings = source.records(Finding, **options)
         proof = proof_line(source, output)
     return [replace(each, remedy=source_options.runnable(each.remedy)) for each in findings], proof
 
@@ -374,10 +373,7 @@ def verdict_exit_code(findings: Iterable[Finding]) -> int:
 
 def explained_exit_code(explained: ExplainedError) -> int:
     """Return 1 where something hangs, 4 where the text is unknown, 3 where evidence is missing, else 0."""
-    from toolkit.schema.coerce import records_of
-    from toolkit.schema.live import Finding
-
-    code = verdict_exit_code(records_of(explained.checks.findings, Finding)) if explained.checks else 0
+    code = verdict_exit_code(explained.checks.findings) if explained.checks else 0
     if code == 1:
         return code
     if not explained.recognized:

@@ -17,7 +17,6 @@ from toolkit.schema.log import PastTransaction
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.source_table import TableArguments
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -198,7 +197,7 @@ class _Check:
         if not partitions:
             return []
         try:
-            return self._read(Finding, partitions=partitions, **self.options)
+            return self.source.records(Finding, partitions=partitions, **self.options)
         except ToolkitError as error:
             if len(partitions) == 1:
                 self.not_checked.append(f"{partitions[0].topic}-{partitions[0].partition}: {error}")
@@ -208,11 +207,7 @@ class _Check:
     def _records(self, subject: str, record: type[R], **arguments: Any) -> Sequence[R]:
         """The rows of a table; a failure is added to `not_checked`."""
         try:
-            return self._read(record, **arguments)
+            return self.source.records(record, **arguments)
         except ToolkitError as error:
             self.not_checked.append(f"{subject[0].upper()}{subject[1:]}: {error}")
             return []
-
-    def _read(self, record: type[R], **arguments: Any) -> Sequence[R]:
-        table = record.table
-        return table.in_order(records_of(self.source.read(table.name, TableArguments.of(**arguments)), record))

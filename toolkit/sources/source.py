@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from toolkit import schema
 from toolkit.errors import UsageError
+from toolkit.schema.coerce import records_of
+from toolkit.schema.record import TableRow
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.source_table import (
     ARGUMENTS,
@@ -22,6 +24,7 @@ from toolkit.sources.source_table import (
     source_table,
 )
 
+R = TypeVar("R", bound=TableRow)
 Topics = str | Sequence[str] | None
 Partitions = int | Sequence[int] | Sequence[tuple[str, int]] | None
 Offset = OffsetSpec | None
@@ -94,6 +97,24 @@ class Source:
                     f"{name}.{declared.spec.__name__} does not take {argument}.", means=ARGUMENTS[argument]
                 )
         return function.read(self, arguments)
+
+    def records(self, record: type[R], **arguments: Any) -> list[R]:
+        """The rows of a record's table as records, in the table's order.
+
+        Parameters
+        ----------
+        record
+            Its class, such as ``Finding``.
+        **arguments
+            Those of the method that returns the frame.
+
+        Raises
+        ------
+        NotFound, UsageError
+            As `read`.
+        """
+        table = record.table
+        return table.in_order(records_of(self.read(table.name, TableArguments.of(**arguments)), record))
 
     @source_table(schema.PARTITIONS)
     def partitions(self, *, topics: Topics = None, partitions: Partitions = None, at: Time = None) -> None:

@@ -122,9 +122,8 @@ class LiveTimeline:
 
     def _of_cluster(self, cluster: Cluster) -> tuple[Tables, list[str]]:
         partitions = [(self.topic, self.partition)]
-        rows = cluster.finding_rows(partitions=partitions, recheck_after=self.recheck_after)
-        findings = records_of(rows, Finding)
-        (sample,) = records_of(cluster.partition_rows(partitions=partitions), Partition)
+        findings = cluster.records(Finding, partitions=partitions, recheck_after=self.recheck_after)
+        (sample,) = cluster.records(Partition, partitions=partitions)
         self._samples.append(sample)
         tables: Tables = {"findings": findings, "partitions": list(self._samples), "log_transactions": []}
         if sample.error is None:
