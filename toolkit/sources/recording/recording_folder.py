@@ -1,8 +1,8 @@
 """The folder of a recording: a folder of Parquet files per table, readable while a recorder writes.
 
-A folder is listed atomically, and a name always stands for the same bytes. So a reader that opens all listed files
-reads every row once. If a file is gone, it was merged or has expired: list again. Files are named by the time of their
-rows:
+A name always stands for the same bytes. So a reader that opens all files of a listing reads every row once, unless the
+folder was replaced while it was listed or a file is gone, merged or expired: list again. Files are named
+by the time of their rows:
 
 ``20261121T095830000.parquet``
     One sample, by its due time.
@@ -21,6 +21,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,13 +110,22 @@ def files_of(directory: Path, table: str) -> list[TableFile]:
 
     Raises FileNotFoundError if neither the table's folder nor its previous one exists.
     """
-    for folder in (directory / table, old_folder(directory, table)):
+    while True:
+        folder, inode = _folder(directory, table)
         try:
             with os.scandir(folder) as entries:
                 files = [table_file(folder / entry.name) for entry in entries]
         except FileNotFoundError:
             continue
-        return sorted(file for file in files if file is not None)
+        if _folder(directory, table) == (folder, inode):  # or it was replaced, and files were missing from the old one
+            return sorted(file for file in files if file is not None)
+
+
+def _folder(directory: Path, table: str) -> tuple[Path, int]:
+    """A table's folder, or the previous one while it is replaced; and its inode."""
+    for folder in (directory / table, old_folder(directory, table), directory / table):  # it may come back meanwhile
+        with suppress(FileNotFoundError):
+            return folder, folder.stat().st_ino
     raise FileNotFoundError(f"{directory / table} does not exist")
 
 
