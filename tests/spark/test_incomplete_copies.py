@@ -257,6 +257,26 @@ def test_a_marker_that_ends_in_zeros_ends_no_transaction(tmp_path: Path) -> None
         assert tables.rows() == whole.rows(), at
 
 
+def test_two_segments_cut_within_their_first_batches_leave_one_error_each(tmp_path: Path) -> None:
+    """The first one began again after the second: ``Offset 1 follows offset 2``."""
+    root = write_root(tmp_path / "data")
+    write_log(root, "orders-0", [data(0, 7, after())])
+    ends = {offset: write_log(root, "orders-0", [marker(offset, 7, after())], base_offset=offset) for offset in (1, 2)}
+    whole, tables = Tables(root), Tables(root)
+    whole.run()
+    contents = {log / f"{offset:020}.log": (log / f"{offset:020}.log").read_bytes() for offset, log in ends.items()}
+    for path in contents:
+        os.truncate(path, 12)
+    tables.run()
+    errors = [row["error"].partition(":")[0] for row in tables.log_transactions if row["error"] is not None]
+    assert sorted(errors) == ["CORRUPT_BATCH", END_NOT_READ.partition(":")[0], "TORN_TAIL"]
+    assert_like_log_dir(tables)
+    for path, content in contents.items():
+        path.write_bytes(content)
+    tables.run()
+    assert tables.rows() == whole.rows()
+
+
 def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) -> None:
     """It was the log of its path before, so its rows stood twice."""
     root = write_root(tmp_path / "data")

@@ -182,6 +182,7 @@ def partial_transaction_batches(
             found, error = chunk.missing.found, chunk.missing.error
             missing = {**log_columns, "kind": MISSING, "first_offset": found, "error": error}
             yield partial_transaction_rows(missing, rows=1)
+            unread_start = None
         if len(chunk.scanned.headers):
             unread_start = None
         elif fold.files and chunk.file not in fold.files:
