@@ -1,8 +1,8 @@
 """The folder of a recording: a folder of Parquet files per table, readable while a recorder writes.
 
 A name always stands for the same bytes. So a reader that opens all files of a listing reads every row once, unless the
-folder was replaced while it was listed or a file is gone, merged or expired: list again. Files are named
-by the time of their rows:
+folder was replaced while it was listed, or a file is gone, merged or expired: list again. Files are named by the time
+of their rows:
 
 ``20261121T095830000.parquet``
     One sample, by its due time.
@@ -110,23 +110,20 @@ def files_of(directory: Path, table: str) -> list[TableFile]:
 
     Raises FileNotFoundError if neither the table's folder nor its previous one exists.
     """
-    while True:
-        folder, inode = _folder(directory, table)
-        try:
-            with os.scandir(folder) as entries:
-                files = [table_file(folder / entry.name) for entry in entries]
-        except FileNotFoundError:
-            continue
-        if _folder(directory, table) == (folder, inode):  # or it was replaced, and files were missing from the old one
-            return sorted(file for file in files if file is not None)
+    paths = _listing(directory, table)
+    while (again := _listing(directory, table)) != paths:
+        paths = again  # of a folder that was replaced meanwhile, some files were already removed
+    files = [table_file(path) for path in paths]
+    return sorted(file for file in files if file is not None)
 
 
-def _folder(directory: Path, table: str) -> tuple[Path, int]:
-    """A table's folder, or the previous one while it is replaced; and its inode."""
-    for folder in (directory / table, old_folder(directory, table), directory / table):  # it may come back meanwhile
-        with suppress(FileNotFoundError):
-            return folder, folder.stat().st_ino
-    raise FileNotFoundError(f"{directory / table} does not exist")
+def _listing(directory: Path, table: str) -> set[Path]:
+    """The content of a table's folder, or of the previous one while it is replaced."""
+    current = directory / table
+    for folder in (current, old_folder(directory, table), current):  # it may be back meanwhile
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            return {folder / entry.name for entry in entries}
+    raise FileNotFoundError(f"{current} does not exist")
 
 
 def read(

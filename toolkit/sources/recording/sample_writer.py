@@ -18,7 +18,7 @@ the swap, step 2 is two renames: the old folder away, then the new one in. Betwe
 
 A reader that listed files before 2 and opens them after it also gets an error, never wrong rows, since names are not
 reused. One that lists them meanwhile may miss some, as pyarrow and Spark leave out a name that is gone when they look
-at its size: `files_of` lists again if the folder was replaced.
+at its size: `files_of` lists until two listings are the same.
 """
 
 from __future__ import annotations
