@@ -699,6 +699,7 @@ def test_a_log_of_that_time_without_a_timeout_excludes_it() -> None:
         [STARTED],  # whether that level is logged is not known
         [STARTED, replace(FOLLOWED, producer_epoch=8)],
         [STARTED, replace(FOLLOWED, timestamp=at(2626 - 3_600_000))],  # in another zone
+        [STARTED, replace(FOLLOWED, timestamp=None)],
         [STARTED, FOLLOWED, ClusterEvent(file="server.log", error="UNREADABLE: cut off.")],
         [STARTED, replace(TIMED_OUT, transactional_id="other"), replace(FOLLOWED, transactional_id="other")],
         [replace(TIMED_OUT, timestamp=at(2300))],  # of an earlier transaction
@@ -714,6 +715,13 @@ def test_of_two_coordinators_one_log_excludes_no_timeout() -> None:
     assert only(moved, broker_log_events=[STARTED, FOLLOWED]) == only(moved)
     unknown = [replace(each, leader_epoch=None) for each in ABORTED]
     assert only(unknown, broker_log_events=[STARTED, FOLLOWED]) == only(unknown)
+
+
+def test_records_without_a_time_exclude_no_timeout() -> None:
+    no_init_time = [*ABORTED[:-1], replace(ABORTED[-1], timestamp=None)]
+    no_times = [replace(each, timestamp=None, last_update_time=None) for each in ABORTED]
+    for events in (no_init_time, no_times):
+        assert only(events, broker_log_events=[STARTED, FOLLOWED]) == only(events)
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
