@@ -37,6 +37,7 @@ from toolkit.actions.marker import Marker
 from toolkit.actions.marker_plan import partition_view
 from toolkit.actions.refusals import abort_refusal, check_abort, check_complete, check_saving
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record
 from toolkit.schema.live import EvidenceEntry, Partition
@@ -354,6 +355,7 @@ def owner_evidence(name: str, value: str) -> tuple[EvidenceEntry, ...]:
         ({"topic": "__transaction_state"}, "no marker belongs on the coordinators' own topic"),
         ({"evidence": owner_evidence("state", "PrepareCommit")}, "its coordinator has decided a transaction"),
         ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
+        ({"evidence": owner_evidence(CHECKPOINT_ENTRY, f"chk-7 {TO_COMMIT}")}, "chk-7 is to commit it: its Flink job"),
         ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
     ],
 )
@@ -362,7 +364,8 @@ def test_an_unknown_verdict_that_nobody_may_override(fields: dict[str, Any], why
     check_abort(unknown, "unknown", target="orders-0@100")
     with pytest.raises(ActionRefused, match=f"which cannot be overridden: {why}"):
         check_abort(changed(unknown, **fields), "unknown", target="orders-0@100")
-    other = owner_evidence("state", "Ongoing") + owner_evidence("cause", "PrepareCommit")
+    other = owner_evidence("state", "Ongoing") + owner_evidence("cause", f"PrepareCommit {TO_COMMIT}")
+    other += owner_evidence(CHECKPOINT_ENTRY, "chk-7 does not commit it")
     check_abort(changed(unknown, evidence=other), "unknown", target="orders-0@100")
 
 
