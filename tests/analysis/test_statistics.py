@@ -21,6 +21,7 @@ from toolkit.analysis.log.transaction_statistics import (
 from toolkit.formats.log.batches import LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import utc
+from toolkit.schema.log import LogTransaction
 
 COMMITTED = Step("commit", 1)
 
@@ -132,8 +133,8 @@ def test_transactions_of_unknown_time_have_no_duration() -> None:
 
 def test_rows_have_each_measure_and_the_other_counts() -> None:
     result = statistics_of(Step("data", 1, records=2), COMMITTED, Step("data", 2))
-    rows = statistic_rows(result, topic="orders", partition=0, broker_id=1)
-    assert [(row["outcome"], row["transactions"], row.get("measure"), row.get("max")) for row in rows] == [
+    rows = list(statistic_rows(result, topic="orders", partition=0, broker_id=1))
+    assert [(row.outcome, row.transactions, row.measure, row.max) for row in rows] == [
         ("commit", 1, "records", 2),
         ("commit", 1, "bytes", 75),
         ("commit", 1, "batches", 1),
@@ -143,22 +144,22 @@ def test_rows_have_each_measure_and_the_other_counts() -> None:
         ("open", 1, None, None),
         ("undecided", 0, None, None),
     ]
-    assert {(row["topic"], row["partition"], row["broker_id"]) for row in rows} == {("orders", 0, 1)}
+    assert {(row.topic, row.partition, row.broker_id) for row in rows} == {("orders", 0, 1)}
 
 
 @pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
 def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
     result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
     assert open_rows(result, topic="orders", partition=0, broker_id=1) == [
-        {
-            "topic": "orders",
-            "partition": 0,
-            "broker_id": 1,
-            "producer_id": 2000,
-            "producer_epoch": 0,
-            "first_offset": 2,
-            "last_offset": 3,
-            "start": utc(1003 if clock == "producer" else 1005),
-            "start_clock": clock,
-        }
+        LogTransaction(
+            topic="orders",
+            partition=0,
+            broker_id=1,
+            producer_id=2000,
+            producer_epoch=0,
+            first_offset=2,
+            last_offset=3,
+            start=utc(1003 if clock == "producer" else 1005),
+            start_clock=clock,
+        )
     ]

@@ -6,6 +6,7 @@ carry epoch + 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,14 +15,15 @@ import numpy as np
 from toolkit.analysis.log.log_transactions import LOST, NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.log import LogTransaction, MeasureStatistics
+from toolkit.schema.record import replace
 from toolkit.schema.table import LAST_TIME
 
 SIZE = np.dtype(
     [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
 )
 NO_SIZES: Array = np.zeros(0, SIZE)
-MEASURES = ("records", "bytes", "batches", "duration_ms")
 PERCENTILES = (50, 95, 99)
 NEVER = np.iinfo(np.int64).max
 
@@ -167,43 +169,69 @@ def combined(*parts: Statistics) -> Statistics:
 
 
 def statistic_rows(
-    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
-) -> list[Row]:
-    """Rows of ``schema.STATISTICS``: each measure of committed and aborted transactions, and the other counts."""
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
-    rows: list[Row] = []
-    for outcome, figures in (("commit", statistics.committed), ("abort", statistics.aborted)):
-        measured = [(measure, getattr(figures, measure)) for measure in MEASURES if getattr(figures, measure)]
-        rows += [
-            {
-                **log_columns,
-                "outcome": outcome,
-                "transactions": figures.count,
-                "measure": measure,
-                **asdict(distribution),
-            }
-            for measure, distribution in measured
-        ] or [{**log_columns, "outcome": outcome, "transactions": figures.count}]
-    counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
-    return rows + [{**log_columns, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
+    statistics: Statistics,
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None = None,
+    error: str | None = None,
+) -> Iterator[MeasureStatistics]:
+    """Each measure of committed and aborted transactions, and the other counts."""
+    counts = {
+        "commit": statistics.committed_count,
+        "abort": statistics.aborted_count,
+        "empty": statistics.empty_count,
+        "open": len(statistics.open),
+        "undecided": statistics.undecided_count,
+    }
+    by_outcome = {"commit": statistics.committed, "abort": statistics.aborted}
+    for outcome, count in counts.items():
+        row = MeasureStatistics(
+            topic=topic, partition=partition, broker_id=broker_id, outcome=outcome, transactions=count, error=error
+        )
+        yield from list(_measured(row, by_outcome[outcome]) if outcome in by_outcome else ()) or [row]
+
+
+def _measured(row: MeasureStatistics, statistics: OutcomeStatistics) -> Iterator[MeasureStatistics]:
+    measures = {
+        "records": statistics.records,
+        "bytes": statistics.bytes,
+        "batches": statistics.batches,
+        "duration_ms": statistics.duration_ms,
+    }
+    for measure, values in measures.items():
+        if values is not None:
+            yield replace(
+                row,
+                measure=measure,
+                count=values.count,
+                sum=values.sum,
+                min=values.min,
+                mean=values.mean,
+                p50=values.p50,
+                p95=values.p95,
+                p99=values.p99,
+                max=values.max,
+            )
 
 
 def open_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
-) -> list[Row]:
-    """The open transactions: the key of ``schema.LOG_TRANSACTIONS``, and their start times."""
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+) -> list[LogTransaction]:
+    """The open transactions: their key and their start times."""
     return [
-        log_columns
-        | {
-            name: int(log_transaction[name])
-            for name in ("producer_id", "producer_epoch", "first_offset", "last_offset")
-        }
-        | {
-            "start": utc(int(log_transaction["start"])),
-            "start_clock": "broker" if log_transaction["start_clock"] == 1 else "producer",
-        }
-        for log_transaction in statistics.open
+        LogTransaction(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            producer_id=int(txn["producer_id"]),
+            producer_epoch=int(txn["producer_epoch"]),
+            first_offset=int(txn["first_offset"]),
+            last_offset=int(txn["last_offset"]),
+            start=utc(int(txn["start"])),
+            start_clock="broker" if txn["start_clock"] == 1 else "producer",
+        )
+        for txn in statistics.open
     ]
 
 
