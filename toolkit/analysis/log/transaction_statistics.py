@@ -7,8 +7,7 @@ carry epoch + 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -92,19 +91,6 @@ class Statistics:
         """Statistics of the aborted transactions."""
         return self._of_outcome(ABORT, count=self.aborted_count)
 
-    def summary(self) -> dict[str, Any]:
-        """All but the open transactions themselves, as plain values; missing offsets and times are ``None``."""
-        ends = {name: _known(getattr(self, name)) for name in ("first_offset", "last_offset", "start", "end")}
-        return {
-            "committed": asdict(self.committed),
-            "aborted": asdict(self.aborted),
-            "empty": self.empty_count,
-            "open": len(self.open),
-            "undecided": self.undecided_count,
-            "truncated": self.truncated_count,
-            **ends,
-        }
-
     def _of_outcome(self, outcome: int, *, count: int) -> OutcomeStatistics:
         sizes = np.concatenate(self.sizes) if self.sizes else NO_SIZES
         sizes = sizes[sizes["outcome"] == outcome]
@@ -177,42 +163,32 @@ def statistic_rows(
     error: str | None = None,
 ) -> Iterator[MeasureStatistics]:
     """Each measure of committed and aborted transactions, and the other counts."""
-    counts = {
-        "commit": statistics.committed_count,
-        "abort": statistics.aborted_count,
-        "empty": statistics.empty_count,
-        "open": len(statistics.open),
-        "undecided": statistics.undecided_count,
-    }
-    by_outcome = {"commit": statistics.committed, "abort": statistics.aborted}
-    for outcome, count in counts.items():
-        row = MeasureStatistics(
-            topic=topic, partition=partition, broker_id=broker_id, outcome=outcome, transactions=count, error=error
+
+    def row(outcome: str, transactions: int) -> MeasureStatistics:
+        return MeasureStatistics(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            outcome=outcome,
+            transactions=transactions,
+            error=error,
         )
-        yield from list(_measured(row, by_outcome[outcome]) if outcome in by_outcome else ()) or [row]
+
+    for outcome, of_outcome in (("commit", statistics.committed), ("abort", statistics.aborted)):
+        whole = row(outcome, of_outcome.count)
+        yield from list(_measured(whole, of_outcome)) or [whole]
+    yield row("empty", statistics.empty_count)
+    yield row("open", len(statistics.open))
+    yield row("undecided", statistics.undecided_count)
 
 
 def _measured(row: MeasureStatistics, statistics: OutcomeStatistics) -> Iterator[MeasureStatistics]:
-    measures = {
-        "records": statistics.records,
-        "bytes": statistics.bytes,
-        "batches": statistics.batches,
-        "duration_ms": statistics.duration_ms,
-    }
-    for measure, values in measures.items():
-        if values is not None:
-            yield replace(
-                row,
-                measure=measure,
-                count=values.count,
-                sum=values.sum,
-                min=values.min,
-                mean=values.mean,
-                p50=values.p50,
-                p95=values.p95,
-                p99=values.p99,
-                max=values.max,
-            )
+    of_records, of_bytes, of_batches = statistics.records, statistics.bytes, statistics.batches
+    measures = {"records": of_records, "bytes": of_bytes, "batches": of_batches, "duration_ms": statistics.duration_ms}
+    for name, each in measures.items():
+        if each is not None:
+            row = replace(row, measure=name, count=each.count, sum=each.sum, min=each.min, mean=each.mean)
+            yield replace(row, p50=each.p50, p95=each.p95, p99=each.p99, max=each.max)
 
 
 def open_rows(
@@ -262,7 +238,3 @@ def _distribution(values: Array) -> Distribution | None:
 def _least(numbers: Array) -> int:
     least = int(np.where(numbers >= 0, numbers, NEVER).min())
     return -1 if least == NEVER else least
-
-
-def _known(number: int) -> int | None:
-    return None if number < 0 else number
