@@ -152,22 +152,25 @@ def checkpoint_rows(
     return list(READERS[name](lines, base))
 
 
-def _offset_entry(base: CheckpointEntry, text: str) -> CheckpointEntry | None:
+def _offset_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
     found = OFFSET_ENTRY.fullmatch(text)
-    if not found or int(found["partition"]) > MAX_INT32 or int(found["offset"]) > MAX_INT64:
+    partition, offset = (int(found["partition"]), int(found["offset"])) if found else (0, 0)
+    if not found or partition > MAX_INT32 or offset > MAX_INT64:
         return None
-    return replace(base, topic=found["topic"], partition=int(found["partition"]), offset=int(found["offset"]))
+    return replace(base, topic=found["topic"], partition=partition, offset=offset, position=number)
 
 
-def _epoch_entry(base: CheckpointEntry, text: str) -> CheckpointEntry | None:
+def _epoch_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
     found = EPOCH_ENTRY.fullmatch(text)
     if not found or int(found["leader_epoch"]) > MAX_INT32 or int(found["offset"]) > MAX_INT64:
         return None
-    return replace(base, leader_epoch=int(found["leader_epoch"]), offset=int(found["offset"]))
+    return replace(base, leader_epoch=int(found["leader_epoch"]), offset=int(found["offset"]), position=number)
 
 
 def _read_entries(
-    lines: list[CheckpointLine], base: CheckpointEntry, read: Callable[[CheckpointEntry, str], CheckpointEntry | None]
+    lines: list[CheckpointLine],
+    base: CheckpointEntry,
+    read: Callable[[CheckpointEntry, int, str], CheckpointEntry | None],
 ) -> Iterator[CheckpointEntry]:
     """A line with the version, one with the number of entries, one for each entry; each one ended."""
     if not lines:
@@ -183,7 +186,7 @@ def _read_entries(
         error = "MALFORMED: line 2 is missing: it should be the number of entries."
         yield replace(base, position=2, error=error)
     for number, text, ended in lines[2:]:
-        entry = read(replace(base, position=number), text or "")
+        entry = read(base, number, text or "")
         if entry is None:
             yield _malformed(base, number, "is no entry", text)
         elif not ended:

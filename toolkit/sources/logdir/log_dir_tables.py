@@ -45,7 +45,7 @@ from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RowsOf, TableArguments, implements, requested_partitions
 
-R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction, TxnIndexEntry)
 
 
 class PartitionStats(NamedTuple):
@@ -179,10 +179,8 @@ class LogDirTables(Source, ABC):
 
     @implements(Source.aborted)
     def aborted(self, arguments: TableArguments) -> Iterator[TxnIndexEntry]:
-        for entry in self._aborted(arguments):
-            producer_id = entry.producer_id
-            if arguments.producer_id in (None, producer_id) or (entry.error and producer_id is None):
-                yield entry
+        found = self._aborted(arguments)
+        return only(found, producer_id=arguments.producer_id, id_of=lambda entry: entry.producer_id)
 
     def _aborted(self, arguments: TableArguments) -> Iterator[TxnIndexEntry]:
         """Transactions with an offset in the range."""

@@ -160,16 +160,18 @@ def between(records: Iterable[R], start: int | None, stop: int | None) -> Iterat
 
 def index_entries(txns: Iterable[AbortedTxn], log_id: LogId, file: str) -> Iterator[TxnIndexEntry]:
     """Rows of ``schema.ABORTED``."""
-    where = log_id.columns
-    for txn in txns:
+    topic, partition, broker_id = log_id.topic, log_id.partition, log_id.broker_id
+    for position, _, producer_id, first_offset, last_offset, last_stable_offset in txns:
         yield TxnIndexEntry(
-            **where,
+            topic=topic,
+            partition=partition,
+            producer_id=producer_id,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            last_stable_offset=last_stable_offset,
+            broker_id=broker_id,
             file=file,
-            producer_id=txn.producer_id,
-            first_offset=txn.first_offset,
-            last_offset=txn.last_offset,
-            last_stable_offset=txn.last_stable_offset,
-            position=txn.position,
+            position=position,
         )
 
 
