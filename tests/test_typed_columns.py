@@ -32,11 +32,6 @@ DICT_READERS = {
     "sources": {
         "live/logs/partition_tables.py",
         "log_tables.py",
-        "logdir/log_dir.py",
-        "logdir/replica/log_dir_layout.py",
-        "logdir/replica_offset_reader.py",
-        "logdir/replica/replica_state.py",
-        "reconcile.py",
         "recording/recording.py",
         "recording/recorded_samples.py",
         "recording/sampler.py",
@@ -44,7 +39,6 @@ DICT_READERS = {
         "recording/recorder.py",
     },
     "spark": {
-        "datasources/log_identity.py",
         "pipeline/log_renames.py",
         "pipeline/older_copies.py",
         "pipeline/tables/staging_table.py",

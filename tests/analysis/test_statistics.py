@@ -2,6 +2,7 @@
 
 import math
 import statistics as python
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -21,12 +22,28 @@ from toolkit.analysis.log.transaction_statistics import (
 from toolkit.formats.log.batches import LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import utc
+from toolkit.schema.log import LogTransaction
 
 COMMITTED = Step("commit", 1)
+ENDS = ("first_offset", "last_offset", "start", "end")
 
 
 def statistics_of(*steps: Step, from_start: bool = True) -> Statistics:
     return statistics(finish(partial_transactions(batches(steps)), from_start=from_start))
+
+
+def figures(statistics: Statistics) -> dict[str, Any]:
+    """All but the open transactions themselves, as plain values; missing offsets and times are ``None``."""
+    ends = (statistics.first_offset, statistics.last_offset, statistics.start, statistics.end)
+    return {
+        "committed": asdict(statistics.committed),
+        "aborted": asdict(statistics.aborted),
+        "empty": statistics.empty_count,
+        "open": len(statistics.open),
+        "undecided": statistics.undecided_count,
+        "truncated": statistics.truncated_count,
+        **{name: None if each < 0 else each for name, each in zip(ENDS, ends, strict=True)},
+    }
 
 
 def distribution(values: list[int]) -> dict[str, Any] | None:
@@ -43,19 +60,19 @@ def distribution(values: list[int]) -> dict[str, Any] | None:
 def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> None:
     log_transactions = finish(partial_transactions(headers), from_start=from_start)
     rows = [dict(zip(LOG_TRANSACTION.names or (), row, strict=True)) for row in log_transactions.tolist()]
-    summary = statistics(log_transactions).summary()
+    found = figures(statistics(log_transactions))
     for outcome in ("commit", "abort"):
         of_outcome = [row for row in rows if row["outcome"] == OUTCOMES.index(outcome)]
         whole = [row for row in of_outcome if row["truncated"] == 0]
-        by_column = summary["committed" if outcome == "commit" else "aborted"]
+        by_column = found["committed" if outcome == "commit" else "aborted"]
         assert by_column["count"] == len(of_outcome)
         for name in ("batches", "records", "bytes"):
             assert by_column[name] == distribution([row[name] for row in whole])
         assert by_column["duration_ms"] == distribution([row["end"] - row["start"] for row in whole])
     outcomes = [row["outcome"] for row in rows]
-    assert (summary["open"], summary["empty"]) == (outcomes.count(2), outcomes.count(3))
-    assert summary["undecided"] == outcomes.count(-2)
-    assert summary["truncated"] == sum(row["truncated"] != 0 and row["first_offset"] >= 0 for row in rows)
+    assert (found["open"], found["empty"]) == (outcomes.count(2), outcomes.count(3))
+    assert found["undecided"] == outcomes.count(-2)
+    assert found["truncated"] == sum(row["truncated"] != 0 and row["first_offset"] >= 0 for row in rows)
 
 
 @given(random_headers, st.data())
@@ -66,8 +83,8 @@ def test_statistics_of_chunks_add_up(headers: Headers, data: st.DataObject) -> N
         parts.append(statistics(closed))
     parts.append(statistics(finish(rest)))
     whole = statistics(finish(partial_transactions(headers), from_start=True))
-    assert combined(*parts).summary() == whole.summary()
-    assert sum(parts, NO_TRANSACTIONS).summary() == whole.summary()
+    assert figures(combined(*parts)) == figures(whole)
+    assert figures(sum(parts, NO_TRANSACTIONS)) == figures(whole)
     assert combined(*parts).open.tolist() == whole.open.tolist()
 
 
@@ -76,7 +93,7 @@ def test_transactions_of_version_2_are_committed_and_not_open() -> None:
     assert (result.committed.count, result.aborted.count, len(result.open)) == (3, 0, 1)
     assert result.open["first_offset"].tolist() == [6]
     assert (result.first_offset, result.last_offset) == (0, 6)
-    assert (result.summary()["first_offset"], result.summary()["last_offset"]) == (0, 6)
+    assert (figures(result)["first_offset"], figures(result)["last_offset"]) == (0, 6)
 
 
 def test_the_size_of_a_transaction_with_unread_start_is_not_counted() -> None:
@@ -110,15 +127,15 @@ def test_negative_durations_are_kept_and_impossible_times_left_out() -> None:
 
 def test_no_transactions_give_no_statistics() -> None:
     empty = statistics(finish(EMPTY))
-    assert empty.summary() == combined().summary() == (NO_TRANSACTIONS + NO_TRANSACTIONS).summary()
-    assert [empty.summary()[name] for name in ("first_offset", "last_offset", "start", "end")] == [None] * 4
+    assert figures(empty) == figures(combined()) == figures(NO_TRANSACTIONS + NO_TRANSACTIONS)
+    assert [figures(empty)[name] for name in ENDS] == [None] * 4
     assert empty.committed.records is None
 
 
 def test_the_start_is_that_of_the_first_part_that_has_one() -> None:
     headers = batches([Step("data", 1), COMMITTED, Step("data", 1), COMMITTED])
     parts = [statistics(finish(partial_transactions(part))) for part in (headers[2:], headers[:2])]
-    assert combined(NO_TRANSACTIONS, *parts).summary()["start"] == parts[1].summary()["start"] == 1001
+    assert figures(combined(NO_TRANSACTIONS, *parts))["start"] == figures(parts[1])["start"] == 1001
 
 
 def test_transactions_of_unknown_time_have_no_duration() -> None:
@@ -126,14 +143,14 @@ def test_transactions_of_unknown_time_have_no_duration() -> None:
     headers["base_timestamp"][0] = headers["max_timestamp"][0] = -1
     assert statistics(finish(partial_transactions(headers), from_start=True)).committed.duration_ms is None
     headers["base_timestamp"] = headers["max_timestamp"] = -1
-    summary = statistics(finish(partial_transactions(headers), from_start=True)).summary()
-    assert (summary["start"], summary["end"]) == (None, None)
+    found = figures(statistics(finish(partial_transactions(headers), from_start=True)))
+    assert (found["start"], found["end"]) == (None, None)
 
 
 def test_rows_have_each_measure_and_the_other_counts() -> None:
     result = statistics_of(Step("data", 1, records=2), COMMITTED, Step("data", 2))
-    rows = statistic_rows(result, topic="orders", partition=0, broker_id=1)
-    assert [(row["outcome"], row["transactions"], row.get("measure"), row.get("max")) for row in rows] == [
+    rows = list(statistic_rows(result, topic="orders", partition=0, broker_id=1))
+    assert [(row.outcome, row.transactions, row.measure, row.max) for row in rows] == [
         ("commit", 1, "records", 2),
         ("commit", 1, "bytes", 75),
         ("commit", 1, "batches", 1),
@@ -143,22 +160,22 @@ def test_rows_have_each_measure_and_the_other_counts() -> None:
         ("open", 1, None, None),
         ("undecided", 0, None, None),
     ]
-    assert {(row["topic"], row["partition"], row["broker_id"]) for row in rows} == {("orders", 0, 1)}
+    assert {(row.topic, row.partition, row.broker_id) for row in rows} == {("orders", 0, 1)}
 
 
 @pytest.mark.parametrize(("attributes", "clock"), [(0, "producer"), (LOG_APPEND_TIME, "broker")])
 def test_open_transactions_have_their_key_and_start(attributes: int, clock: str) -> None:
     result = statistics_of(Step("data", 1), COMMITTED, Step("data", 2, records=2, attributes=attributes))
     assert open_rows(result, topic="orders", partition=0, broker_id=1) == [
-        {
-            "topic": "orders",
-            "partition": 0,
-            "broker_id": 1,
-            "producer_id": 2000,
-            "producer_epoch": 0,
-            "first_offset": 2,
-            "last_offset": 3,
-            "start": utc(1003 if clock == "producer" else 1005),
-            "start_clock": clock,
-        }
+        LogTransaction(
+            topic="orders",
+            partition=0,
+            broker_id=1,
+            producer_id=2000,
+            producer_epoch=0,
+            first_offset=2,
+            last_offset=3,
+            start=utc(1003 if clock == "producer" else 1005),
+            start_clock=clock,
+        )
     ]

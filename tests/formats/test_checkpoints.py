@@ -12,7 +12,8 @@ from tests.brokers import by_tier
 from tests.formats.broker_files import FOLDER, TOPIC, VERSIONS, BrokerFiles, broker_files
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows
-from toolkit.schema import CHECKPOINTS, Row
+from toolkit.schema import CHECKPOINTS
+from toolkit.schema.log import CheckpointEntry
 
 OFFSETS = [name for name in CHECKPOINT_NAMES if name.endswith("-offset-checkpoint")]
 OF_PARTITION = ["leader-epoch-checkpoint", "partition.metadata"]
@@ -33,24 +34,24 @@ def known(files: BrokerFiles) -> list[str]:
     return [name for name in CHECKPOINT_NAMES if name != "partition.metadata" or files.version != "2.8.2"]
 
 
-def checked(rows: list[Row], *, lines: int | None = None) -> list[Row]:
+def checked(rows: list[CheckpointEntry], *, lines: int | None = None) -> list[CheckpointEntry]:
     """The rows, if the table takes them and an error has its line."""
     assert CHECKPOINTS.arrow(rows).num_rows == len(rows)
     for row in rows:
-        error = row["error"]
+        error = row.error
         assert error is None or re.fullmatch(r"(?s)MALFORMED: (line \d+ |[a-z._]+ is missing).*\.", error)
-        assert error is None or row["position"] is None or f"line {row['position']} " in error
-        assert row["offset"] is None or error is None
-        assert lines is None or row["position"] is None or 1 <= row["position"] <= max(lines, 2)
+        assert error is None or row.position is None or f"line {row.position} " in error
+        assert row.offset is None or error is None
+        assert lines is None or row.position is None or 1 <= row.position <= max(lines, 2)
     return rows
 
 
-def values(rows: list[Row]) -> dict[str, str | None]:
-    return {row["key"]: row["value"] for row in rows}
+def values(rows: list[CheckpointEntry]) -> dict[str | None, str | None]:
+    return {row.key: row.value for row in rows}
 
 
-def errors(rows: list[Row]) -> list[str]:
-    return [row["error"] for row in rows if row["error"]]
+def errors(rows: list[CheckpointEntry]) -> list[str]:
+    return [row.error for row in rows if row.error]
 
 
 # Real files
@@ -61,7 +62,7 @@ def test_every_file_of_a_real_broker_is_read_completely(files: BrokerFiles) -> N
         rows = checked(checkpoint_rows(name, content(files, name), broker_id=1, file=name))
         assert rows
         assert not errors(rows)
-        assert {(row["name"], row["broker_id"], row["file"]) for row in rows} == {(name, 1, name)}
+        assert {(row.name, row.broker_id, row.file) for row in rows} == {(name, 1, name)}
 
 
 @pytest.mark.parametrize("name", OFFSETS)
@@ -69,9 +70,9 @@ def test_offset_checkpoints_of_real_brokers(files: BrokerFiles, name: str) -> No
     """Every line of it, in order; and what the staged partition must have."""
     text = content(files, name).decode()
     rows = checkpoint_rows(name, text)
-    assert [f"{row['topic']} {row['partition']} {row['offset']}" for row in rows] == text.splitlines()[2:]
-    assert [row["position"] for row in rows] == list(range(3, 3 + len(rows)))
-    offsets = {(row["topic"], row["partition"]): row["offset"] for row in rows}
+    assert [f"{row.topic} {row.partition} {row.offset}" for row in rows] == text.splitlines()[2:]
+    assert [row.position for row in rows] == list(range(3, 3 + len(rows)))
+    offsets = {(row.topic, row.partition): row.offset for row in rows}
     log_end = max(int(path.split("/")[1][:20]) for path in files.stopped if path.endswith(".snapshot"))
     assert offsets.get((TOPIC, 0)) == {
         "cleaner-offset-checkpoint": None,
@@ -79,20 +80,17 @@ def test_offset_checkpoints_of_real_brokers(files: BrokerFiles, name: str) -> No
         "recovery-point-offset-checkpoint": log_end,
         "replication-offset-checkpoint": log_end,
     }.get(name)
-    assert name != "cleaner-offset-checkpoint" or offsets["compacted", 0] > 0
+    assert name != "cleaner-offset-checkpoint" or (offsets["compacted", 0] or 0) > 0
 
 
 def test_files_of_a_real_partition(files: BrokerFiles) -> None:
     columns: Any = {"topic": TOPIC, "partition": 0}
     rows = checkpoint_rows("leader-epoch-checkpoint", content(files, "leader-epoch-checkpoint"), **columns)
-    assert [(row["topic"], row["partition"], row["leader_epoch"], row["offset"]) for row in rows] == [(TOPIC, 0, 0, 4)]
+    assert [(row.topic, row.partition, row.leader_epoch, row.offset) for row in rows] == [(TOPIC, 0, 0, 4)]
     if files.version != "2.8.2":
         rows = checkpoint_rows("partition.metadata", content(files, "partition.metadata"), **columns)
-        assert [(row["topic"], row["partition"], row["key"]) for row in rows] == [
-            (TOPIC, 0, "version"),
-            (TOPIC, 0, "topic_id"),
-        ]
-        assert content(files, "partition.metadata").decode().endswith(f"topic_id: {rows[1]['value']}")
+        assert [(row.topic, row.partition, row.key) for row in rows] == [(TOPIC, 0, "version"), (TOPIC, 0, "topic_id")]
+        assert content(files, "partition.metadata").decode().endswith(f"topic_id: {rows[1].value}")
 
 
 def test_meta_properties_of_a_real_directory(files: BrokerFiles) -> None:
@@ -119,7 +117,7 @@ def test_real_files_truncated_at_every_byte(files: BrokerFiles) -> None:
         for size in range(len(data)):
             rows = checked(checkpoint_rows(name, data[:size]), lines=data[:size].count(b"\n") + 1)
             assert errors(rows) or (size == 0 and name not in {"meta.properties", "partition.metadata"})
-            assert all(row in whole for row in rows if row["error"] is None and size)
+            assert all(row in whole for row in rows if row.error is None and size)
 
 
 @pytest.mark.parametrize("name", CHECKPOINT_NAMES)
@@ -137,8 +135,8 @@ def test_real_files_with_bytes_changed(files: BrokerFiles, name: str) -> None:
         if byte in b"\r\n" or data[at : at + 1] in {b"\r", b"\n"} or name == ".kafka_cleanshutdown":
             return
         line = data[:at].count(b"\n") + 1
-        assert [row for row in whole if row["position"] != line] == [
-            row for row in rows if row["position"] != line and row["error"] is None
+        assert [row for row in whole if row.position != line] == [
+            row for row in rows if row.position != line and row.error is None
         ]
 
     change()
@@ -175,7 +173,7 @@ def test_arbitrary_text_gives_rows(name: str, text: str) -> None:
 def test_entries_round_trip(entries: list[tuple[str, int, int]], newline: str) -> None:
     lines = ["0", str(len(entries)), *(f"{topic} {partition} {offset}" for topic, partition, offset in entries)]
     rows = checked(checkpoint_rows(OFFSETS[0], "".join(line + newline for line in lines)))
-    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == entries
+    assert [(row.topic, row.partition, row.offset) for row in rows] == entries
     assert not errors(rows)
 
 
@@ -210,7 +208,7 @@ def test_entries_round_trip(entries: list[tuple[str, int, int]], newline: str) -
 def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], offsets: list[int]) -> None:
     rows = checked(checkpoint_rows("replication-offset-checkpoint", text, topic=None))
     assert errors(rows) == [f"MALFORMED: {sentence}" for sentence in sentences]
-    assert [row["offset"] for row in rows if row["error"] is None] == offsets
+    assert [row.offset for row in rows if row.error is None] == offsets
 
 
 @pytest.mark.parametrize(
@@ -297,7 +295,7 @@ def test_malformed_offset_checkpoints(text: bytes | str, sentences: list[str], o
 def test_other_malformed_files(name: str, text: str, sentences: list[str], found: dict[str | None, str | None]) -> None:
     rows = checked(checkpoint_rows(name, text))
     assert errors(rows) == [f"MALFORMED: {sentence}" for sentence in sentences]
-    assert values([row for row in rows if row["error"] is None]) == found
+    assert values([row for row in rows if row.error is None]) == found
 
 
 def test_a_clean_shutdown_file_with_deeply_nested_json() -> None:

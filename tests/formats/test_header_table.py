@@ -12,11 +12,21 @@ from tests.analysis.random_logs import random_headers
 from tests.formats.logs import NOON, batch, control_batch, logs, marker, placed
 from tests.formats.written import Segment
 from tests.inverse import headers_of
-from toolkit.formats.columns import damage_rows, header_table
+from toolkit.formats.columns import header_table
 from toolkit.formats.log.batches import CONTROL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, DamagedRange, Headers
+from toolkit.formats.log.headers import (
+    ABORT,
+    COMMIT,
+    HEADER,
+    NO_MARKER,
+    UNREAD_MARKER,
+    DamagedRange,
+    Headers,
+    ScanResult,
+)
 from toolkit.formats.log.scan import scan
 from toolkit.schema import BATCHES
+from toolkit.sources.log_tables import LogId, ScanChunk, batch_tables
 
 PLACE = {"topic": "orders", "partition": 3, "broker_id": 7, "file": "/logs/orders-3/0.log"}
 
@@ -109,8 +119,9 @@ def test_an_unknown_time_is_null() -> None:
 
 
 def test_damage_is_a_row_with_only_an_error() -> None:
-    rows = damage_rows([DamagedRange(10, 5, "TORN_TAIL: the bytes end.")], **PLACE)  # type: ignore[arg-type]
-    table = BATCHES.arrow(rows)
+    damage = (DamagedRange(10, 5, "TORN_TAIL: the bytes end."),)
+    chunk = ScanChunk(ScanResult(headers=np.empty(0, HEADER), damage=damage, end=15), str(PLACE["file"]))
+    (table,) = batch_tables([chunk], LogId(topic="orders", partition=3, broker_id=7))
     (row,) = table.to_pylist()
     values = {name: value for name, value in row.items() if value is not None}
     assert values == PLACE | {"position": 10, "size": 5, "error": "TORN_TAIL: the bytes end."}

@@ -87,8 +87,8 @@ def test_a_removed_file_is_an_error_row(root: Path) -> None:
     gone = [FolderLog(replica) for replica in contents.layout.replicas if replica.topic == "payments"]
     for found in (log_dir_tables.snapshot_rows(gone), log_dir_tables.segment_rows(gone)):
         [row] = found
-        assert row["error"].startswith("UNREADABLE: ")
-        assert row["file"] == str(root / "payments-1")
+        assert (row.error or "").startswith("UNREADABLE: ")
+        assert row.file == str(root / "payments-1")
 
 
 def test_a_dump_text_has_the_printed_snapshots_and_segments(tmp_path: Path) -> None:

@@ -203,8 +203,7 @@ class Stored:
 
     def lso_holds(self) -> list[Row]:
         assert self.state is not None
-        log_id: dict[str, object] = LOG_ID.columns
-        state = LogState.from_bytes(self.state["remembered"], **log_id, min_held_ms=self.min_held_ms)  # type: ignore[arg-type]
+        state = LogState.from_bytes(self.state["remembered"], **LOG_ID.columns, min_held_ms=self.min_held_ms)
         rows: list[Row] = state.lso_holds().to_pylist()
         return rows
 

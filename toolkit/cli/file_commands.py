@@ -142,14 +142,15 @@ def txn_stat(
 
     partition_options(topic, partition)
     found = _open(paths).figures(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop))
-    rows = list(statistic_rows(found))
+    records = list(statistic_rows(found))
+    rows = [each.row() for each in records]
     if output is not Format.TABLE:
         answer(STATISTICS, rows, output)
     else:
         from toolkit.views.table_text import statistic_lines
 
-        opened = [row for one in found for row in open_rows(one.found, **one.where.columns)]
-        show(statistic_lines(rows, opened=opened))
+        opened = [txn for one in found for txn in open_rows(one.found, **one.where.columns)]
+        show(statistic_lines(records, opened=opened))
     raise typer.Exit(exit_code(rows))
 
 

@@ -1,16 +1,15 @@
-"""Arrow columns from arrays, with nulls, and back; Arrow IPC; batch headers and damage as rows of ``batches``."""
+"""Arrow columns from arrays, with nulls, and back; Arrow IPC; batch headers as rows of ``batches``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from toolkit.formats.log.batches import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from toolkit.formats.log.headers import Array, DamagedRange, HeaderField, Headers
-from toolkit.schema import BATCHES, Row, Table, arrow_type
+from toolkit.formats.log.headers import Array, HeaderField, Headers
+from toolkit.schema import BATCHES, Table, arrow_type
 from toolkit.schema.table import LAST_TIME
 
 
@@ -46,7 +45,7 @@ def milliseconds(column: pa.Array | pa.ChunkedArray) -> Array:
     return np.asarray(in_ms.cast(pa.int64()).fill_null(-1))
 
 
-def arrow_table(table: Table, columns: Mapping[str, Any], *, rows: int) -> pa.Table:
+def arrow_table(table: Table, columns: Mapping[str, pa.Array | str | int | None], *, rows: int) -> pa.Table:
     """An Arrow table with exactly the declared columns.
 
     `columns`: by column name: an Arrow array, or one value for every row. A column that is missing is null.
@@ -101,7 +100,7 @@ def header_table(
     in_transactions = magic == 2
     horizon = in_transactions & (attributes & DELETE_HORIZON != 0)
     log_append = np.where(magic == 0, -1, attributes & LOG_APPEND_TIME != 0)  # magic 0 has no time
-    columns: dict[str, Any] = {name: numbers(headers[name], null=headers[name] == -1) for name in AS_WRITTEN}
+    columns: dict[str, pa.Array] = {name: numbers(headers[name], null=headers[name] == -1) for name in AS_WRITTEN}
     columns |= {
         "is_transactional": numbers(in_transactions & (attributes & TRANSACTIONAL != 0)),
         "is_control": numbers(in_transactions & (attributes & CONTROL != 0)),
@@ -116,19 +115,3 @@ def header_table(
     }
     where = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
     return arrow_table(BATCHES, columns | where, rows=len(headers))
-
-
-def damage_rows(
-    damage: Iterable[DamagedRange],
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    broker_id: int | None = None,
-    file: str | None = None,
-) -> list[Row]:
-    """Damage as rows of ``schema.BATCHES``: position, size and error, all header fields null.
-
-    `damage`: damaged ranges of one file or partition. `topic`, `partition`, `broker_id`, `file`: as for `header_table`.
-    """
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id, "file": file}
-    return [log_columns | {"position": each.position, "size": each.size, "error": each.reason} for each in damage]

@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
-from toolkit.schema import CHECKPOINTS, Row
+from toolkit.schema.log import CheckpointEntry
+from toolkit.schema.record import replace
 
 UUID_FORM = r"[A-Za-z0-9_-]{22}"
 FOLDER = re.compile(
@@ -101,8 +102,6 @@ def segment_base_offset(path: str | None) -> int | None:
     return name.offset if name is not None and name.kind == "log" else None
 
 
-Fields = dict[str, Any]
-
 NUMBER = re.compile(r"[0-9]{1,20}")
 UUID = re.compile(UUID_FORM)
 VALUES = {"version": NUMBER, "broker.id": NUMBER, "node.id": NUMBER, "directory.id": UUID, "topic_id": UUID}
@@ -110,7 +109,6 @@ OFFSET_ENTRY = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})[ \t]+(?P<partition>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})"
 )
 EPOCH_ENTRY = re.compile(r"(?P<leader_epoch>[0-9]{1,20})[ \t]+(?P<offset>[0-9]{1,20})")
-MAXIMUM = {"partition": 2**31 - 1, "leader_epoch": 2**31 - 1, "offset": 2**63 - 1}
 QUOTED = 80  # characters of a line that an error repeats
 
 
@@ -128,12 +126,12 @@ def checkpoint_rows(
     file: str | None = None,
     topic: str | None = None,
     partition: int | None = None,
-) -> list[Row]:
-    """The entries of a checkpoint or properties file as rows of ``schema.CHECKPOINTS``.
+) -> list[CheckpointEntry]:
+    """The entries of a checkpoint or properties file.
 
-    A malformed line is a row with `error` and its number; the other lines are still read. An empty offset or epoch
-    checkpoint has no entries: a broker creates it so. ``.kafka_cleanshutdown`` yields a row even if it is empty (older
-    brokers), since its presence is the information.
+    A malformed line is an entry with `error` and its number; the other lines are still read. An empty offset or epoch
+    checkpoint has no entries: a broker creates it so. ``.kafka_cleanshutdown`` yields an entry even if it is empty
+    (older brokers), since its presence is the information.
 
     `name`: one of `CHECKPOINT_NAMES`.
     `text`: the complete file; only lines that are not UTF-8 are lost.
@@ -150,17 +148,30 @@ def checkpoint_rows(
         except UnicodeDecodeError:
             decoded = None
         lines.append(CheckpointLine(number, decoded, line.endswith((b"\r", b"\n"))))
-    base = dict.fromkeys(CHECKPOINTS.names) | {
-        "name": name,
-        "topic": topic,
-        "partition": partition,
-        "broker_id": broker_id,
-        "file": file,
-    }
-    return [base | fields for fields in READERS[name](lines)]
+    base = CheckpointEntry(name=name, topic=topic, partition=partition, broker_id=broker_id, file=file)
+    return list(READERS[name](lines, base))
 
 
-def _read_entries(lines: list[CheckpointLine], form: re.Pattern[str]) -> Iterator[Fields]:
+def _offset_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
+    found = OFFSET_ENTRY.fullmatch(text)
+    partition, offset = (int(found["partition"]), int(found["offset"])) if found else (0, 0)
+    if not found or partition > MAX_INT32 or offset > MAX_INT64:
+        return None
+    return replace(base, topic=found["topic"], partition=partition, offset=offset, position=number)
+
+
+def _epoch_entry(base: CheckpointEntry, number: int, text: str) -> CheckpointEntry | None:
+    found = EPOCH_ENTRY.fullmatch(text)
+    if not found or int(found["leader_epoch"]) > MAX_INT32 or int(found["offset"]) > MAX_INT64:
+        return None
+    return replace(base, leader_epoch=int(found["leader_epoch"]), offset=int(found["offset"]), position=number)
+
+
+def _read_entries(
+    lines: list[CheckpointLine],
+    base: CheckpointEntry,
+    read: Callable[[CheckpointEntry, int, str], CheckpointEntry | None],
+) -> Iterator[CheckpointEntry]:
     """A line with the version, one with the number of entries, one for each entry; each one ended."""
     if not lines:
         return
@@ -168,40 +179,37 @@ def _read_entries(lines: list[CheckpointLine], form: re.Pattern[str]) -> Iterato
         lines[:2], ("the version", "the number of entries"), (0, len(lines) - 2), strict=False
     ):
         if not line.ended:
-            yield _malformed(line.number, f"is not ended, so {what} may be cut", line.text)
+            yield _malformed(base, line.number, f"is not ended, so {what} may be cut", line.text)
         elif line.text is None or not NUMBER.fullmatch(line.text) or int(line.text) != right:
-            yield _malformed(line.number, f"should be {what}, {right}", line.text)
+            yield _malformed(base, line.number, f"should be {what}, {right}", line.text)
     if len(lines) == 1:
-        yield {"position": 2, "error": "MALFORMED: line 2 is missing: it should be the number of entries."}
+        error = "MALFORMED: line 2 is missing: it should be the number of entries."
+        yield replace(base, position=2, error=error)
     for number, text, ended in lines[2:]:
-        found = form.fullmatch(text) if text is not None else None
-        fields: Fields = {} if found is None else found.groupdict()
-        fields |= {name: int(fields[name]) for name in MAXIMUM.keys() & fields.keys()}
-        if not fields or any(fields[name] > MAXIMUM[name] for name in MAXIMUM.keys() & fields.keys()):
-            yield _malformed(number, "is no entry", text)
+        entry = read(base, number, text or "")
+        if entry is None:
+            yield _malformed(base, number, "is no entry", text)
         elif not ended:
-            yield _malformed(number, "is not ended, so its last number may be cut", text)
+            yield _malformed(base, number, "is not ended, so its last number may be cut", text)
         else:
-            yield fields | {"position": number}
+            yield entry
 
 
-def _read_partition_metadata(lines: list[CheckpointLine]) -> Iterator[Fields]:
+def _read_partition_metadata(lines: list[CheckpointLine], base: CheckpointEntry) -> Iterator[CheckpointEntry]:
     """``key: value``; the last line is not ended."""
     found = set()
     for number, text, _ in lines:
         key, colon, value = (text or "").partition(":")
         key, value = key.strip(), value.strip()
         if not colon or not key:
-            yield _malformed(number, "has no key and value", text)
-        elif error := _wrong_value(number, key, value, versions={0}):
-            yield error
+            yield _malformed(base, number, "has no key and value", text)
         else:
-            yield {"key": key, "value": value, "position": number}
+            yield _property_entry(base, number, key, value, versions={0})
         found.add(key if colon else "")
-    yield from _missing({"version", "topic_id"} - found)
+    yield from _missing(base, {"version", "topic_id"} - found)
 
 
-def _read_meta_properties(lines: list[CheckpointLine]) -> Iterator[Fields]:
+def _read_meta_properties(lines: list[CheckpointLine], base: CheckpointEntry) -> Iterator[CheckpointEntry]:
     """Java properties; version 0 has ``broker.id``, version 1 ``node.id``, newer brokers ``directory.id`` too."""
     found: dict[str, str] = {}
     for number, text, ended in lines:
@@ -209,16 +217,14 @@ def _read_meta_properties(lines: list[CheckpointLine]) -> Iterator[Fields]:
             continue
         key, value = _property(text)
         if key is None:
-            yield _malformed(number, "has no key and value", text)
+            yield _malformed(base, number, "has no key and value", text)
         elif not ended:
-            yield _malformed(number, "is not ended, so its value may be cut", text)
-        elif error := _wrong_value(number, key, value, versions={0, 1}):
-            yield error
+            yield _malformed(base, number, "is not ended, so its value may be cut", text)
         else:
-            yield {"key": key, "value": value, "position": number}
+            yield _property_entry(base, number, key, value, versions={0, 1})
         found[key or ""] = value
     own_id = "broker.id" if found.get("version", "0") == "0" and "node.id" not in found else "node.id"
-    yield from _missing({"version", "cluster.id", own_id} - found.keys())
+    yield from _missing(base, {"version", "cluster.id", own_id} - found.keys())
 
 
 def _property(text: str | None) -> tuple[str | None, str]:
@@ -231,29 +237,29 @@ def _property(text: str | None) -> tuple[str | None, str]:
     return key or None, value
 
 
-def _read_clean_shutdown(lines: list[CheckpointLine]) -> Iterator[Fields]:
+def _read_clean_shutdown(lines: list[CheckpointLine], base: CheckpointEntry) -> Iterator[CheckpointEntry]:
     """JSON; empty if an older broker wrote it."""
     text = None if any(text is None for _, text, _ in lines) else "\n".join(text or "" for _, text, _ in lines)
     if text == "":
-        yield {"key": "brokerEpoch", "position": 1}
+        yield replace(base, key="brokerEpoch", position=1)
         return
     try:
         content = {key: json.dumps(value) for key, value in json.loads(text or "").items()}
     except (ValueError, RecursionError, AttributeError):
-        yield _malformed(1, "is no JSON object", text)
+        yield _malformed(base, 1, "is no JSON object", text)
         return
     for key, value in content.items():
         ascii_key = key.encode("ascii", "backslashreplace").decode()  # JSON can escape lone surrogates
-        yield {"key": ascii_key, "value": None if value == "null" else value, "position": 1}
+        yield replace(base, key=ascii_key, value=None if value == "null" else value, position=1)
     if content.get("version") != "0":
-        yield _malformed(1, "has an unknown version", text)
+        yield _malformed(base, 1, "has an unknown version", text)
 
 
-_read_offsets = partial(_read_entries, form=OFFSET_ENTRY)
-READERS: dict[str, Callable[[list[CheckpointLine]], Iterator[Fields]]] = {
+_read_offsets = partial(_read_entries, read=_offset_entry)
+READERS: dict[str, Callable[[list[CheckpointLine], CheckpointEntry], Iterator[CheckpointEntry]]] = {
     ".kafka_cleanshutdown": _read_clean_shutdown,
     "cleaner-offset-checkpoint": _read_offsets,
-    "leader-epoch-checkpoint": partial(_read_entries, form=EPOCH_ENTRY),
+    "leader-epoch-checkpoint": partial(_read_entries, read=_epoch_entry),
     "log-start-offset-checkpoint": _read_offsets,
     "meta.properties": _read_meta_properties,
     "partition.metadata": _read_partition_metadata,
@@ -264,19 +270,19 @@ CHECKPOINT_NAMES = tuple(READERS)
 """File names that `checkpoint_rows` knows."""
 
 
-def _wrong_value(number: int, key: str, value: str, *, versions: set[int]) -> Fields | None:
+def _property_entry(base: CheckpointEntry, number: int, key: str, value: str, *, versions: set[int]) -> CheckpointEntry:
     if key in VALUES and not VALUES[key].fullmatch(value):
-        return _malformed(number, f"has no proper {key}", value)
+        return _malformed(base, number, f"has no proper {key}", value)
     if key == "version" and int(value) not in versions:
-        return _malformed(number, "has an unknown version", value)
-    return None
+        return _malformed(base, number, "has an unknown version", value)
+    return replace(base, key=key, value=value, position=number)
 
 
-def _missing(keys: set[str]) -> Iterator[Fields]:
+def _missing(base: CheckpointEntry, keys: set[str]) -> Iterator[CheckpointEntry]:
     for key in sorted(keys):
-        yield {"key": key, "error": f"MALFORMED: {key} is missing."}
+        yield replace(base, key=key, error=f"MALFORMED: {key} is missing.")
 
 
-def _malformed(number: int, why: str, text: str | None) -> Fields:
+def _malformed(base: CheckpointEntry, number: int, why: str, text: str | None) -> CheckpointEntry:
     quoted = "not UTF-8" if text is None else repr(text[:QUOTED]) + ("..." if len(text) > QUOTED else "")
-    return {"position": number, "error": f"MALFORMED: line {number} {why}: {quoted}."}
+    return replace(base, position=number, error=f"MALFORMED: line {number} {why}: {quoted}.")

@@ -8,6 +8,8 @@ from typing import Annotated
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
 
+_Error = Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."]
+
 
 @declares("evidence", row="one observed value")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +49,7 @@ class Partition(TableRow):
     log_end_offset: Annotated[Int64 | None, "Next offset the leader will write."] = None
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
     @property
     def tp(self) -> TopicPartition:
@@ -83,9 +83,7 @@ class Producer(TableRow):
     )
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
     @property
     def tp(self) -> TopicPartition:
@@ -126,9 +124,7 @@ class Transaction(TableRow):
     source: Annotated[str, "ListTransactions, DescribeTransactions or __transaction_state."]
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
 
 @declares(
@@ -200,9 +196,7 @@ class Finding(TableRow):
     ] = None
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
     @property
     def tp(self) -> TopicPartition | None:
@@ -232,9 +226,7 @@ class Coordinator(TableRow):
     agrees: Annotated[bool | None, "Whether leader and coordinator_id are equal; null if one is missing."] = None
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
 
 @declares(
@@ -257,9 +249,7 @@ class Exposure(TableRow):
     means: Annotated[str, "What that means, as a sentence."]
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
 
 @declares(
@@ -323,9 +313,7 @@ class IdPrefix(TableRow):
     new_ids_per_hour: Annotated[float | None, "The same per hour, since the first of them.", Unit("ids")] = None
     broker_id: Annotated[Int32 | None, "Broker that did not return its ids."] = None
     observed_at: Annotated[dt.datetime, "When the last response arrived, by this machine's clock."]
-    error: Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."] = (
-        None
-    )
+    error: _Error = None
 
 
 def open_starts(producers: Iterable[Producer]) -> dict[int, int]:

@@ -4,51 +4,65 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
-from toolkit.schema.table import BOOL, INT8, INT16, INT32, INT64, STRING, TIME, Column, Table, TopicPartition
+from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, Width, declares
+from toolkit.schema.table import INT8, TopicPartition
 
-_TOPIC = Column("topic", STRING, "Topic name; null for a loose file whose path does not name it.")
-_PARTITION = Column("partition", INT32, "Partition number; null as topic.")
-_PRODUCER_ID = Column("producer_id", INT64, "Producer id (PID).")
-_BROKER = Column("broker_id", INT32, "Broker that sent it, or whose log directory it was found in; null if not known.")
-_FILE = Column("file", STRING, "File it was read from; null where a broker sent it.")
-_POSITION = Column("position", INT64, "Byte in that file, or line of a text.", unit="bytes")
-_ERROR = Column("error", STRING, "What could not be read, as NAME: sentence; null where the row is whole.")
+_Topic = Annotated[str | None, "Topic name; null for a loose file whose path does not name it."]
+_Partition = Annotated[Int32 | None, "Partition number; null as topic."]
+_ProducerId = Annotated[Int64 | None, "Producer id (PID)."]
+_Broker = Annotated[Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."]
+_File = Annotated[str | None, "File it was read from; null where a broker sent it."]
+_Position = Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")]
+_Error = Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."]
 
-BATCHES = Table(
+
+@declares(
     "batches",
-    "the header of a record batch, or a range of bytes that could not be read as one",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("base_offset", INT64, "Offset of the first record; null on a row with error."),
-        Column("last_offset", INT64, "Offset of the last record as written, by last_offset_delta."),
-        _POSITION,
-        Column("size", INT64, "Bytes of the whole batch, or of the unreadable range.", unit="bytes"),
-        _PRODUCER_ID,
-        Column("producer_epoch", INT16, "Producer epoch; transaction version 2 writes epoch + 1 in its markers."),
-        Column("base_sequence", INT32, "Sequence number of the first record."),
-        Column("leader_epoch", INT32, "Partition leader epoch when it was appended."),
-        Column("is_transactional", BOOL, "Whether it is part of a transaction, as data or as marker."),
-        Column("is_control", BOOL, "Whether it is a control batch and no data."),
-        Column("marker", STRING, "COMMIT or ABORT; on other control batches null."),
-        Column("coordinator_epoch", INT32, "Coordinator epoch of a marker."),
-        Column("base_timestamp", TIME, "Time of the first record by its producer; null where delete_horizon is set."),
-        Column("max_timestamp", TIME, "Newest record time; the broker's append time under LogAppendTime."),
-        Column("delete_horizon", TIME, "From when on the cleaner may drop this batch (KIP-534)."),
-        Column("timestamp_type", STRING, "CreateTime (the producer's clock) or LogAppendTime (the broker's)."),
-        Column("compression", STRING, "none, gzip, snappy, lz4, zstd."),
-        Column("record_count", INT32, "Records in it; fewer than its offsets span after compaction.", unit="records"),
-        Column("magic", INT8, "Format: 2; 0 and 1 (before Kafka 0.11) carry no transactions."),
-        Column("crc", INT64, "Checksum as written: CRC32C; CRC32 for magic 0 and 1."),
-        Column("crc_ok", BOOL, "Whether the bytes match it; null where that was not checked."),
-        _BROKER,
-        _FILE,
-        _ERROR,
-    ),
+    row="the header of a record batch, or a range of bytes that could not be read as one",
     key=("topic", "partition", "base_offset"),
     sort=("topic", "partition", "file", "position", "base_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch(TableRow):
+    """The header of a record batch, or a range of bytes that could not be read as one."""
+
+    topic: _Topic = None
+    partition: _Partition = None
+    base_offset: Annotated[Int64 | None, "Offset of the first record; null on a row with error."] = None
+    last_offset: Annotated[Int64 | None, "Offset of the last record as written, by last_offset_delta."] = None
+    position: _Position = None
+    size: Annotated[Int64 | None, "Bytes of the whole batch, or of the unreadable range.", Unit("bytes")] = None
+    producer_id: _ProducerId = None
+    producer_epoch: Annotated[
+        Int16 | None, "Producer epoch; transaction version 2 writes epoch + 1 in its markers."
+    ] = None
+    base_sequence: Annotated[Int32 | None, "Sequence number of the first record."] = None
+    leader_epoch: Annotated[Int32 | None, "Partition leader epoch when it was appended."] = None
+    is_transactional: Annotated[bool | None, "Whether it is part of a transaction, as data or as marker."] = None
+    is_control: Annotated[bool | None, "Whether it is a control batch and no data."] = None
+    marker: Annotated[str | None, "COMMIT or ABORT; on other control batches null."] = None
+    coordinator_epoch: Annotated[Int32 | None, "Coordinator epoch of a marker."] = None
+    base_timestamp: Annotated[
+        dt.datetime | None, "Time of the first record by its producer; null where delete_horizon is set."
+    ] = None
+    max_timestamp: Annotated[
+        dt.datetime | None, "Newest record time; the broker's append time under LogAppendTime."
+    ] = None
+    delete_horizon: Annotated[dt.datetime | None, "From when on the cleaner may drop this batch (KIP-534)."] = None
+    timestamp_type: Annotated[str | None, "CreateTime (the producer's clock) or LogAppendTime (the broker's)."] = None
+    compression: Annotated[str | None, "none, gzip, snappy, lz4, zstd."] = None
+    record_count: Annotated[
+        Int32 | None, "Records in it; fewer than its offsets span after compaction.", Unit("records")
+    ] = None
+    magic: Annotated[int | None, "Format: 2; 0 and 1 (before Kafka 0.11) carry no transactions.", Width(INT8)] = None
+    crc: Annotated[Int64 | None, "Checksum as written: CRC32C; CRC32 for magic 0 and 1."] = None
+    crc_ok: Annotated[bool | None, "Whether the bytes match it; null where that was not checked."] = None
+    broker_id: _Broker = None
+    file: _File = None
+    error: _Error = None
+
+
+BATCHES = Batch.table
 
 
 @declares(
@@ -61,9 +75,9 @@ BATCHES = Table(
 class LogTransaction(TableRow):
     """One transaction on one partition."""
 
-    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
-    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    topic: _Topic = None
+    partition: _Partition = None
+    producer_id: _ProducerId = None
     producer_epoch: Annotated[Int16 | None, "Epoch of its last data batch; of its marker where it has no data."] = None
     first_epoch: Annotated[Int16 | None, "Epoch of its first data batch: a lower one is a dead epoch's."] = None
     first_offset: Annotated[
@@ -97,16 +111,14 @@ class LogTransaction(TableRow):
         "Whether it begins before the first batch that was read, so that its counts are lower bounds; "
         "null where that cannot be known.",
     ] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
+    broker_id: _Broker = None
     file: Annotated[
         str | None,
         "File of its first batch, else of its marker; of the log's first batch where nothing of it was "
         "read; null where a broker sent it.",
     ] = None
     position: Annotated[Int64 | None, "Byte of that batch in the file.", Unit("bytes")] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    error: _Error = None
 
 
 LOG_TRANSACTIONS = LogTransaction.table
@@ -122,8 +134,8 @@ LOG_TRANSACTIONS = LogTransaction.table
 class LsoStep(TableRow):
     """A step of the LSO: who held it from here on."""
 
-    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
-    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    topic: _Topic = None
+    partition: _Partition = None
     at: Annotated[
         dt.datetime | None, "Time of the batch that made the step; a data batch's clock is its producer's."
     ] = None
@@ -138,91 +150,116 @@ class LsoStep(TableRow):
     )
     holder_producer_epoch: Annotated[Int16 | None, "Its epoch."] = None
     holder_first_offset: Annotated[Int64 | None, "Its first offset."] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
+    broker_id: _Broker = None
 
 
 LSO_TIMELINE = LsoStep.table
 
-ABORTED = Table(
+
+@declares(
     "aborted",
-    "an aborted transaction of the index that read_committed consumers receive (.txnindex)",
-    (
-        _TOPIC,
-        _PARTITION,
-        _PRODUCER_ID,
-        Column("first_offset", INT64, "Offset of its first record."),
-        Column("last_offset", INT64, "Offset of its marker."),
-        Column("last_stable_offset", INT64, "LSO right after its marker."),
-        _BROKER,
-        _FILE,
-        _POSITION,
-        _ERROR,
-    ),
+    row="an aborted transaction of the index that read_committed consumers receive (.txnindex)",
     key=("topic", "partition", "producer_id", "first_offset"),
     sort=("topic", "partition", "broker_id", "file", "position", "last_offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnIndexEntry(TableRow):
+    """An aborted transaction of the index that read_committed consumers receive (.txnindex)."""
 
-CHECKPOINTS = Table(
+    topic: _Topic = None
+    partition: _Partition = None
+    producer_id: _ProducerId = None
+    first_offset: Annotated[Int64 | None, "Offset of its first record."] = None
+    last_offset: Annotated[Int64 | None, "Offset of its marker."] = None
+    last_stable_offset: Annotated[Int64 | None, "LSO right after its marker."] = None
+    broker_id: _Broker = None
+    file: _File = None
+    position: _Position = None
+    error: _Error = None
+
+
+ABORTED = TxnIndexEntry.table
+
+
+@declares(
     "checkpoints",
-    "an entry of a checkpoint or properties file of a log directory",
-    (
-        Column("name", STRING, "File name: cleaner-offset-checkpoint, leader-epoch-checkpoint, ...", nullable=False),
-        _TOPIC,
-        _PARTITION,
-        Column("leader_epoch", INT32, "Leader epoch (leader-epoch-checkpoint)."),
-        Column("offset", INT64, "Offset; the start offset of the epoch in leader-epoch-checkpoint."),
-        Column("key", STRING, "Key of a properties file (meta.properties, partition.metadata)."),
-        Column("value", STRING, "Its value."),
-        _BROKER,
-        _FILE,
-        Column("position", INT64, "Line of the file, from 1."),
-        _ERROR,
-    ),
+    row="an entry of a checkpoint or properties file of a log directory",
     key=("name", "topic", "partition", "leader_epoch", "key"),
     sort=("name", "file", "position"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointEntry(TableRow):
+    """An entry of a checkpoint or properties file of a log directory."""
 
-SNAPSHOTS = Table(
+    name: Annotated[str, "File name: cleaner-offset-checkpoint, leader-epoch-checkpoint, ..."]
+    topic: _Topic = None
+    partition: _Partition = None
+    leader_epoch: Annotated[Int32 | None, "Leader epoch (leader-epoch-checkpoint)."] = None
+    offset: Annotated[Int64 | None, "Offset; the start offset of the epoch in leader-epoch-checkpoint."] = None
+    key: Annotated[str | None, "Key of a properties file (meta.properties, partition.metadata)."] = None
+    value: Annotated[str | None, "Its value."] = None
+    broker_id: _Broker = None
+    file: _File = None
+    position: Annotated[Int64 | None, "Line of the file, from 1."] = None
+    error: _Error = None
+
+
+CHECKPOINTS = CheckpointEntry.table
+
+
+@declares(
     "snapshots",
-    "the state of a producer in a .snapshot file, as of the offset that the file is named after",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("snapshot_offset", INT64, "Offset up to which the file reaches; null for a folder that was not read."),
-        Column("producer_id", INT64, "Producer id (PID); null where the file holds none, or was not read."),
-        Column("producer_epoch", INT16, "Newest epoch of this producer on the partition."),
-        Column("last_sequence", INT32, "Last sequence number written."),
-        Column("last_offset", INT64, "Offset of its last record."),
-        Column("offset_delta", INT32, "Offsets from the first to the last record of its last batch."),
-        Column("last_timestamp", TIME, "Newest record time."),
-        Column("coordinator_epoch", INT32, "Coordinator epoch of its last marker."),
-        Column("current_txn_start_offset", INT64, "First offset of the open transaction; null if none is open."),
-        _BROKER,
-        _FILE,
-        _ERROR,
-    ),
+    row="the state of a producer in a .snapshot file, as of the offset that the file is named after",
     key=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
     sort=("topic", "partition", "broker_id", "snapshot_offset", "producer_id"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotProducer(TableRow):
+    """The state of a producer in a .snapshot file, as of the offset that the file is named after."""
 
-SEGMENTS = Table(
-    "segments",
-    "a segment of a log in files",
-    (
-        _TOPIC,
-        _PARTITION,
-        Column("base_offset", INT64, "Offset that the file is named after; null for a folder that was not read."),
-        Column("size", INT64, "Bytes.", unit="bytes"),
-        Column("modified", TIME, "When it was last written."),
-        _BROKER,
-        Column("file", STRING, "Its path.", nullable=False),
-        _ERROR,
-    ),
-    key=("file",),
-    sort=("topic", "partition", "broker_id", "file"),
+    topic: _Topic = None
+    partition: _Partition = None
+    snapshot_offset: Annotated[
+        Int64 | None, "Offset up to which the file reaches; null for a folder that was not read."
+    ] = None
+    producer_id: Annotated[Int64 | None, "Producer id (PID); null where the file holds none, or was not read."] = None
+    producer_epoch: Annotated[Int16 | None, "Newest epoch of this producer on the partition."] = None
+    last_sequence: Annotated[Int32 | None, "Last sequence number written."] = None
+    last_offset: Annotated[Int64 | None, "Offset of its last record."] = None
+    offset_delta: Annotated[Int32 | None, "Offsets from the first to the last record of its last batch."] = None
+    last_timestamp: Annotated[dt.datetime | None, "Newest record time."] = None
+    coordinator_epoch: Annotated[Int32 | None, "Coordinator epoch of its last marker."] = None
+    current_txn_start_offset: Annotated[Int64 | None, "First offset of the open transaction; null if none is open."] = (
+        None
+    )
+    broker_id: _Broker = None
+    file: _File = None
+    error: _Error = None
+
+
+SNAPSHOTS = SnapshotProducer.table
+
+
+@declares(
+    "segments", row="a segment of a log in files", key=("file",), sort=("topic", "partition", "broker_id", "file")
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSegment(TableRow):
+    """A segment of a log in files."""
+
+    topic: _Topic = None
+    partition: _Partition = None
+    base_offset: Annotated[
+        Int64 | None, "Offset that the file is named after; null for a folder that was not read."
+    ] = None
+    size: Annotated[Int64 | None, "Bytes.", Unit("bytes")] = None
+    modified: Annotated[dt.datetime | None, "When it was last written."] = None
+    broker_id: _Broker = None
+    file: Annotated[str, "Its path."]
+    error: _Error = None
+
+
+SEGMENTS = LogSegment.table
 
 
 @declares(
@@ -241,7 +278,7 @@ class TransactionLogRecord(TableRow):
     offset: Annotated[Int64 | None, "Offset of the record."] = None
     timestamp: Annotated[dt.datetime | None, "Time of the record, by the coordinator's clock."] = None
     transactional_id: Annotated[str | None, "Transactional id."] = None
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_id: _ProducerId = None
     producer_epoch: Annotated[
         Int16 | None, "Producer epoch; version 2 raises it in PrepareCommit and PrepareAbort."
     ] = None
@@ -263,12 +300,10 @@ class TransactionLogRecord(TableRow):
     tombstone: Annotated[bool | None, "Whether the record deletes the id (expired)."] = None
     value_version: Annotated[Int16 | None, "Version of the value: 0 or 1."] = None
     leader_epoch: Annotated[Int32 | None, "Leader epoch of the batch: the coordinator epoch at that time."] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
-    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
-    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    broker_id: _Broker = None
+    file: _File = None
+    position: _Position = None
+    error: _Error = None
 
 
 TRANSACTION_LOG = TransactionLogRecord.table
@@ -287,7 +322,7 @@ class PastTransaction(TableRow):
     transactional_id: Annotated[str, "Transactional id."]
     txn_state_partition: Annotated[Int32 | None, "Partition of __transaction_state."] = None
     kind: Annotated[str, "transaction, init (InitProducerId), expired (tombstone)."]
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_id: _ProducerId = None
     producer_epoch: Annotated[Int16 | None, "Epoch that the transaction was written with."] = None
     ended: Annotated[
         str | None, "commit, abort, timeout, fence, open or stuck; null where kind is not transaction."
@@ -309,10 +344,8 @@ class PastTransaction(TableRow):
     first_offset: Annotated[Int64 | None, "Offset of the first of them."] = None
     last_offset: Annotated[Int64 | None, "Offset of the last of them."] = None
     truncated: Annotated[bool | None, "Whether compaction or retention took records of it before it was read."] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    broker_id: _Broker = None
+    error: _Error = None
 
 
 TRANSACTION_HISTORY = PastTransaction.table
@@ -344,16 +377,14 @@ class OffsetsLogRecord(TableRow):
     protocol: Annotated[str | None, "Assignor."] = None
     leader_member_id: Annotated[str | None, "Member id of the group's leader."] = None
     member_ids: Annotated[tuple[str, ...] | None, "Members of the group."] = None
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_id: _ProducerId = None
     producer_epoch: Annotated[Int16 | None, "Producer epoch of a transactional commit."] = None
     is_transactional: Annotated[bool | None, "Whether it only counts once its transaction is committed."] = None
     tombstone: Annotated[bool | None, "Whether the record deletes the key."] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
-    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
-    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    broker_id: _Broker = None
+    file: _File = None
+    position: _Position = None
+    error: _Error = None
 
 
 OFFSETS_LOG = OffsetsLogRecord.table
@@ -370,17 +401,15 @@ class Violation(TableRow):
     """A break of an invariant in a log."""
 
     invariant: Annotated[str, "Name of the invariant (log_invariants.INVARIANTS)."]
-    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
-    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    topic: _Topic = None
+    partition: _Partition = None
     offset: Annotated[Int64 | None, "Offset of the batch or record that breaks it."] = None
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
+    producer_id: _ProducerId = None
     transactional_id: Annotated[str | None, "Transactional id, where it is about a coordinator's record."] = None
     detail: Annotated[str, "Expected and actual value, as a sentence."]
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
-    file: Annotated[str | None, "File it was read from; null where a broker sent it."] = None
-    position: Annotated[Int64 | None, "Byte in that file, or line of a text.", Unit("bytes")] = None
+    broker_id: _Broker = None
+    file: _File = None
+    position: _Position = None
 
 
 VIOLATIONS = Violation.table
@@ -396,8 +425,8 @@ VIOLATIONS = Violation.table
 class MeasureStatistics(TableRow):
     """How the transactions of a partition that ended in one way spread in one measure."""
 
-    topic: Annotated[str | None, "Topic name; null for a loose file whose path does not name it."] = None
-    partition: Annotated[Int32 | None, "Partition number; null as topic."] = None
+    topic: _Topic = None
+    partition: _Partition = None
     outcome: Annotated[str, "commit, abort, empty, open, or undecided (a marker that was not read)."]
     transactions: Annotated[Int64, "How many ended so.", Unit("transactions")]
     measure: Annotated[
@@ -413,10 +442,8 @@ class MeasureStatistics(TableRow):
     p95: Annotated[Int64 | None, "95th percentile."] = None
     p99: Annotated[Int64 | None, "99th percentile."] = None
     max: Annotated[Int64 | None, "Greatest."] = None
-    broker_id: Annotated[
-        Int32 | None, "Broker that sent it, or whose log directory it was found in; null if not known."
-    ] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    broker_id: _Broker = None
+    error: _Error = None
 
 
 STATISTICS = MeasureStatistics.table

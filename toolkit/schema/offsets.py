@@ -6,6 +6,9 @@ from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 
+_ObservedAt = Annotated[dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."]
+_Error = Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."]
+
 
 @declares(
     "offset_visibility",
@@ -61,10 +64,8 @@ class OffsetVisibility(TableRow):
     high_watermark: Annotated[Int64 | None, "High watermark of the partition."] = None
     log_end_offset: Annotated[Int64 | None, "Log end offset of the partition."] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[
-        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
-    ] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    observed_at: _ObservedAt = None
+    error: _Error = None
 
 
 OFFSET_VISIBILITY = OffsetVisibility.table
@@ -93,10 +94,8 @@ class MissingOffsets(TableRow):
     isolation_level: Annotated[str, "Of the consumer: read_committed or read_uncommitted."]
     reason: Annotated[str, "Why they are missing, as a sentence."]
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[
-        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
-    ] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    observed_at: _ObservedAt = None
+    error: _Error = None
 
 
 MISSING_OFFSETS = MissingOffsets.table
@@ -141,10 +140,8 @@ class GroupLag(TableRow):
     isolation_level: Annotated[str | None, "Share groups: share.isolation.level; null where it may not be read."] = None
     reason: Annotated[str | None, "What the lag is made of, as a sentence."] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition; of files, whose log directory was read."] = None
-    observed_at: Annotated[
-        dt.datetime | None, "When its offsets were read; of files, the newest time that a broker set."
-    ] = None
-    error: Annotated[str | None, "What could not be read, as NAME: sentence; null where the row is whole."] = None
+    observed_at: _ObservedAt = None
+    error: _Error = None
 
 
 GROUP_LAG = GroupLag.table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,11 @@ from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, miss
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
-from toolkit.formats.columns import damage_rows, header_table
+from toolkit.formats.columns import header_table
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.formats.log_dir_files import segment_base_offset
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
+from toolkit.schema.log import Batch
 from toolkit.schema.table import TopicPartition
 
 ROWS_AT_ONCE = 1 << 16
@@ -41,6 +42,12 @@ class ScanChunk(NamedTuple):
     scanned: ScanResult  # its batches and damage
     file: str | None = None  # its file; null if a broker sent it
     missing: LostOffsets | None = None  # what is missing before its first batch, if `at_missing_offsets` found it
+
+
+class LogColumns(TypedDict):
+    topic: str | None
+    partition: int | None
+    broker_id: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +67,7 @@ class LogId:
         return TopicPartition(self.topic or "", self.partition or 0)
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> LogColumns:
         return {"topic": self.topic, "partition": self.partition, "broker_id": self.broker_id}
 
 
@@ -271,7 +278,11 @@ def batch_tables(chunks: Iterable[ScanChunk], log_id: LogId, *, producer_id: int
         if len(headers):
             yield header_table(headers, **log_id.columns, file=file)
         if scanned.damage:
-            yield BATCHES.arrow(damage_rows(scanned.damage, **log_id.columns, file=file))
+            where = log_id.columns
+            yield BATCHES.arrow(
+                Batch(**where, file=file, position=each.position, size=each.size, error=each.reason)
+                for each in scanned.damage
+            )
 
 
 def log_transaction_tables(

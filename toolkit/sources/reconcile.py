@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.reconciliation import reconcile
-from toolkit.schema import TRANSACTION_HISTORY, Row
+from toolkit.schema import Row
+from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.derived import RECONCILIATION
 from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
@@ -18,16 +19,12 @@ if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
 
 
-def reconciliation_frame(
-    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
-) -> pd.DataFrame:
+def reconciliation_frame(source: Cluster | LogDir, topic: str, partition: int, *, findings: Data) -> pd.DataFrame:
     """`reconciliation_rows` as a pandas DataFrame (``schema.derived.RECONCILIATION``)."""
     return RECONCILIATION.frame(reconciliation_rows(source, topic, partition, findings=findings))
 
 
-def reconciliation_rows(
-    source: Cluster | LogDir, topic: str, partition: int, *, findings: Iterable[Row]
-) -> Sequence[Row]:
+def reconciliation_rows(source: Cluster | LogDir, topic: str, partition: int, *, findings: Data) -> Sequence[Row]:
     """Every open transaction of a partition, compared with its coordinator's state and log.
 
     Parameters
@@ -37,7 +34,7 @@ def reconciliation_rows(
     topic, partition
         The partition.
     findings
-        Earlier findings of `source` on the partition: rows of ``schema.FINDINGS``.
+        Earlier findings of `source` on the partition: a frame, rows or records of ``schema.FINDINGS``.
 
     Raises
     ------
@@ -46,17 +43,12 @@ def reconciliation_rows(
     BrokerError
         If this principal may not see ``__transaction_state``.
     """
-    producers = source.producer_rows(topics=[topic], partitions=[partition])
-    transactions = source.transaction_rows()
-    open_ids = {row["producer_id"] for row in producers if row["current_txn_start_offset"] is not None}
-    owners = {row["transactional_id"] for row in transactions if row["producer_id"] in open_ids} - {None}
-    transaction_history = (
-        TRANSACTION_HISTORY.rows(source.transaction_history(transactional_ids=sorted(owners))) if owners else []
-    )
+    producers = records_of(source.producer_rows(topics=[topic], partitions=[partition]), Producer)
+    transactions = records_of(source.transaction_rows(), Transaction)
+    open_ids = {each.producer_id for each in producers if each.current_txn_start_offset is not None}
+    owners = {each.transactional_id or "" for each in transactions if each.producer_id in open_ids} - {""}
+    past = source.transaction_history_rows(transactional_ids=sorted(owners)) if owners else []
     found = reconcile(
-        map(Producer.of, producers),
-        [Transaction.of(row) for row in transactions],
-        [PastTransaction.of(row) for row in transaction_history],
-        findings=map(Finding.of, findings),
+        producers, transactions, records_of(past, PastTransaction), findings=records_of(findings, Finding)
     )
     return [each.row() for each in sorted(found, key=lambda each: each.start_offset)]

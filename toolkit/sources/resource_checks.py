@@ -11,7 +11,6 @@ from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Finding, Partition, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.offsets import GroupLag
@@ -126,7 +125,7 @@ class _Check:
     def _lags_of(self, group: str, source: Cluster | LogDir) -> list[GroupLag]:
         """The lag of a group; of one that no broker lists a row that says so, as that is an answer."""
         try:
-            return records_of(source.group_lag_rows(group), GroupLag)
+            return source.group_lags(group)
         except ToolkitError as error:
             if isinstance(error, NotFound) and self.is_cluster:  # files may be incomplete
                 return [GroupLag(group_id=group, error=NO_SUCH_GROUP)]

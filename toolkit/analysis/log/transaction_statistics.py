@@ -6,22 +6,23 @@ carry epoch + 1.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from toolkit.analysis.log.log_transactions import LOST, NO_DATA, NO_LOG_TRANSACTIONS, OPEN, LogTransactions
 from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
-from toolkit.schema import Row, utc
+from toolkit.schema import utc
+from toolkit.schema.log import LogTransaction, MeasureStatistics
+from toolkit.schema.record import replace
 from toolkit.schema.table import LAST_TIME
 
 SIZE = np.dtype(
     [("batches", "i8"), ("records", "i8"), ("bytes", "i8"), ("duration_ms", "i8"), ("outcome", "i1"), ("timed", "?")]
 )
 NO_SIZES: Array = np.zeros(0, SIZE)
-MEASURES = ("records", "bytes", "batches", "duration_ms")
 PERCENTILES = (50, 95, 99)
 NEVER = np.iinfo(np.int64).max
 
@@ -90,19 +91,6 @@ class Statistics:
         """Statistics of the aborted transactions."""
         return self._of_outcome(ABORT, count=self.aborted_count)
 
-    def summary(self) -> dict[str, Any]:
-        """All but the open transactions themselves, as plain values; missing offsets and times are ``None``."""
-        ends = {name: _known(getattr(self, name)) for name in ("first_offset", "last_offset", "start", "end")}
-        return {
-            "committed": asdict(self.committed),
-            "aborted": asdict(self.aborted),
-            "empty": self.empty_count,
-            "open": len(self.open),
-            "undecided": self.undecided_count,
-            "truncated": self.truncated_count,
-            **ends,
-        }
-
     def _of_outcome(self, outcome: int, *, count: int) -> OutcomeStatistics:
         sizes = np.concatenate(self.sizes) if self.sizes else NO_SIZES
         sizes = sizes[sizes["outcome"] == outcome]
@@ -167,43 +155,59 @@ def combined(*parts: Statistics) -> Statistics:
 
 
 def statistic_rows(
-    statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
-) -> list[Row]:
-    """Rows of ``schema.STATISTICS``: each measure of committed and aborted transactions, and the other counts."""
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
-    rows: list[Row] = []
-    for outcome, figures in (("commit", statistics.committed), ("abort", statistics.aborted)):
-        measured = [(measure, getattr(figures, measure)) for measure in MEASURES if getattr(figures, measure)]
-        rows += [
-            {
-                **log_columns,
-                "outcome": outcome,
-                "transactions": figures.count,
-                "measure": measure,
-                **asdict(distribution),
-            }
-            for measure, distribution in measured
-        ] or [{**log_columns, "outcome": outcome, "transactions": figures.count}]
-    counts = {"empty": statistics.empty_count, "open": len(statistics.open), "undecided": statistics.undecided_count}
-    return rows + [{**log_columns, "outcome": outcome, "transactions": count} for outcome, count in counts.items()]
+    statistics: Statistics,
+    *,
+    topic: str | None,
+    partition: int | None,
+    broker_id: int | None = None,
+    error: str | None = None,
+) -> Iterator[MeasureStatistics]:
+    """Each measure of committed and aborted transactions, and the other counts."""
+
+    def row(outcome: str, transactions: int) -> MeasureStatistics:
+        return MeasureStatistics(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            outcome=outcome,
+            transactions=transactions,
+            error=error,
+        )
+
+    for outcome, of_outcome in (("commit", statistics.committed), ("abort", statistics.aborted)):
+        whole = row(outcome, of_outcome.count)
+        yield from list(_measured(whole, of_outcome)) or [whole]
+    yield row("empty", statistics.empty_count)
+    yield row("open", len(statistics.open))
+    yield row("undecided", statistics.undecided_count)
+
+
+def _measured(row: MeasureStatistics, statistics: OutcomeStatistics) -> Iterator[MeasureStatistics]:
+    of_records, of_bytes, of_batches = statistics.records, statistics.bytes, statistics.batches
+    measures = {"records": of_records, "bytes": of_bytes, "batches": of_batches, "duration_ms": statistics.duration_ms}
+    for name, each in measures.items():
+        if each is not None:
+            row = replace(row, measure=name, count=each.count, sum=each.sum, min=each.min, mean=each.mean)
+            yield replace(row, p50=each.p50, p95=each.p95, p99=each.p99, max=each.max)
 
 
 def open_rows(
     statistics: Statistics, *, topic: str | None, partition: int | None, broker_id: int | None = None
-) -> list[Row]:
-    """The open transactions: the key of ``schema.LOG_TRANSACTIONS``, and their start times."""
-    log_columns = {"topic": topic, "partition": partition, "broker_id": broker_id}
+) -> list[LogTransaction]:
+    """The open transactions: their key and their start times."""
     return [
-        log_columns
-        | {
-            name: int(log_transaction[name])
-            for name in ("producer_id", "producer_epoch", "first_offset", "last_offset")
-        }
-        | {
-            "start": utc(int(log_transaction["start"])),
-            "start_clock": "broker" if log_transaction["start_clock"] == 1 else "producer",
-        }
-        for log_transaction in statistics.open
+        LogTransaction(
+            topic=topic,
+            partition=partition,
+            broker_id=broker_id,
+            producer_id=int(txn["producer_id"]),
+            producer_epoch=int(txn["producer_epoch"]),
+            first_offset=int(txn["first_offset"]),
+            last_offset=int(txn["last_offset"]),
+            start=utc(int(txn["start"])),
+            start_clock="broker" if txn["start_clock"] == 1 else "producer",
+        )
+        for txn in statistics.open
     ]
 
 
@@ -234,7 +238,3 @@ def _distribution(values: Array) -> Distribution | None:
 def _least(numbers: Array) -> int:
     least = int(np.where(numbers >= 0, numbers, NEVER).min())
     return -1 if least == NEVER else least
-
-
-def _known(number: int) -> int | None:
-    return None if number < 0 else number

@@ -20,9 +20,9 @@ from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
-from toolkit.schema import Row
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.blocked_groups import client_groups, with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -161,8 +161,8 @@ class Cluster(Source, OffsetTables):
         found = read_partitions(self.client, metadata.at(partitions))
         return [LiveOffsetReader(self.client, each) for each in found]
 
-    def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
-        """`group_lag` as rows."""
+    def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
+        """`group_lag` as records."""
         brokers = sorted(self.client.brokers)
         listed = listed_groups(self.client, brokers).get(group) or deleted_group(self.client, group)
         if listed is None:
@@ -179,7 +179,7 @@ class Cluster(Source, OffsetTables):
             lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         gaps = visibility_of(TOPICS, self.client, brokers).gaps
         hidden = [hidden_topics_lag(group, gap, broker_id=coordinator_id) for gap in gaps]
-        return [each.row() for each in lags + hidden]
+        return lags + hidden
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups with a committed or a pending offset of some partitions, those with a pending one first.

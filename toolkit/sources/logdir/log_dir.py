@@ -15,10 +15,11 @@ from toolkit.formats.broker_logs import broker_log_files, time_zone_of
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import LogPath, log_path
-from toolkit.schema import CLUSTER_EVENTS, Row
+from toolkit.schema import CLUSTER_EVENTS
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import BrokerLogs, Contents
@@ -144,8 +145,8 @@ class LogDir(LogDirTables, OffsetTables):
         found = contents.by_partition(contents.replica_logs(partitions=partitions))
         return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
 
-    def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
-        """`group_lag` as rows; a partition whose log is not among the files has an error."""
+    def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
+        """`group_lag` as records; a partition whose log is not among the files has an error."""
         from toolkit.sources.logdir.coordinator_state import committed_in_files
         from toolkit.sources.offset_queries.group_lag import absent_lags, lag_of_group
 
@@ -157,21 +158,23 @@ class LogDir(LogDirTables, OffsetTables):
                 means="" if is_there else f"{OFFSETS_TOPIC} is not among them, so the group may have some.",
                 do="List the groups in the files: LogDir.offsets_log()." if is_there else f"Copy {OFFSETS_TOPIC}, too.",
             )
-        present = {TopicPartition(row["topic"], row["partition"]) for row in self.partition_rows()}
+        present = {log.where.tp for log in self.contents().named_logs()}
         committed = {tp: offset for tp, offset in found.items() if tp in present}
         lags = lag_of_group(self.offset_readers(sorted(committed)), group, committed, max_offsets=max_offsets)
         absent = {tp: offset for tp, (offset, _) in found.items() if tp not in present}
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
-        return [each.row() for each in lags]
+        return lags
 
     def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
         """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""
         present = {log.where.partition for log in self.contents().of_topic(STATE_TOPIC) if not log.error}
-        rows = self.coordinator_rows(transactional_ids=list(transactional_ids), groups=[])
+        from toolkit.sources.logdir.coordinator_state import read_coordinators
+
+        coordinators = read_coordinators(self.contents(), list(transactional_ids), [], self.txn_state_partitions)
         return [
-            f"Nothing is known of {row['key']!r}: its partition {STATE_TOPIC}-{number} is not among the files."
-            for row in rows
-            if (number := "N" if row["partition"] is None else row["partition"]) not in present
+            f"Nothing is known of {each.key!r}: its partition {STATE_TOPIC}-{number} is not among the files."
+            for each in Coordinator.table.in_order(coordinators)
+            if (number := "N" if each.partition is None else each.partition) not in present
         ]
 
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:

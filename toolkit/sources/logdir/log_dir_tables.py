@@ -11,16 +11,28 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit import schema
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log import transaction_statistics
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import Row
-from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord, Violation
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS, utc
+from toolkit.schema.log import (
+    Batch,
+    CheckpointEntry,
+    LogSegment,
+    LogTransaction,
+    MeasureStatistics,
+    OffsetsLogRecord,
+    PastTransaction,
+    SnapshotProducer,
+    TransactionLogRecord,
+    TxnIndexEntry,
+    Violation,
+)
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
+from toolkit.schema.record import replace
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
@@ -33,7 +45,7 @@ from toolkit.sources.progress_bar import progress
 from toolkit.sources.source import Source
 from toolkit.sources.source_table import RowsOf, TableArguments, implements, requested_partitions
 
-R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction)
+R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord, PastTransaction, TxnIndexEntry)
 
 
 class PartitionStats(NamedTuple):
@@ -55,7 +67,7 @@ class LogDirTables(Source, ABC):
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:
         for log, start, stop, advance in _read(self.contents(), arguments, "reading batches"):
             if log.error:
-                yield schema.BATCHES.arrow([_error_of(log)])
+                yield BATCHES.arrow([Batch(**log.where.columns, file=log.name, error=log.error)])
                 continue
             parts = _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance)
             yield from log_tables.batch_tables(parts, log.where, producer_id=arguments.producer_id)
@@ -65,7 +77,7 @@ class LogDirTables(Source, ABC):
         contents = self.contents()
         for log, start, stop, advance in _read(contents, arguments, "reading transactions"):
             if log.error:
-                yield schema.LOG_TRANSACTIONS.arrow([_error_of(log)])
+                yield LOG_TRANSACTIONS.arrow([LogTransaction(**log.where.columns, file=log.name, error=log.error)])
                 continue
             parts = _counted(_parts(contents, log, start, stop), advance)
             yield from log_tables.log_transaction_tables(
@@ -102,7 +114,7 @@ class LogDirTables(Source, ABC):
                 return list(pool.map(partition_stats, logs))
 
     @implements(Source.statistics, rows_of=RowsOf.ALL)
-    def statistics(self, arguments: TableArguments) -> Iterator[Row]:
+    def statistics(self, arguments: TableArguments) -> Iterator[MeasureStatistics]:
         return statistic_rows(self.statistics_by_log(arguments))
 
     @implements(Source.transaction_log, topics=[STATE_TOPIC])
@@ -166,43 +178,41 @@ class LogDirTables(Source, ABC):
         )
 
     @implements(Source.aborted)
-    def aborted(self, arguments: TableArguments) -> Iterator[Row]:
-        for row in self._aborted(arguments):
-            producer_id = row.get("producer_id")
-            if arguments.producer_id in (None, producer_id) or (row.get("error") and producer_id is None):
-                yield row
+    def aborted(self, arguments: TableArguments) -> Iterator[TxnIndexEntry]:
+        found = self._aborted(arguments)
+        return only(found, producer_id=arguments.producer_id, id_of=lambda entry: entry.producer_id)
 
-    def _aborted(self, arguments: TableArguments) -> Iterator[Row]:
+    def _aborted(self, arguments: TableArguments) -> Iterator[TxnIndexEntry]:
         """Transactions with an offset in the range."""
         contents = self.contents()
         for log in contents.replica_logs(arguments.topics, arguments.partitions):
             if log.error:
-                yield _error_of(log)
+                yield TxnIndexEntry(**log.where.columns, file=log.name, error=log.error)
                 continue
             start, stop = offsets(contents, log, arguments)
-            for row in log.aborted_rows():
-                first, last = row.get("first_offset"), row.get("last_offset")
+            for entry in log.aborted_rows():
+                first, last = entry.first_offset, entry.last_offset
                 if first is None or last is None or (last >= (start or 0) and (stop is None or first < stop)):
-                    yield row
+                    yield entry
 
     @implements(Source.snapshots)
-    def snapshots(self, arguments: TableArguments) -> Iterator[Row]:
+    def snapshots(self, arguments: TableArguments) -> Iterator[SnapshotProducer]:
         return snapshot_rows(self.contents().replica_logs(arguments.topics, arguments.partitions))
 
     @implements(Source.segments)
-    def segments(self, arguments: TableArguments) -> Iterator[Row]:
+    def segments(self, arguments: TableArguments) -> Iterator[LogSegment]:
         return segment_rows(self.contents().replica_logs(arguments.topics, arguments.partitions))
 
     @implements(Source.checkpoints, rows_of=RowsOf.PARTITION)
-    def checkpoints(self, arguments: TableArguments) -> Iterator[Row]:
+    def checkpoints(self, arguments: TableArguments) -> Iterator[CheckpointEntry]:
         """Of all partitions, also lines about no partition, or about one without a folder."""
         contents, everything = self.contents(), arguments.is_everything
         logs = contents.logs if everything else contents.replica_logs(arguments.topics, arguments.partitions)
         selected = {(log.where.topic, log.where.partition) for log in logs}
         for root in contents.layout.roots:
-            for row in checkpoint_rows_in(root.path, broker_id=root.broker_id):
-                if everything or (row.get("topic"), row.get("partition")) in selected:
-                    yield row
+            for entry in checkpoint_rows_in(root.path, broker_id=root.broker_id):
+                if everything or (entry.topic, entry.partition) in selected:
+                    yield entry
         for log in logs:
             yield from log.checkpoint_rows()
 
@@ -246,44 +256,45 @@ def transaction_log_records(
     return between(log.transaction_log(start=start, stop=stop), start, stop)
 
 
-def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[Row]:
+def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[MeasureStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
     for stats in by_log:
-        rows = transaction_statistics.statistic_rows(stats.found, **stats.where.columns)
-        yield from ({**row, "error": "; ".join(stats.failures) or None} for row in rows)
+        error = "; ".join(stats.failures) or None
+        yield from transaction_statistics.statistic_rows(stats.found, **stats.where.columns, error=error)
     if len(by_log) > 1:
         everything = transaction_statistics.combined(*(stats.found for stats in by_log))
         yield from transaction_statistics.statistic_rows(everything, topic=None, partition=None)
 
 
-def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
+def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[SnapshotProducer]:
     """Rows of ``schema.SNAPSHOTS``."""
     for log in logs:
         if log.error:
-            yield _error_of(log)
+            yield SnapshotProducer(**log.where.columns, file=log.name, error=log.error)
             continue
         for snapshot in log.snapshots():
-            log_columns = {**log.where.columns, "snapshot_offset": snapshot.offset, "file": snapshot.file}
+            row = SnapshotProducer(**log.where.columns, snapshot_offset=snapshot.offset, file=snapshot.file)
             if snapshot.error or not snapshot.producers:  # an empty snapshot shows that nothing was open
-                yield {**log_columns, "error": snapshot.error}
+                yield replace(row, error=snapshot.error)
             for producer in snapshot.producers:
-                yield log_columns | {
-                    "producer_id": producer.producer_id,
-                    "producer_epoch": producer.producer_epoch,
-                    "last_sequence": producer.last_sequence,
-                    "last_offset": producer.last_offset,
-                    "offset_delta": producer.offset_delta,
-                    "last_timestamp": schema.utc(producer.last_timestamp),
-                    "coordinator_epoch": producer.coordinator_epoch,
-                    "current_txn_start_offset": producer.current_txn_first_offset,
-                }
+                yield replace(
+                    row,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    last_sequence=producer.last_sequence,
+                    last_offset=producer.last_offset,
+                    offset_delta=producer.offset_delta,
+                    last_timestamp=utc(producer.last_timestamp),
+                    coordinator_epoch=producer.coordinator_epoch,
+                    current_txn_start_offset=producer.current_txn_first_offset,
+                )
 
 
-def segment_rows(logs: Iterable[ReplicaLog]) -> Iterator[Row]:
+def segment_rows(logs: Iterable[ReplicaLog]) -> Iterator[LogSegment]:
     """Rows of ``schema.SEGMENTS``."""
     for log in logs:
         if log.error:
-            yield _error_of(log)
+            yield LogSegment(**log.where.columns, file=log.name, error=log.error)
         else:
             yield from log.segment_rows()
 
@@ -341,7 +352,3 @@ def _counted(parts: Iterable[ScanChunk], advance: Callable[[int], object]) -> It
 
 def _size(logs: Iterable[ReplicaLog]) -> int:
     return sum(log.size for log in logs)
-
-
-def _error_of(log: ReplicaLog) -> Row:
-    return {**log.where.columns, "file": log.name, "error": log.error}

@@ -87,11 +87,14 @@ class ReplicaOffsetReader:
 
         If the indexes were not copied, the markers decide.
         """
-        rows = list(self._state.log.aborted_rows())
-        errors = [row["error"] for row in rows if row.get("error")]
-        entries = [row for row in rows if not row.get("error")]
-        aborted = {AbortedRange(row["producer_id"], row["first_offset"], row["last_offset"]) for row in entries}
-        return aborted, bool(entries) and not errors, errors
+        entries = list(self._state.log.aborted_rows())
+        errors = [entry.error for entry in entries if entry.error]
+        aborted = {
+            AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset)
+            for entry in entries
+            if entry.producer_id is not None and entry.first_offset is not None and not entry.error
+        }
+        return aborted, bool(aborted) and not errors, errors
 
     def _slice(self, part: ScanChunk) -> LogSlice:
         headers = part.scanned.headers

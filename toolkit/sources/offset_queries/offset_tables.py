@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit import schema
 from toolkit.errors import BrokerError, NotFound, UsageError
 from toolkit.schema import Row
+from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import Error, TopicPartition
 
 if TYPE_CHECKING:
@@ -122,11 +123,15 @@ class OffsetTables(ABC):
         BrokerError, ConnectionFailed
             If a broker does not list its groups, or the coordinator does not respond.
         """
-        return schema.GROUP_LAG.frame(self.group_lag_rows(group, max_offsets=max_offsets))
+        return schema.GROUP_LAG.frame(self.group_lags(group, max_offsets=max_offsets))
 
-    @abstractmethod
     def group_lag_rows(self, group: str, *, max_offsets: int = 1_000_000) -> list[Row]:
         """`group_lag` as rows."""
+        return [each.row() for each in self.group_lags(group, max_offsets=max_offsets)]
+
+    @abstractmethod
+    def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
+        """`group_lag` as records."""
 
     def _readable(self, topic: str, partition: int) -> OffsetReader:
         (reader,) = self.offset_readers([TopicPartition(topic, partition)])

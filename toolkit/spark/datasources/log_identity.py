@@ -157,11 +157,11 @@ class LogNames:
 def _read_metadata(log: ReplicaLog) -> LogMetadata:
     epochs: dict[int, int] = {}
     topic_id = None
-    for row in () if log.error else log.checkpoint_rows():
-        if row.get("error"):
+    for entry in () if log.error else log.checkpoint_rows():
+        if entry.error:
             continue
-        if row["name"] == LEADER_EPOCHS and row["leader_epoch"] is not None:
-            epochs[row["leader_epoch"]] = row["offset"]
-        elif row["name"] == METADATA and row["key"] == "topic_id":
-            topic_id = row["value"]
+        if entry.name == LEADER_EPOCHS and entry.leader_epoch is not None and entry.offset is not None:
+            epochs[entry.leader_epoch] = entry.offset
+        elif entry.name == METADATA and entry.key == "topic_id":
+            topic_id = entry.value
     return LogMetadata(epochs, topic_id)

@@ -10,11 +10,10 @@ from toolkit.formats.dumps import DumpChunk, read_dump
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_dir_files import FileName, parse_file_name
 from toolkit.formats.log_paths import LogPath
-from toolkit.schema import Row
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId, ScanChunk, clip
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
-from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, between
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, RecordIndex, between, index_entries
 
 
 class TextLog:
@@ -96,30 +95,21 @@ class TextLog:
                 found[name.offset] = ProducerSnapshot(name.offset, producers, error, dump.path or self.name)
         yield from sorted(found.values(), reverse=True, key=lambda snapshot: snapshot.offset)
 
-    def segment_rows(self) -> Iterator[Row]:
+    def segment_rows(self) -> Iterator[LogSegment]:
         """The size of a segment is that of its printed batches; its modification time is unknown."""
         for base_offset, parts in zip(self.base_offsets, self._segments, strict=True):
             size = sum(int(dump.scanned.headers["size"].sum()) for dump in parts)
             file = parts[0].path or self.name
-            yield {**self.where.columns, "base_offset": base_offset, "size": size, "file": file}
+            yield LogSegment(**self.where.columns, base_offset=base_offset, size=size, file=file)
 
-    def aborted_rows(self) -> Iterator[Row]:
+    def aborted_rows(self) -> Iterator[TxnIndexEntry]:
         for dump in self._dumps:
-            for entry in dump.aborted:
-                yield {
-                    **self.where.columns,
-                    "file": self.name,
-                    "producer_id": entry.producer_id,
-                    "first_offset": entry.first_offset,
-                    "last_offset": entry.last_offset,
-                    "last_stable_offset": entry.last_stable_offset,
-                    "position": entry.position,
-                }
+            yield from index_entries(dump.aborted, self.where, self.name)
             if dump.kind == "txnindex":
                 for each in dump.scanned.damage:
-                    yield {**self.where.columns, "file": self.name, "position": each.position, "error": each.reason}
+                    yield TxnIndexEntry(**self.where.columns, file=self.name, position=each.position, error=each.reason)
 
-    def checkpoint_rows(self) -> Iterator[Row]:
+    def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
         return iter(())
 
     def changes(self, *, appending: bool) -> list[str]:

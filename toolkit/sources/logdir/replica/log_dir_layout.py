@@ -13,7 +13,7 @@ from toolkit.formats.log.scan import DUMP, SEGMENT, file_type
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows, parse_file_name, parse_folder_name
 from toolkit.formats.log_paths import LogPath, log_path, real_path, scandir
 from toolkit.formats.object_store import ObjectEntry, ObjectPath
-from toolkit.schema import Row
+from toolkit.schema.log import CheckpointEntry
 from toolkit.schema.table import TopicPartition
 
 IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
@@ -130,8 +130,8 @@ def _with_remote_folders(replicas: Sequence[Replica]) -> Sequence[Replica]:
 
 def _topic_id(replica: Replica) -> str | None:
     """By its ``partition.metadata``; null for files that were passed one by one."""
-    rows = checkpoint_rows_in(replica.path, names=["partition.metadata"]) if replica.only is None else ()
-    return next((row["value"] for row in rows if row.get("key") == "topic_id" and not row.get("error")), None)
+    entries = checkpoint_rows_in(replica.path, names=["partition.metadata"]) if replica.only is None else ()
+    return next((entry.value for entry in entries if entry.key == "topic_id" and not entry.error), None)
 
 
 @dataclass(slots=True)
@@ -238,8 +238,8 @@ class _PathSearch:
         """The log directory at a path, with the values of its meta.properties."""
         real = real_path(path)
         if real not in self.roots:
-            rows = checkpoint_rows_in(path, names=["meta.properties"])
-            values = {row["key"]: row["value"] for row in rows if row.get("error") is None and row["value"]}
+            entries = checkpoint_rows_in(path, names=["meta.properties"])
+            values = {entry.key: entry.value for entry in entries if entry.error is None and entry.value}
             # Version 0 (ZooKeeper) names the broker broker.id, version 1 (KRaft) node.id.
             broker_id = values.get("node.id") or values.get("broker.id")
             self.roots[real] = LogDirRoot(
@@ -286,11 +286,11 @@ def read_partition_checkpoints(log_dir: LogPath) -> PartitionCheckpoints:
     """Read the checkpoint files of a log directory; missing files are skipped."""
     offsets: dict[str, dict[TopicPartition, int]] = {}
     errors: dict[str, str] = {}
-    for row in checkpoint_rows_in(log_dir):
-        if row["error"]:
-            errors.setdefault(row["name"], row["error"])
-        elif row["topic"] is not None:
-            offsets.setdefault(row["name"], {})[TopicPartition(row["topic"], row["partition"])] = row["offset"]
+    for entry in checkpoint_rows_in(log_dir):
+        if entry.error:
+            errors.setdefault(entry.name, entry.error)
+        elif entry.topic is not None and entry.partition is not None and entry.offset is not None:
+            offsets.setdefault(entry.name, {})[TopicPartition(entry.topic, entry.partition)] = entry.offset
     return PartitionCheckpoints(
         high_watermark=offsets.get(HIGH_WATERMARK, {}),
         log_start=offsets.get(LOG_START, {}),
@@ -308,8 +308,8 @@ def checkpoint_rows_in(
     topic: str | None = None,
     partition: int | None = None,
     names: Sequence[str] = CHECKPOINT_NAMES,
-) -> Iterator[Row]:
-    """Rows of ``schema.CHECKPOINTS`` of the files in a log directory, or in a partition's folder."""
+) -> Iterator[CheckpointEntry]:
+    """The entries of the checkpoint files in a log directory, or in a partition's folder."""
     for name in names:
         path = folder / name
         try:
@@ -317,7 +317,13 @@ def checkpoint_rows_in(
         except FileNotFoundError:
             continue
         except OSError as exc:
-            yield {"name": name, "topic": topic, "partition": partition, "broker_id": broker_id, "file": str(path),
-                   "error": f"UNREADABLE: {exc.strerror}."}  # fmt: skip
+            yield CheckpointEntry(
+                name=name,
+                topic=topic,
+                partition=partition,
+                broker_id=broker_id,
+                file=str(path),
+                error=f"UNREADABLE: {exc.strerror}.",
+            )
             continue
         yield from checkpoint_rows(name, text, broker_id=broker_id, file=str(path), topic=topic, partition=partition)

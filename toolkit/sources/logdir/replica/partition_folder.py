@@ -11,8 +11,8 @@ from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transa
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import ABORT, Headers
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
-from toolkit.schema import Row, utc
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema import utc
+from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
 from toolkit.sources.logdir.replica.log_dir_layout import Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import known_before
@@ -26,7 +26,7 @@ from toolkit.sources.logdir.replica.replica_files import (
     read_bytes,
     read_parts,
 )
-from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, R, RecordIndex
+from toolkit.sources.logdir.replica.replica_log import ProducerSnapshot, R, RecordIndex, index_entries
 
 NO_INDEX = (
     "NO_INDEX: the transaction index of this segment in remote storage is missing, so Kafka returns the records of "
@@ -114,41 +114,30 @@ class FolderLog:
             except OSError as exc:
                 yield ProducerSnapshot(offset, (), f"UNREADABLE: {path.name}: {exc.strerror}.", str(path))
 
-    def segment_rows(self) -> Iterator[Row]:
+    def segment_rows(self) -> Iterator[LogSegment]:
+        where = self.where.columns
         for offset, path, _ in self.listing.segments:
             stamp = self.listing.stamps[path.name]
-            yield {
-                **self.where.columns,
-                "base_offset": offset,
-                "size": stamp.size,
-                "modified": utc(stamp.modified_ns // 1_000_000),
-                "file": str(path),
-            }
+            modified = utc(stamp.modified_ns // 1_000_000)
+            yield LogSegment(**where, base_offset=offset, size=stamp.size, modified=modified, file=str(path))
 
-    def aborted_rows(self) -> Iterator[Row]:
+    def aborted_rows(self) -> Iterator[TxnIndexEntry]:
+        where = self.where.columns
         for _, path, stop in self.listing.txn_indexes:
-            log_columns = {**self.where.columns, "file": str(path)}
+            file = str(path)
             try:
                 entries, damage = read_txn_index(path.read_bytes())
             except OSError as exc:
-                yield {**log_columns, "error": f"UNREADABLE: {exc.strerror}."}
+                yield TxnIndexEntry(**where, file=file, error=_unreadable(exc))
                 continue
-            for entry in entries:
-                if stop is not None and entry.last_offset >= stop:
-                    continue  # the next segment has it, too
-                yield {
-                    **log_columns,
-                    "producer_id": entry.producer_id,
-                    "first_offset": entry.first_offset,
-                    "last_offset": entry.last_offset,
-                    "last_stable_offset": entry.last_stable_offset,
-                    "position": entry.position,
-                }
+            # one whose marker is in the next segment is in its index, too
+            own = (entry for entry in entries if stop is None or entry.last_offset < stop)
+            yield from index_entries(own, self.where, file)
             for each in damage:
-                yield {**log_columns, "position": each.position, "error": each.reason}
+                yield TxnIndexEntry(**where, file=file, position=each.position, error=each.reason)
         yield from self._unindexed_rows()
 
-    def _unindexed_rows(self) -> Iterator[Row]:
+    def _unindexed_rows(self) -> Iterator[TxnIndexEntry]:
         """Aborted transactions of segments in remote storage without an index, by their batches.
 
         Kafka copies no index if nothing was aborted, and takes a lost one for that.
@@ -169,16 +158,16 @@ class FolderLog:
             aborted = folded.log_transactions[folded.log_transactions["outcome"] == ABORT]
             for producer_id, first, marker in aborted[["producer_id", "first_offset", "marker_offset"]].tolist():
                 if marker in file_of:
-                    yield {
+                    yield TxnIndexEntry(
                         **self.where.columns,
-                        "producer_id": producer_id,
-                        "first_offset": first if first >= 0 else None,
-                        "last_offset": marker,
-                        "file": file_of[marker],
-                        "error": NO_INDEX,
-                    }
+                        producer_id=producer_id,
+                        first_offset=first if first >= 0 else None,
+                        last_offset=marker,
+                        file=file_of[marker],
+                        error=NO_INDEX,
+                    )
 
-    def checkpoint_rows(self) -> Iterator[Row]:
+    def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
         if self.replica.only is None:
             names = [path.name for path in self.listing.checkpoints]
             yield from checkpoint_rows_in(self.replica.path, **self.where.columns, names=names)

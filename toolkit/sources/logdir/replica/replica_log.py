@@ -14,9 +14,8 @@ from toolkit.formats.coordinator.coordinator_log_rows import CODEC, FIELDS, loca
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_paths import log_path
-from toolkit.formats.segment_files import SnapshotEntry
-from toolkit.schema import Row
-from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
+from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica.replica_files import SegmentBytes, in_pieces
@@ -159,6 +158,23 @@ def between(records: Iterable[R], start: int | None, stop: int | None) -> Iterat
             yield record
 
 
+def index_entries(txns: Iterable[AbortedTxn], log_id: LogId, file: str) -> Iterator[TxnIndexEntry]:
+    """Rows of ``schema.ABORTED``."""
+    topic, partition, broker_id = log_id.topic, log_id.partition, log_id.broker_id
+    for position, _, producer_id, first_offset, last_offset, last_stable_offset in txns:
+        yield TxnIndexEntry(
+            topic=topic,
+            partition=partition,
+            producer_id=producer_id,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            last_stable_offset=last_stable_offset,
+            broker_id=broker_id,
+            file=file,
+            position=position,
+        )
+
+
 class ProducerSnapshot(NamedTuple):
     """A producer snapshot: its offset, its producers or why it cannot be used, and its file."""
 
@@ -207,14 +223,14 @@ class ReplicaLog(Protocol):
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         """The producer snapshots, newest first."""
 
-    def segment_rows(self) -> Iterator[Row]:
-        """Its segments (``schema.SEGMENTS``)."""
+    def segment_rows(self) -> Iterator[LogSegment]:
+        """Its segments."""
 
-    def aborted_rows(self) -> Iterator[Row]:
-        """Entries of the transaction indexes (``schema.ABORTED``), and read errors."""
+    def aborted_rows(self) -> Iterator[TxnIndexEntry]:
+        """Entries of the transaction indexes, and read errors."""
 
-    def checkpoint_rows(self) -> Iterator[Row]:
-        """Entries of the checkpoint files in its folder (``schema.CHECKPOINTS``)."""
+    def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
+        """Entries of the checkpoint files in its folder."""
 
     def changes(self, *, appending: bool) -> list[str]:
         """What happened to its files since they were listed; as `replica_files.changes`."""

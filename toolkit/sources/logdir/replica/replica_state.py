@@ -87,9 +87,9 @@ def read_state(
     log_start = listed_start = checkpoints.log_start.get(tp, 0)
     count_at = [log_start, *log.base_offsets[:1], *([] if written is None else [written])]
     window, snapshot_errors = _read(log, needed, limit, count_at, cleaned=checkpoints.cleaned.get(tp, -1))
-    checkpoint_rows = list(log.checkpoint_rows())
+    entries = list(log.checkpoint_rows())
     # leader-epoch-checkpoint has a new epoch before any batch does.
-    epochs = [row["leader_epoch"] for row in checkpoint_rows if row.get("leader_epoch") is not None]
+    epochs = [entry.leader_epoch for entry in entries if entry.leader_epoch is not None]
     leader_epoch = max([window.fold.leader_epoch, *epochs])
     log_end = max(window.fold.log_end_offset, window.snapshot or 0, *log.base_offsets[-1:])
     first = log.base_offsets[0] if log.base_offsets else log_end
@@ -118,9 +118,7 @@ def read_state(
         checkpoints=checkpoints,
         is_whole=window.snapshot is not None or first == 0,
         snapshot_errors=snapshot_errors,
-        topic_id=next(
-            (row["value"] for row in checkpoint_rows if row.get("key") == "topic_id" and not row["error"]), None
-        ),
+        topic_id=next((entry.value for entry in entries if entry.key == "topic_id" and not entry.error), None),
         written_at=written_at,
         observed_at=observed_at,
         error=REMOTE if log.is_remote else next(iter(unread), None),
@@ -169,10 +167,15 @@ def _last_stable_offset(window: LogWindow, log_start: int, bound: int, *, final:
 
 def producers_of(state: ReplicaState) -> list[Producer]:
     """The producers, and one without id if they may be incomplete."""
-    where, observed_at = state.log.where, state.observed_at
-    found = producer_records(state.window.producers, **where.columns, observed_at=observed_at)
-    errors = [state.error] if state.error else state.snapshot_errors[:1]
-    return [*found, *(Producer(**where.columns, observed_at=observed_at, error=error) for error in errors)]
+    (topic, partition), broker_id, observed_at = state.log.where.tp, state.log.where.broker_id, state.observed_at
+    found = producer_records(
+        state.window.producers, topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at
+    )
+    for error in [state.error] if state.error else state.snapshot_errors[:1]:
+        found.append(
+            Producer(topic=topic, partition=partition, broker_id=broker_id, observed_at=observed_at, error=error)
+        )
+    return found
 
 
 def partition_of(state: ReplicaState) -> Partition:
@@ -181,7 +184,9 @@ def partition_of(state: ReplicaState) -> Partition:
     if error is None and state.high_watermark is None:
         error = NO_HIGH_WATERMARK
     return Partition(
-        **state.log.where.columns,
+        topic=state.log.where.tp.topic,
+        partition=state.log.where.tp.partition,
+        broker_id=state.log.where.broker_id,
         leader_epoch=state.leader_epoch,
         log_start_offset=state.log_start_offset if state.remote_log_start is None else state.remote_log_start,
         local_log_start_offset=None if state.log.is_remote else _local_start(state),
