@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from toolkit.formats.log_paths import log_path
 from toolkit.formats.segment_files import SnapshotEntry
 from toolkit.schema import Row
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica.replica_files import SegmentBytes, in_pieces
@@ -27,6 +28,9 @@ ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
 
 
+NOWHERE = TransactionLogRecord()
+
+
 class RecordIndex:
     """Indexes the batches of a partition in order.
 
@@ -34,8 +38,8 @@ class RecordIndex:
 
     Parameters
     ----------
-    **where
-        The columns that say of which partition and broker it is.
+    where
+        A record that has only partition and broker; nothing where none is decoded.
 
     Attributes
     ----------
@@ -43,7 +47,7 @@ class RecordIndex:
         What could not be read.
     """
 
-    def __init__(self, **where: Any) -> None:
+    def __init__(self, where: TransactionLogRecord = NOWHERE) -> None:
         self._where = where
         self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
@@ -86,8 +90,8 @@ class RecordIndex:
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
 
-    def _decoded_at(self, buf: bytes, at: int, file: str, position: int) -> Iterator[TransactionLogRecord]:
-        return transaction_log(buf, at, where={**self._where, "file": file, "position": position})
+    def _decoded_at(self, buf: bytes, at: int, file: str, begin: int) -> Iterator[TransactionLogRecord]:
+        return transaction_log(buf, at, where=replace(self._where, file=file), begin=begin)
 
     def add_record(self, record: TransactionLogRecord) -> None:
         """Add the next record decoded, or what could not be read."""
