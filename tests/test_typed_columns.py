@@ -37,11 +37,6 @@ DICT_READERS = {
         "logdir/replica_offset_reader.py",
         "logdir/replica/replica_state.py",
         "reconcile.py",
-        "recording/recording.py",
-        "recording/recorded_samples.py",
-        "recording/sampler.py",
-        "recording/metrics.py",
-        "recording/recorder.py",
     },
     "spark": {
         "datasources/log_identity.py",

@@ -7,7 +7,6 @@ dashboard are in `toolkit.views.monitoring`.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.recording.sampler import Sample
 from toolkit.version import __version__
 
@@ -180,7 +180,7 @@ def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, in
 def _is_reported(finding: Finding, sample: Sample) -> bool:
     if finding.verdict not in BRIEF:
         return True
-    first_seen = _first_observed(finding, sample)
+    first_seen = sample.first_seen.get(transaction_key(finding))
     return first_seen is not None and first_seen < finding.observed_at
 
 
@@ -200,14 +200,8 @@ def _held_seconds(finding: Finding, sample: Sample) -> float:
     """How long a transaction has held the LSO: by the log, else since it opened, else since it was first observed."""
     if finding.queue_position != 1:
         return 0.0
-    since = finding.held_from or finding.opened_at or _first_observed(finding, sample)
+    since = finding.held_from or finding.opened_at or sample.first_seen.get(transaction_key(finding))
     return 0.0 if since is None else max(0.0, (finding.observed_at - since).total_seconds())
-
-
-def _first_observed(finding: Finding, sample: Sample) -> dt.datetime | None:
-    return sample.first_seen.get(
-        TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
-    )
 
 
 class Metrics:

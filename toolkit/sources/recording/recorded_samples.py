@@ -13,7 +13,7 @@ from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import RECORDED, Row
+from toolkit.schema import RECORDED
 from toolkit.schema.live import Coordinator, Finding, Partition, Producer, Transaction, open_starts
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.recorded import LateTransaction, RecordedFirstBatch, RecordedSample
@@ -23,17 +23,6 @@ from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, rea
 from toolkit.sources.source_table import requested_partitions
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
-
-
-def observation_rows(observation: Observation, *, due: dt.datetime) -> dict[str, list[Row]]:
-    """Its rows in the tables of ``schema.RECORDED``."""
-    return {
-        "partitions": _with_phase(observation.partitions, BEFORE, due)
-        + _with_phase(observation.partitions_after, AFTER, due),
-        "producers": _with_phase(observation.producers, BEFORE, due)
-        + _with_phase(observation.producers_after, AFTER, due),
-        "transactions": [{"sampled_at": due, **each.row()} for each in observation.transactions],
-    }
 
 
 def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float) -> RecordedSample:
@@ -154,10 +143,6 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
         findings=Finding.of_table(tables["findings"]),
         late_transactions=LateTransaction.of_table(tables["late_transactions"]),
     )
-
-
-def _with_phase(answers: Sequence[Partition | Producer], phase: str, due: dt.datetime) -> list[Row]:
-    return [{"sampled_at": due, "phase": phase, **each.row()} for each in answers]
 
 
 def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[RecordedSample]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.sample_findings import first_seen
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.schema.live import Finding
-from toolkit.schema.recorded import LateTransaction, RecordedSample
+from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.recording.recorded_samples import find_samples, read_sample
@@ -170,9 +170,9 @@ def resume(directory: Path) -> Sample | None:
         return None
     content = read_sample(directory, found.sample)
     observed = first_seen(content.observation, {})
-    with_opening_time = {_key(each) for each in content.findings if each.opened_at is not None}
+    with_opening_time = {transaction_key(each) for each in content.findings if each.opened_at is not None}
     recorded = {
-        _key(each): each.opened_at
+        transaction_key(each): each.opened_at
         for each in content.late_transactions
         if each.opened_at is not None and each.opened_at_clock == "recorder"
     }
@@ -211,10 +211,6 @@ def _earliest(
     firsts = rows.group_by(names).aggregate([("sampled_at", "min")]).to_pylist()
     earliest = {TransactionKey(*(row[name] for name in names)): observed.get(row["sampled_at_min"]) for row in firsts}
     return {key: time for key in transactions if (time := earliest.get(key)) is not None}
-
-
-def _key(transaction: Finding | LateTransaction) -> TransactionKey:
-    return TransactionKey(transaction.topic, transaction.partition, transaction.producer_id, transaction.start_offset)
 
 
 def _now() -> dt.datetime:

@@ -31,7 +31,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_findings
-from toolkit.sources.recording.recorded_samples import observation_rows, recorded_sample
+from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,17 @@ class Sample:
     @property
     def tables(self) -> Mapping[str, Sequence[Row]]:
         """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
+        found, due = self.observation, self.due
         tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
-        if self.error is None and self.observation is not None:
-            tables |= observation_rows(self.observation, due=self.due)
-            tables["findings"] = [{"sampled_at": self.due, **each.row()} for each in self.findings]
+        if self.error is None and found is not None:
+            for phase, partitions, producers in (
+                (BEFORE, found.partitions, found.producers),
+                (AFTER, found.partitions_after, found.producers_after),
+            ):
+                tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
+                tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
+            tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
+            tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
             tables["late_transactions"] = [each.row() for each in self.late_transactions]
         return tables
 
