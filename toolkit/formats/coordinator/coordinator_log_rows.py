@@ -18,7 +18,6 @@ import numpy.typing as npt
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.offsets_log_records import (
     GROUP_EPOCH_KINDS,
-    GroupKey,
     read_group_epoch,
     read_group_key,
     read_group_metadata,
@@ -145,8 +144,10 @@ def _offsets_log_record(
     try:
         timestamp, is_transactional = _time(record.timestamp_ms), header.is_transactional
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
-        key = _group_key(record)
-        if value is not None and key.kind == "offset_commit":
+        key = None if record.key is None else read_group_key(record.key)
+        if key is None:
+            error = "CORRUPT_RECORD: The key of a __consumer_offsets record is null, or of a newer Kafka."
+        elif value is not None and key.kind == "offset_commit":
             commit = read_offset_commit(value)
             committed_at = _time(commit.commit_timestamp_ms)
             expires_at = _time(commit.expire_timestamp_ms)
@@ -184,13 +185,6 @@ def _offsets_log_record(
         position=position,
         error=error,
     )
-
-
-def _group_key(record: Record) -> GroupKey:
-    key = None if record.key is None else read_group_key(record.key)
-    if key is None:
-        raise DecodeError("The key of a __consumer_offsets record is null, or of a newer Kafka.", position=0)
-    return key
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:

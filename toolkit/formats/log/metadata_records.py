@@ -101,6 +101,8 @@ def read_metadata_record(record: Record, where: MetadataLogRecord, position: int
     )
     if key in READERS:
         found = READERS[key](reader, version, found)
+        if key not in READ_TAGS:
+            reader.tags()
         reader.end()
     return found
 
@@ -122,8 +124,7 @@ def _register_broker(reader: Reader, version: int, record: MetadataLogRecord) ->
         reader.tags()
     reader.skip_text(flexible=True)  # rack
     fenced = reader.int8() != 0
-    shutdown = reader.int8() != 0 if version >= 1 else None
-    reader.tags()  # log directories among them
+    shutdown = reader.int8() != 0 if version >= 1 else None  # log directories are among the tagged fields
     return replace(
         record,
         affected_broker=broker_id,
@@ -135,9 +136,7 @@ def _register_broker(reader: Reader, version: int, record: MetadataLogRecord) ->
 
 
 def _broker(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
-    found = replace(record, affected_broker=reader.int32(), broker_epoch=reader.int64(), fenced=FENCED.get(record.type))
-    reader.tags()
-    return found
+    return replace(record, affected_broker=reader.int32(), broker_epoch=reader.int64(), fenced=FENCED.get(record.type))
 
 
 def _broker_registration_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
@@ -154,15 +153,11 @@ def _broker_registration_change(reader: Reader, version: int, record: MetadataLo
 
 
 def _topic(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
-    found = replace(record, topic=reader.text(flexible=True), topic_id=_uuid(reader))
-    reader.tags()
-    return found
+    return replace(record, topic=reader.text(flexible=True), topic_id=_uuid(reader))
 
 
 def _remove_topic(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
-    found = replace(record, topic_id=_uuid(reader))
-    reader.tags()
-    return found
+    return replace(record, topic_id=_uuid(reader))
 
 
 def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
@@ -202,15 +197,12 @@ def _partition_change(reader: Reader, version: int, record: MetadataLogRecord) -
 
 
 def _feature_level(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
-    found = replace(record, feature=reader.text(flexible=True), feature_level=reader.int16())
-    reader.tags()
-    return found
+    return replace(record, feature=reader.text(flexible=True), feature_level=reader.int16())
 
 
 def _config(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     kind, name = reader.int8(), reader.text(flexible=True)
     key, value = reader.text(flexible=True), reader.nullable_text(flexible=True)
-    reader.tags()
     return replace(
         record,
         config_resource=f"{RESOURCES.get(kind, f'resource {kind}')} {name or 'for all'}",
@@ -221,13 +213,7 @@ def _config(reader: Reader, version: int, record: MetadataLogRecord) -> Metadata
 
 def _producer_ids(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     broker_id, broker_epoch, following = reader.int32(), reader.int64(), reader.int64()
-    reader.tags()
     return replace(record, affected_broker=broker_id, broker_epoch=broker_epoch, next_producer_id=following)
-
-
-def _no_op(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
-    reader.tags()
-    return record
 
 
 READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogRecord]] = {
@@ -243,9 +229,10 @@ READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogReco
     12: _feature_level,
     15: _producer_ids,
     17: _broker_registration_change,
-    20: _no_op,
+    20: lambda reader, version, record: record,
 }
 """By API key; each returns the record with its columns."""
+READ_TAGS = {3, 5, 17}  # whose reader reads the tagged fields, too
 
 
 def _uuid(reader: Reader) -> str:

@@ -178,10 +178,8 @@ def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, in
 
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
-    if finding.verdict not in BRIEF:
-        return True
     first_seen = sample.first_seen.get(transaction_key(finding))
-    return first_seen is not None and first_seen < finding.observed_at
+    return finding.verdict not in BRIEF or (first_seen is not None and first_seen < finding.observed_at)
 
 
 def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int) -> PartitionSeries:

@@ -13,7 +13,6 @@ from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import RECORDED
 from toolkit.schema.live import Coordinator, Finding, Partition, Producer, Transaction, open_starts
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.schema.recorded import LateTransaction, RecordedFirstBatch, RecordedSample
@@ -102,23 +101,22 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
     import pyarrow.compute as pc
 
     due = sample.sampled_at
-    tables = {name: read(directory, name, start=due, stop=due + AN_INSTANT) for name in RECORDED if name != "samples"}
+    partitions, producers, transactions, findings, late = (
+        read(directory, name, start=due, stop=due + AN_INSTANT)
+        for name in ("partitions", "producers", "transactions", "findings", "late_transactions")
+    )
     if not idle_producers:
-        rows = tables["producers"]
-        selected = pc.or_(pc.is_valid(rows["current_txn_start_offset"]), pc.is_valid(rows["error"]))
-        tables["producers"] = rows.filter(selected)
+        selected = pc.or_(pc.is_valid(producers["current_txn_start_offset"]), pc.is_valid(producers["error"]))
+        producers = producers.filter(selected)
     if not sample_times(directory, due, due + AN_INSTANT):
         raise NotFound(f"The sample of {due.isoformat()} expired while it was read.", do="Try again.")
-    partitions, producers = (
-        {phase: tables[name].filter(pc.equal(tables[name]["phase"], phase)) for phase in (BEFORE, AFTER)}
-        for name in ("partitions", "producers")
-    )
+    before, after = pc.field("phase") == BEFORE, pc.field("phase") == AFTER
     observation = Observation(
-        partitions=Partition.of_table(partitions[BEFORE]),
-        producers=Producer.of_table(producers[BEFORE]),
-        transactions=Transaction.of_table(tables["transactions"]),
-        partitions_after=Partition.of_table(partitions[AFTER]),
-        producers_after=Producer.of_table(producers[AFTER]),
+        partitions=Partition.of_table(partitions.filter(before)),
+        producers=Producer.of_table(producers.filter(before)),
+        transactions=Transaction.of_table(transactions),
+        partitions_after=Partition.of_table(partitions.filter(after)),
+        producers_after=Producer.of_table(producers.filter(after)),
         coverage=Coverage(
             brokers=sample.brokers or (),
             proofs=sample.proofs or (),
@@ -139,9 +137,7 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
         },
     )
     return SampleContent(
-        observation=observation,
-        findings=Finding.of_table(tables["findings"]),
-        late_transactions=LateTransaction.of_table(tables["late_transactions"]),
+        observation=observation, findings=Finding.of_table(findings), late_transactions=LateTransaction.of_table(late)
     )
 
 

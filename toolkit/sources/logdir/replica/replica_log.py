@@ -28,9 +28,6 @@ ENTRY = np.dtype([("key", "i4"), ("file", "i4"), ("size", "i4"), ("position", "i
 R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
 
 
-NOWHERE = TransactionLogRecord()
-
-
 class RecordIndex:
     """Indexes the batches of a partition in order.
 
@@ -39,7 +36,7 @@ class RecordIndex:
     Parameters
     ----------
     where
-        A record that has only partition and broker; nothing where none is decoded.
+        A record that has only partition and broker; null where none is decoded.
 
     Attributes
     ----------
@@ -47,8 +44,8 @@ class RecordIndex:
         What could not be read.
     """
 
-    def __init__(self, where: TransactionLogRecord = NOWHERE) -> None:
-        self._where = where
+    def __init__(self, where: TransactionLogRecord | None = None) -> None:
+        self._where = where or TransactionLogRecord()
         self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
