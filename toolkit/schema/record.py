@@ -185,7 +185,6 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
 
 def _constructors(cls: type[TableRow]) -> tuple[Callable[..., None], Callable[..., Any]]:
     """Faster than the `__init__` of a frozen dataclass, which looks up ``object.__setattr__`` for each field.
-
     A record gets its values while it is of a class with the same slots that is not frozen.
 
     Returns: `__init__` with the same keywords and defaults, and a function of all values in the order of the columns.

@@ -216,7 +216,7 @@ def _producer_ids(reader: Reader, version: int, record: MetadataLogRecord) -> Me
     return replace(record, affected_broker=broker_id, broker_epoch=broker_epoch, next_producer_id=following)
 
 
-READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogRecord]] = {
+READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogRecord]] = {  # by API key
     0: _register_broker,
     1: _broker,
     2: _topic,
@@ -231,7 +231,6 @@ READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogReco
     17: _broker_registration_change,
     20: lambda reader, version, record: record,
 }
-"""By API key; each returns the record with its columns."""
 READ_TAGS = {3, 5, 17}  # whose reader reads the tagged fields, too
 
 

@@ -25,11 +25,7 @@ BEFORE, AFTER = "before", "after"  # the coordinators' responses
 
 
 def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float) -> RecordedSample:
-    """The row of ``samples`` of an observation: its time, coverage and first batches.
-
-    `due`: when the sample was due.
-    `interval_ms`, `seconds`: time between samples, and how long this one took.
-    """
+    """The row of ``samples`` of an observation that was `due` at a time and took some `seconds`."""
     coverage = observation.coverage
     return RecordedSample(
         sampled_at=due,

@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
@@ -62,10 +62,8 @@ class Sample:
         found, due = self.observation, self.due
         tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
         if self.error is None and found is not None:
-            for phase, partitions, producers in (
-                (BEFORE, found.partitions, found.producers),
-                (AFTER, found.partitions_after, found.producers_after),
-            ):
+            after = (AFTER, found.partitions_after, found.producers_after)
+            for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
                 tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
                 tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
             tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
@@ -171,10 +169,9 @@ def take_sample(
         padding_ms=late_padding_ms,
         longest_timeout_ms=longest_timeout_ms,
     )
-    seconds = time.monotonic() - started
     return Sample(
         due=due,
-        row=recorded_sample(observation, due=due, interval_ms=interval_ms, seconds=seconds),
+        row=recorded_sample(observation, due=due, interval_ms=interval_ms, seconds=time.monotonic() - started),
         findings=findings,
         late_transactions=list(late),
         observation=observation,
@@ -200,11 +197,8 @@ def failed_sample(
         seconds=seconds,
         error=row_text(error),
     )
-    if before is None:
-        return Sample(due=due, row=row)
-    return Sample(
-        due=due, row=row, observation=before.observation, first_seen=before.first_seen, evidence=before.evidence
-    )
+    kept = before or Sample(due=due, row=row)
+    return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
 
 
 def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:
