@@ -32,11 +32,6 @@ DICT_READERS = {
     "sources": {
         "live/logs/partition_tables.py",
         "log_tables.py",
-        "recording/recording.py",
-        "recording/recorded_samples.py",
-        "recording/sampler.py",
-        "recording/metrics.py",
-        "recording/recorder.py",
     },
     "spark": {
         "pipeline/log_renames.py",

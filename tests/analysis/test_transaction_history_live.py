@@ -199,7 +199,8 @@ def read_events(folder: Path) -> Iterator[Row]:
             data = path.read_bytes()
             for part in scan_file(path):
                 for position in part.headers["position"].tolist():
-                    records = transaction_log(data, position, where={"txn_state_partition": partition, "broker_id": 1})
+                    where = TransactionLogRecord(txn_state_partition=partition, broker_id=1)
+                    records = transaction_log(data, position, where=where)
                     yield from (each.row() for each in records)
 
 

@@ -31,6 +31,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, STA
 from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.scan import scan
 from toolkit.schema import FINDINGS, RECORDED
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.recorded import RecordedSample
 from toolkit.sources.logdir import LogDir
 
@@ -125,7 +126,7 @@ def history_in_memory(data: bytes) -> int:
     records = (
         record
         for position in headers["position"].tolist()
-        for record in transaction_log(data, position, where={"txn_state_partition": 0})
+        for record in transaction_log(data, position, where=TransactionLogRecord(txn_state_partition=0))
     )
     return len(transaction_history(records))
 

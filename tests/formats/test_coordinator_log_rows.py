@@ -21,6 +21,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATES
 from toolkit.formats.log.batch_records import Record
 from toolkit.formats.log.scan import scan
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 ID_KEY = bytes.fromhex("00000006676f6c64656e")  # "golden"
 ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction_log_records
@@ -36,11 +37,13 @@ AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
 
 def coordinator_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return [record.row() for record in transaction_log(buf, position, where={"txn_state_partition": 4})]
+    return [
+        record.row() for record in transaction_log(buf, position, where=TransactionLogRecord(txn_state_partition=4))
+    ]
 
 
 def group_rows(buf: bytes, position: int = 0) -> list[Row]:
-    return [record.row() for record in offsets_log(buf, position, where={"group_partition": 4})]
+    return [record.row() for record in offsets_log(buf, position, where=OffsetsLogRecord(group_partition=4))]
 
 
 def filled(row: Row) -> dict[str, Any]:
@@ -74,9 +77,9 @@ def test_keys_and_values_are_those_of_the_records(batches: list[Any]) -> None:
 
 def test_a_row_of_a_transactional_id() -> None:
     batch = pack_batch([Record(8, TIME, ID_KEY, ONGOING), Record(9, TIME, ID_KEY, None)])
-    where = {"txn_state_partition": 4, "broker_id": 1, "file": "0.log", "position": 4097}
-    rows = [record.row() for record in transaction_log(b"before" + batch, 6, where=where)]
-    named = {**where, "leader_epoch": 7, "timestamp": AT, "transactional_id": "golden"}
+    where = TransactionLogRecord(txn_state_partition=4, broker_id=1, file="0.log")
+    rows = [record.row() for record in transaction_log(b"before" + batch, 6, where=where, begin=4091)]
+    named = {**filled(where.row()), "position": 4097, "leader_epoch": 7, "timestamp": AT, "transactional_id": "golden"}
     assert filled(rows[0]) == {
         **named,
         "offset": 8,

@@ -22,6 +22,7 @@ from toolkit.formats.log.scan import scan_file
 from toolkit.formats.segment_files import SnapshotEntry, read_snapshot, read_txn_index
 from toolkit.lab import Kafka
 from toolkit.schema import OFFSETS_LOG, TRANSACTION_LOG, Row, utc
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 
 DATA = Path(__file__).parent / "data"
 VERSIONS = ["2.8.2", "3.5.2", "3.9.2", "4.3.1"]  # the last one lives, the others are recorded
@@ -144,8 +145,10 @@ def rows_of(segment: Path, text: str) -> list[Row]:
     data = segment.read_bytes()
     positions = scanned(segment)["position"].tolist()
     if text == "transactions":
-        return [each.row() for at in positions for each in transaction_log(data, at, where={"txn_state_partition": 0})]
-    return [each.row() for at in positions for each in offsets_log(data, at, where={"group_partition": 0})]
+        where = TransactionLogRecord(txn_state_partition=0)
+        return [each.row() for at in positions for each in transaction_log(data, at, where=where)]
+    group_partition = OffsetsLogRecord(group_partition=0)
+    return [each.row() for at in positions for each in offsets_log(data, at, where=group_partition)]
 
 
 def assert_same_rows(found: list[Row], expected: list[Row], *, never: set[str]) -> None:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tests.formats import dumped
 from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
+from toolkit.formats.log.batch_records import Record
 from toolkit.formats.log.metadata_records import NO_CHANGE, TYPES, MetadataState, metadata_log, read_metadata_record
 from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
@@ -67,7 +68,7 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         payloads = dump(kafka, log)
     data = log.read_bytes()
     positions = scan(data).headers["position"].tolist()
-    records = [record for position in positions for record in metadata_log(data, position, where={})]
+    records = [record for position in positions for record in metadata_log(data, position, where=MetadataLogRecord())]
     assert [record.error for record in records if record.error] == []
     return Logged({record.offset or 0: record for record in records}, payloads, leaders, topic_id[1])
 
@@ -195,11 +196,15 @@ NO_TAGS = b"\0"
 IDS = FRAME + bytes([15, 0]) + (1).to_bytes(4) + (5).to_bytes(8) + (2000).to_bytes(8) + NO_TAGS
 
 
+def read(value: bytes) -> MetadataLogRecord:
+    return read_metadata_record(Record(0, None, None, value), MetadataLogRecord())
+
+
 def test_a_type_or_a_tag_of_a_newer_kafka_is_no_failure() -> None:
-    newer = read_metadata_record(FRAME + bytes([99, 7]) + b"whatever")
-    assert newer == {"type": "type 99", "version": 7}
-    tagged = read_metadata_record(IDS[:-1] + bytes([1, 44, 2]) + b"ab")
-    assert tagged["next_producer_id"] == 2000
+    newer = read(FRAME + bytes([99, 7]) + b"whatever")
+    assert newer == MetadataLogRecord(offset=0, type="type 99", version=7)
+    tagged = read(IDS[:-1] + bytes([1, 44, 2]) + b"ab")
+    assert tagged.next_producer_id == 2000
 
 
 @pytest.mark.parametrize(("end", "topics"), [("EndTransaction", {"a": "orders"}), ("AbortTransaction", {})])
@@ -215,7 +220,7 @@ def test_an_aborted_transaction_of_the_controller_leaves_nothing(end: str, topic
 
 def test_credentials_are_not_read() -> None:
     for key in (10, 11, 22, 26):
-        record = read_metadata_record(FRAME + bytes([key, 0]) + b"secret")
+        record = read(FRAME + bytes([key, 0]) + b"secret")
         assert "secret" not in repr(record)
 
 
@@ -224,10 +229,10 @@ def test_credentials_are_not_read() -> None:
 def test_any_bytes_are_a_record_or_an_error(key: int, version: int, rest: bytes) -> None:
     for value in (FRAME + bytes([key, version]) + rest, rest):
         try:
-            columns = read_metadata_record(value)
+            record = read(value)
         except DecodeError:
             continue
-        MetadataState().add(MetadataLogRecord(**columns))
+        MetadataState().add(record)
 
 
 @pytest.mark.lab
@@ -235,4 +240,4 @@ def test_truncated_records_are_errors(logged: Logged) -> None:
     assert logged.records
     for cut in range(len(IDS)):
         with pytest.raises(DecodeError):
-            read_metadata_record(IDS[:cut])
+            read(IDS[:cut])

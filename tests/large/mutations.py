@@ -44,6 +44,8 @@ from toolkit.formats.log_dir_files import CHECKPOINT_NAMES, checkpoint_rows
 from toolkit.formats.segment_files import read_offset_index, read_snapshot, read_time_index, read_txn_index
 from toolkit.lab.samples import load, names
 from toolkit.schema import BATCHES, OFFSETS_LOG, TABLES, TRANSACTION_LOG
+from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.metadata import MetadataLogRecord
 from toolkit.sources.recording.recording_folder import read, sample_name
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.views.row_formats import json_pieces
@@ -124,12 +126,14 @@ def _batch_rows(data: bytes, folder: Path) -> None:
 
 def _transaction_log(data: bytes, _: Path) -> None:
     for batch in _batches(data):
-        TRANSACTION_LOG.arrow([each.row() for each in transaction_log(batch, where={"txn_state_partition": 1})])
+        TRANSACTION_LOG.arrow(
+            [each.row() for each in transaction_log(batch, where=TransactionLogRecord(txn_state_partition=1))]
+        )
 
 
 def _offsets_log(data: bytes, _: Path) -> None:
     for batch in _batches(data):
-        OFFSETS_LOG.arrow([each.row() for each in offsets_log(batch, where={"group_partition": 1})])
+        OFFSETS_LOG.arrow([each.row() for each in offsets_log(batch, where=OffsetsLogRecord(group_partition=1))])
 
 
 def _batches(data: bytes) -> Iterator[bytes]:
@@ -148,7 +152,7 @@ def _metadata(data: bytes, _: Path) -> None:
         with contextlib.suppress(DecodeError):
             for record in read_records(batch):
                 with contextlib.suppress(DecodeError):
-                    read_metadata_record(record.value or b"")
+                    read_metadata_record(record, MetadataLogRecord())
 
 
 def _txn_index(data: bytes, _: Path) -> None:

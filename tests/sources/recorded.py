@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
 from toolkit.schema import RECORDED
 from toolkit.schema.table import TransactionKey
-from toolkit.sources.recording.recorded_samples import observation_rows
+from toolkit.sources.recording.recorded_samples import recorded_sample
 from toolkit.sources.recording.sampler import Sample
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
@@ -33,23 +33,13 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
         observed_at=due,
     )
     one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
-    tables = observation_rows(one, due=due)
     facts = LogFacts(outcome=Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions"))
     found = sample_findings(
         sample_diagnoses(one, replace(one, observed_at=due - dt.timedelta(seconds=10))),
         log={TransactionKey("orders", 0, 8, 100): facts},
     )
-    (row,) = tables["samples"]
-    return Sample(
-        due=due,
-        observation=one,
-        tables={
-            **tables,
-            "findings": [{"sampled_at": due, **finding.row()} for finding in found],
-            "late_transactions": [],
-            "samples": [{**row, "interval_ms": 10_000, "seconds": 0.5, "error": error}],
-        },
-    )
+    row = recorded_sample(one, due=due, interval_ms=10_000, seconds=0.5)
+    return Sample(due=due, observation=one, findings=found, row=replace(row, error=error))
 
 
 def rows_of(samples: Sequence[Sample], table: str) -> pa.Table:

@@ -52,9 +52,8 @@ def six(tmp_path: Path) -> Path:
 
 
 def failed(due: dt.datetime) -> Sample:
-    (row,) = sample(due, error="NETWORK_EXCEPTION: The broker is gone.").tables["samples"]
-    blank = dict.fromkeys(("brokers", "proofs", "gaps", "topic_gaps", "first_batches"))
-    return Sample(due=due, tables={name: [] for name in RECORDED} | {"samples": [{**row, **blank}]})
+    row = sample(due, error="NETWORK_EXCEPTION: The broker is gone.").row
+    return Sample(due=due, row=replace(row, brokers=None, proofs=None, gaps=None, topic_gaps=None, first_batches=None))
 
 
 @pytest.mark.parametrize("name", IMITATED)
@@ -307,11 +306,10 @@ def test_the_tables_match_those_of_a_cluster(six: Path) -> None:
 
 def test_coordinators_by_hash_and_by_response(tmp_path: Path) -> None:
     one = sample(NINE)
-    state = [
-        {**one.tables["partitions"][0], "topic": "__transaction_state", "partition": number, "leader": 3}
-        for number in range(50)
-    ]
-    one = replace(one, tables={**one.tables, "partitions": [*one.tables["partitions"], *state]})
+    assert one.observation is not None
+    known = one.observation.partitions
+    state = [replace(known[0], topic="__transaction_state", partition=number, leader=3) for number in range(50)]
+    one = replace(one, observation=replace(one.observation, partitions=[*known, *state]))
     recording = Recording(write(tmp_path, [one]))
     ours, other = recording.coordinator_rows(groups=["readers"])
     assert (ours["key_type"], ours["error"][:27]) == ("group", "UNKNOWN_TOPIC_OR_PARTITION:")

@@ -5,7 +5,6 @@ import datetime as dt
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +18,11 @@ from toolkit.errors import UsageError
 from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS
-from toolkit.schema import Row
 from toolkit.schema.offsets import GroupLag
+from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
-from toolkit.sources.recording.sampler import Sample, take_sample
+from toolkit.sources.recording.sampler import take_sample
 
 pytest.importorskip("prometheus_client", reason="metrics are an extra")
 
@@ -43,12 +42,8 @@ def of_orders(metrics: Metrics, name: str, number: int = 0) -> float | None:
     return numbers(metrics).get((f"kafka_txn_partition_{name}", (("partition", str(number)), ("topic", "orders"))))
 
 
-def taken(one: Sample, *, rows: Sequence[Row] | None = None, late: Sequence[Row] | None = None) -> Sample:
-    """The sample with other findings or late transactions."""
-    tables = dict(one.tables)
-    tables |= {} if rows is None else {"findings": rows}
-    tables |= {} if late is None else {"late_transactions": late}
-    return replace(one, tables=tables)
+def late_on(number: int, leader: int) -> LateTransaction:
+    return LateTransaction(sampled_at=NINE, topic="orders", partition=number, broker_id=leader, observed_at=NINE)
 
 
 def test_a_partition_has_series_while_it_is_held() -> None:
@@ -59,33 +54,35 @@ def test_a_partition_has_series_while_it_is_held() -> None:
     assert of_orders(metrics, "lso_lag_offsets") == 50
     assert of_orders(metrics, "open_transactions") == of_orders(metrics, "hanging_transactions") == 1
     assert of_orders(metrics, "lso_lag_offsets", 1) is None, "nothing is open there"
-    metrics.on_sample(taken(one, rows=[]), written=True)
+    metrics.on_sample(replace(one, findings=[]), written=True)
     assert of_orders(metrics, "lso_lag_offsets") is None
 
 
 def test_the_hold_duration_of_the_lso() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    (row,) = one.tables["findings"]
+    (finding,) = one.findings
     key = TransactionKey("orders", 0, 8, 100)
     metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 40
-    metrics.on_sample(taken(one, rows=[{**row, "opened_at": NINE - dt.timedelta(seconds=50)}]), written=True)
+    metrics.on_sample(
+        replace(one, findings=[replace(finding, opened_at=NINE - dt.timedelta(seconds=50))]), written=True
+    )
     assert of_orders(metrics, "lso_held_seconds") == 50
-    held = {"opened_at": NINE - dt.timedelta(seconds=50), "held_from": NINE - dt.timedelta(seconds=30)}
-    metrics.on_sample(taken(one, rows=[{**row, **held}]), written=True)
+    opened_at, held_from = NINE - dt.timedelta(seconds=50), NINE - dt.timedelta(seconds=30)
+    held = replace(finding, opened_at=opened_at, held_from=held_from)
+    metrics.on_sample(replace(one, findings=[held]), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 30
 
 
 def test_healthy_transactions_appear_after_two_samples() -> None:
     metrics = Metrics()
     observed = observation(transaction(), partitions=[partition()], producers=[producer()])
-    rows = [finding.row() for finding in diagnose_sample(observed, observed)]
-    one = taken(
-        replace(
-            sample(NINE), observation=observed, first_seen={TransactionKey("orders", 0, 7, 100): observed.observed_at}
-        ),
-        rows=rows,
+    one = replace(
+        sample(NINE),
+        observation=observed,
+        first_seen={TransactionKey("orders", 0, 7, 100): observed.observed_at},
+        findings=diagnose_sample(observed, observed),
     )
     metrics.on_sample(one, written=True)
     assert of_orders(metrics, "open_transactions") is None
@@ -98,17 +95,17 @@ def test_healthy_transactions_appear_after_two_samples() -> None:
 def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    (row,) = one.tables["findings"]
-    skipped = {**row, "verdict": "stuck_ending", "outcome": "commit"}
-    still_ending = {**row, "partition": 1, "verdict": "ending", "outcome": "commit"}
-    metrics.on_sample(taken(one, rows=[skipped, still_ending]), written=True)
+    (finding,) = one.findings
+    skipped = replace(finding, verdict="stuck_ending", outcome="commit")
+    still_ending = replace(finding, partition=1, verdict="ending", outcome="commit")
+    metrics.on_sample(replace(one, findings=[skipped, still_ending]), written=True)
     assert of_orders(metrics, "commits_without_marker") == 1
     assert of_orders(metrics, "hanging_transactions") == 0
     assert of_orders(metrics, "commits_without_marker", 1) is None, "its coordinator is writing the marker"
     found = numbers(metrics)
     counts = {dict(labels)["outcome"]: count for (name, labels), count in found.items() if name == OPEN_OUTCOMES}
     assert counts == {"undecided": 0, "abort": 0, "commit": 2, "unknown": 0}
-    metrics.on_sample(taken(one, rows=[{**row, "outcome": "abort"}]), written=True)
+    metrics.on_sample(replace(one, findings=[replace(finding, outcome="abort")]), written=True)
     assert of_orders(metrics, "commits_without_marker") == 0
     assert numbers(metrics)[OPEN_OUTCOMES, (("outcome", "abort"),)] == 1
 
@@ -116,8 +113,7 @@ def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
 def test_late_partitions_do_not_have_the_name_of_kafkas_metric_which_counts_by_the_brokers_maximum_timeout() -> None:
     assert LATE == "kafka_txn_broker_late_partitions"
     metrics = Metrics()
-    late = [{"topic": "orders", "partition": 0, "broker_id": 2}] * 2
-    metrics.on_sample(taken(sample(NINE), late=list(late)), written=True)
+    metrics.on_sample(replace(sample(NINE), late_transactions=[late_on(0, leader=2)] * 2), written=True)
     found = numbers(metrics)
     assert {labels: value for (name, labels), value in found.items() if name == LATE} == {
         (("broker_id", "1"),): 0, (("broker_id", "2"),): 1, (("broker_id", "3"),): 0,
@@ -129,9 +125,9 @@ def test_unreadable_partitions_keep_their_last_values() -> None:
     metrics = Metrics()
     one = sample(NINE)
     metrics.on_sample(one, written=True)
-    (row,) = one.tables["findings"]
-    unread = {**row, "verdict": "unknown", "producer_id": None, "offsets_held": None, "error": "NETWORK_EXCEPTION: x"}
-    metrics.on_sample(taken(one, rows=[unread]), written=True)
+    (finding,) = one.findings
+    unread = replace(finding, verdict="unknown", producer_id=None, offsets_held=None, error="NETWORK_EXCEPTION: x")
+    metrics.on_sample(replace(one, findings=[unread]), written=True)
     assert of_orders(metrics, "lso_lag_offsets") == 50
     later = sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone")
     metrics.on_sample(later, written=False)
@@ -148,17 +144,18 @@ def test_unreadable_partitions_keep_their_last_values() -> None:
 def test_blocked_groups_have_series() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    (row,) = one.tables["findings"]
-    rows = [
-        {**row, "partition": number, "groups_held": groups} for number, groups in enumerate((["a", "b"], ["b"], None))
+    (finding,) = one.findings
+    findings = [
+        replace(finding, partition=number, groups_held=groups)
+        for number, groups in enumerate((("a", "b"), ("b",), None))
     ]
-    metrics.on_sample(taken(one, rows=rows), written=True)
+    metrics.on_sample(replace(one, findings=findings), written=True)
     assert by_group(metrics) == {"a": 1, "b": 2}
-    unread = {**row, "partition": 0, "producer_id": None, "groups_held": None, "error": "NETWORK_EXCEPTION: x"}
-    metrics.on_sample(taken(one, rows=[unread, *rows[2:]]), written=True)
+    unread = replace(finding, partition=0, producer_id=None, groups_held=None, error="NETWORK_EXCEPTION: x")
+    metrics.on_sample(replace(one, findings=[unread, *findings[2:]]), written=True)
     assert by_group(metrics) == {"a": 1, "b": 1}, "what could not be read keeps its numbers"
     assert numbers(metrics)["kafka_txn_last_sample_unread_partitions", ()] == 1
-    metrics.on_sample(taken(one, rows=[]), written=True)
+    metrics.on_sample(replace(one, findings=[]), written=True)
     assert by_group(metrics) == {}
 
 
@@ -172,12 +169,12 @@ def by_group(metrics: Metrics) -> dict[str, float]:
 def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    (row,) = one.tables["findings"]
-    numbered = [{**row, "partition": number, "groups_held": [f"group-{number}"]} for number in range(10_000)]
-    held = [{**each, "opened_at": NINE - dt.timedelta(seconds=each["partition"])} for each in numbered]
-    alive = [{**each, "verdict": "long"} if each["partition"] >= 100 else each for each in held]
-    late = [{"topic": "orders", "partition": number, "broker_id": 1 + number % 3} for number in range(10_000)]
-    metrics.on_sample(taken(one, rows=alive, late=late), written=True)
+    (finding,) = one.findings
+    numbered = [replace(finding, partition=number, groups_held=(f"group-{number}",)) for number in range(10_000)]
+    held = [replace(each, opened_at=NINE - dt.timedelta(seconds=each.partition or 0)) for each in numbered]
+    alive = [*held[:100], *(replace(each, verdict="long") for each in held[100:])]
+    late = [late_on(number, leader=1 + number % 3) for number in range(10_000)]
+    metrics.on_sample(replace(one, findings=alive, late_transactions=late), written=True)
     found = numbers(metrics)
     assert len(found) < 7100, "6 for each of 1,000 partitions, 1 for each of 1,000 groups, and some"
     parts = {int(dict(labels)["partition"]) for name, labels in found if name == "kafka_txn_partition_lso_held_seconds"}
@@ -186,9 +183,9 @@ def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     assert found["kafka_txn_transactions", (("verdict", "hanging"),)] == 100
     assert found["kafka_txn_transactions", (("verdict", "long"),)] == 9900
     assert sum(value for (name, _), value in found.items() if name == LATE) == 10_000
-    healthy = [{**each, "verdict": "clear", "producer_id": None} for each in numbered]
+    healthy = [replace(each, verdict="clear", producer_id=None) for each in numbered]
     assert len(alive) == len(healthy)
-    metrics.on_sample(taken(one, rows=healthy), written=True)
+    metrics.on_sample(replace(one, findings=healthy), written=True)
     assert len(numbers(metrics)) < 50, "a healthy cluster has no series by partition, however large it is"
 
 
@@ -198,8 +195,8 @@ def test_metric_names_follow_prometheus_rules() -> None:
 
     metrics = Metrics()
     one = sample(NINE)
-    (row,) = one.tables["findings"]
-    metrics.on_sample(taken(one, rows=[{**row, "groups_held": ["billing"]}]), written=True)
+    (finding,) = one.findings
+    metrics.on_sample(replace(one, findings=[replace(finding, groups_held=("billing",))]), written=True)
     text = generate_latest(metrics.registry)
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

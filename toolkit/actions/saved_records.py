@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.errors import ActionRefused, DecodeError, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.schema import SAVED_RECORDS, utc
+from toolkit.schema.actions import SavedHeader, SavedRecord
+from toolkit.schema.record import replace
 from toolkit.sources.live.logs.transaction_records import LastBatch, OpenBatch, open_batches
 from toolkit.sources.recording.durable_files import flush
 
@@ -116,7 +118,6 @@ def _limited(batches: Iterable[OpenBatch], max_bytes: int, check: Callable[[], N
 
 def _write(path: Path, batches: Iterable[OpenBatch], partition: Partition) -> tuple[int, int]:
     """Number of records, and their size in the log."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     count = size = 0
@@ -124,7 +125,7 @@ def _write(path: Path, batches: Iterable[OpenBatch], partition: Partition) -> tu
     with os.fdopen(descriptor, "wb") as file:
         with pq.ParquetWriter(file, SAVED_RECORDS.arrow_schema, compression="zstd") as writer:
             for rows, in_log in _row_groups(batches, partition):
-                writer.write_table(pa.Table.from_pylist(rows, schema=SAVED_RECORDS.arrow_schema))
+                writer.write_table(SAVED_RECORDS.arrow(rows))
                 count, size = count + len(rows), size + in_log
         file.flush()
         os.fsync(file.fileno())
@@ -144,8 +145,8 @@ def _reserved(path: Path) -> Path:
             return final
 
 
-def _row_groups(batches: Iterable[OpenBatch], partition: Partition) -> Iterator[tuple[list[dict[str, Any]], int]]:
-    rows: list[dict[str, Any]] = []
+def _row_groups(batches: Iterable[OpenBatch], partition: Partition) -> Iterator[tuple[list[SavedRecord], int]]:
+    rows: list[SavedRecord] = []
     waiting = in_log = 0
     for batch in batches:
         in_log += batch.size
@@ -163,31 +164,35 @@ def _size(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _row(record: Record, batch: OpenBatch, partition: Partition) -> dict[str, Any]:
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "offset": record.offset,
-        "timestamp": utc(record.timestamp_ms),
-        "producer_id": batch.producer_id,
-        "producer_epoch": batch.producer_epoch,
-        "key": record.key,
-        "value": record.value,
-        "headers": [{"key": key.decode(errors="replace"), "value": value} for key, value in record.headers],
-        **(_offset_commit(record) if partition.topic == OFFSETS_TOPIC else {}),
-    }
+def _row(record: Record, batch: OpenBatch, partition: Partition) -> SavedRecord:
+    row = SavedRecord(
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=record.offset,
+        timestamp=utc(record.timestamp_ms),
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        key=record.key,
+        value=record.value,
+        headers=tuple(SavedHeader(key=key.decode(errors="replace"), value=value) for key, value in record.headers),
+    )
+    return _with_offset_commit(row) if partition.topic == OFFSETS_TOPIC else row
 
 
-def _offset_commit(record: Record) -> dict[str, Any]:
-    """Decoded columns of a committed offset; null for what is none, or of a newer Kafka: its bytes are saved."""
+def _with_offset_commit(row: SavedRecord) -> SavedRecord:
+    """The columns of a committed offset decoded; null for what is none, or of a newer Kafka: its bytes are saved."""
     try:
-        key = read_group_key(record.key or b"")
+        key = read_group_key(row.key or b"")
         if key is None or key.kind != "offset_commit":
-            return {}
-        found = {"group_id": key.group_id, "committed_topic": key.topic, "committed_partition": key.partition}
-        if record.value is None:
-            return found
-        commit = read_offset_commit(record.value)
+            return row
+        commit = None if row.value is None else read_offset_commit(row.value)
     except DecodeError:
-        return {}
-    return found | {"committed_offset": commit.offset, "committed_leader_epoch": commit.leader_epoch}
+        return row
+    return replace(
+        row,
+        group_id=key.group_id,
+        committed_topic=key.topic,
+        committed_partition=key.partition,
+        committed_offset=None if commit is None else commit.offset,
+        committed_leader_epoch=None if commit is None else commit.leader_epoch,
+    )

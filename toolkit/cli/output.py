@@ -46,9 +46,11 @@ def answer(table: Table, rows: Sequence[Row], output: Format, *, without: Collec
         sys.stdout.writelines((json_pieces if output is Format.JSON else csv_pieces)(table, rows))
 
 
-def exit_code(rows: Iterable[Row]) -> int:
-    """Return 3 where an answer is missing in a row, else 0."""
-    return 3 if any(row.get("error") for row in rows) else 0
+def exit_code(rows: Iterable[Row], missing: Sequence[str] = ()) -> int:
+    """Return 3 where an answer is missing, in a row or as a whole, as `missing` says and stderr will; else 0."""
+    for each in missing:
+        remark(each)
+    return 3 if missing or any(row.get("error") for row in rows) else 0
 
 
 def show(lines: Iterable[str]) -> None:

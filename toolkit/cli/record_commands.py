@@ -219,7 +219,7 @@ class RecorderScreen:
         """Warn when what the samples cannot see changes: they would show nothing of it."""
         if sample.error is not None:
             return
-        gaps = {text for row in sample.tables["findings"] if row["topic"] is None for text in row["missing"] or ()}
+        gaps = {text for each in sample.findings if each.topic is None for text in each.missing}
         if gaps - self._gaps:
             since = f"Since {sample.due:%Y-%m-%d %H:%M:%S} UTC"
             self.on_warning(f"{since} samples are incomplete; missing: {'; '.join(sorted(gaps))}.")
@@ -261,9 +261,9 @@ class RecorderScreen:
 def _sample_text(sample: Sample) -> str:
     if sample.error is not None:
         return "failed"
-    verdicts = Counter(row["verdict"] for row in sample.tables["findings"])
-    opened = sum(row["producer_id"] is not None for row in sample.tables["findings"])
-    text = f"{opened:,} open, {verdicts['hanging']:,} hanging, {len(sample.tables['late_transactions']):,} late"
+    verdicts = Counter(each.verdict for each in sample.findings)
+    opened = sum(each.producer_id is not None for each in sample.findings)
+    text = f"{opened:,} open, {verdicts['hanging']:,} hanging, {len(sample.late_transactions):,} late"
     return text + (f", {verdicts['unknown']:,} unknown" if verdicts["unknown"] else "")
 
 

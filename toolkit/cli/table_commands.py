@@ -115,7 +115,7 @@ def list_transactions(
         )
         hidden = _hidden_partitions(cluster, rows)
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
-    raise typer.Exit(_exit_code(rows, hidden))
+    raise typer.Exit(exit_code(rows, hidden))
 
 
 @takes_source()
@@ -131,7 +131,7 @@ def describe(
     if all((row["error"] or "").startswith("TRANSACTIONAL_ID_NOT_FOUND") for row in rows):
         raise NotFound(f"The cluster has no transactional id {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTIONS, rows, output, without=("source", "broker_id"))
-    raise typer.Exit(_exit_code(rows, hidden))
+    raise typer.Exit(exit_code(rows, hidden))
 
 
 @takes_source()
@@ -149,7 +149,7 @@ def describe_producers(
         rows = cluster.producer_rows(topics=topic, partitions=partition, broker_id=broker_id)
         hidden = [] if topic else _hidden_topics(cluster)
     answer(PRODUCERS, rows, output)
-    raise typer.Exit(_exit_code(rows, hidden))
+    raise typer.Exit(exit_code(rows, hidden))
 
 
 @takes_source()
@@ -162,7 +162,7 @@ def partitions(
         rows = cluster.partition_rows(topics=topic, partitions=partition)
         hidden = [] if topic else _hidden_topics(cluster)
     answer(PARTITIONS, rows, output, without=("broker_id",))
-    raise typer.Exit(_exit_code(rows, hidden))
+    raise typer.Exit(exit_code(rows, hidden))
 
 
 @takes_source("log_dir", "txn_state_partitions")
@@ -211,7 +211,7 @@ def history(
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
     if without and not unread:
         remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
-    raise typer.Exit(_exit_code(rows, unread))
+    raise typer.Exit(exit_code(rows, unread))
 
 
 @takes_source("log_dir")
@@ -265,7 +265,7 @@ def lag(
         names = ", ".join(map(repr, unstable))
         show_it = f"kafka-txn diagnose {source_options.source} --topic {OFFSETS_TOPIC}"
         remark(f"An open transaction has offsets of {names}. What it waits for: {show_it}")
-    raise typer.Exit(_exit_code(rows, [*failed, *hidden]))
+    raise typer.Exit(exit_code(rows, [*failed, *hidden]))
 
 
 @takes_source("log_dir", "recording", "at")
@@ -405,10 +405,3 @@ def _hidden_partitions(cluster: Cluster, transactions: Sequence[Row]) -> list[st
     if not any(row["state"] in OPEN_STATES and not row["error"] for row in transactions):
         return []
     return [f"Partitions of a transaction may be hidden; missing: {gap}." for gap in cluster.topic_gaps()]
-
-
-def _exit_code(rows: Sequence[Row], missing: Sequence[str]) -> int:
-    """As `exit_code`; 3 also where something is missing as a whole, which is said on stderr."""
-    for each in missing:
-        remark(each)
-    return 3 if missing else exit_code(rows)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, declares
-from toolkit.schema.table import BINARY, INT16, INT32, INT64, STRING, TIME, Column, ListOf, StructOf, Table
 
 
 @declares(
@@ -61,27 +60,39 @@ class ActionStep(TableRow):
 ACTIONS = ActionStep.table
 
 
-SAVED_RECORDS = Table(
+@declares("headers", row="a header of a saved record")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedHeader(TableRow):
+    """A header of a saved record."""
+
+    key: Annotated[str, "Key of the header."]
+    value: Annotated[bytes | None, "Value as written; null if it has none."]
+
+
+@declares(
     "saved_records",
-    "one record of a transaction that an abort discarded on a partition",
-    (
-        Column("topic", STRING, "Topic name.", nullable=False),
-        Column("partition", INT32, "Partition number.", nullable=False),
-        Column("offset", INT64, "Offset of the record.", nullable=False),
-        Column("timestamp", TIME, "Time of the record; null if it has none, or one beyond the year 9999."),
-        Column("producer_id", INT64, "Producer id (PID).", nullable=False),
-        Column("producer_epoch", INT16, "Producer epoch of its batch.", nullable=False),
-        Column("key", BINARY, "Key as written; null if it has none."),
-        Column("value", BINARY, "Value as written; null for a tombstone."),
-        Column(
-            "headers", ListOf(StructOf((("key", STRING), ("value", BINARY)))), "Headers in their order.", nullable=False
-        ),
-        Column("group_id", STRING, "Group of a committed offset; null on other topics than __consumer_offsets."),
-        Column("committed_topic", STRING, "Topic of a committed offset."),
-        Column("committed_partition", INT32, "Partition of a committed offset."),
-        Column("committed_offset", INT64, "Committed offset; null for a tombstone, which removes one."),
-        Column("committed_leader_epoch", INT32, "Leader epoch that was committed with it."),
-    ),
+    row="one record of a transaction that an abort discarded on a partition",
     key=("topic", "partition", "offset"),
     sort=("topic", "partition", "offset"),
 )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRecord(TableRow):
+    """One record of a transaction that an abort discarded on a partition."""
+
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    offset: Annotated[Int64, "Offset of the record."]
+    timestamp: Annotated[dt.datetime | None, "Time of the record; null if it has none, or one beyond the year 9999."]
+    producer_id: Annotated[Int64, "Producer id (PID)."]
+    producer_epoch: Annotated[Int16, "Producer epoch of its batch."]
+    key: Annotated[bytes | None, "Key as written; null if it has none."]
+    value: Annotated[bytes | None, "Value as written; null for a tombstone."]
+    headers: Annotated[tuple[SavedHeader, ...], "Headers in their order."]
+    group_id: Annotated[str | None, "Group of a committed offset; null on other topics than __consumer_offsets."] = None
+    committed_topic: Annotated[str | None, "Topic of a committed offset."] = None
+    committed_partition: Annotated[Int32 | None, "Partition of a committed offset."] = None
+    committed_offset: Annotated[Int64 | None, "Committed offset; null for a tombstone, which removes one."] = None
+    committed_leader_epoch: Annotated[Int32 | None, "Leader epoch that was committed with it."] = None
+
+
+SAVED_RECORDS = SavedRecord.table

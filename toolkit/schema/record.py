@@ -144,11 +144,12 @@ else:
 
     def replace(record: TableRow, /, **changes: Any) -> TableRow:
         """`dataclasses.replace`, faster: a long history copies each of its findings."""
-        values, numbers = list(record._values(record)), record._numbers
-        for name, value in changes.items():
-            if name not in numbers:
-                raise TypeError(f"{type(record).__name__} has no {name}.")
-            values[numbers[name]] = value
+        values, numbers = [*record._values(record)], record._numbers
+        try:
+            for name, value in changes.items():
+                values[numbers[name]] = value
+        except KeyError:
+            raise TypeError(f"{type(record).__name__} has no {name}.") from None
         return record._of_values(*values)
 
 
@@ -184,19 +185,22 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
 
 def _constructors(cls: type[TableRow]) -> tuple[Callable[..., None], Callable[..., Any]]:
     """Faster than the `__init__` of a frozen dataclass, which looks up ``object.__setattr__`` for each field.
+    A record gets its values while it is of a class with the same slots that is not frozen.
 
     Returns: `__init__` with the same keywords and defaults, and a function of all values in the order of the columns.
     """
     defaults = {each.name: each.default for each in fields(cls)}  # type: ignore[arg-type]
-    known: dict[str, Any] = {f"set_{name}": getattr(cls, name).__set__ for name in defaults}
-    known |= {"defaults": defaults, "new": object.__new__, "cls": cls}
+    mutable = type(cls.__name__, cls.__bases__, {"__slots__": tuple(defaults)})
+    known: dict[str, Any] = {"defaults": defaults, "new": object.__new__, "set": object.__setattr__}
+    known |= {"cls": cls, "mutable": mutable}
     names = ", ".join(defaults)
     keywords = ", ".join(
         name if default is MISSING else f"{name}=defaults[{name!r}]" for name, default in defaults.items()
     )
-    body = "".join(f"    set_{name}(self, {name})\n" for name in defaults)
-    of_values = f"def of_values({names}):\n    self = new(cls)\n{body}    return self\n"
-    exec(f"def init(self, *, {keywords}):\n{body}{of_values}", known)  # noqa: S102
+    body = "".join(f"    self.{name} = {name}\n" for name in defaults) + "    self.__class__ = cls\n"
+    init = f"def init(self, *, {keywords}):\n    set(self, '__class__', mutable)\n{body}"
+    of_values = f"def of_values({names}):\n    self = new(mutable)\n{body}    return self\n"
+    exec(init + of_values, known)  # noqa: S102
     return known["init"], staticmethod(known["of_values"])
 
 

@@ -22,15 +22,15 @@ _PHASE = Column(
 class RecordedFirstBatch(TableRow):
     """The first batch of an open transaction, as a sample has it."""
 
-    topic: Annotated[str | None, "Topic name."] = None
-    partition: Annotated[Int32 | None, "Partition number."] = None
-    start_offset: Annotated[Int64 | None, "First offset of the open transaction."] = None
-    base_offset: Annotated[Int64 | None, "Offset of the batch's first record."] = None
-    last_offset: Annotated[Int64 | None, "Offset of its last record."] = None
-    producer_id: Annotated[Int64 | None, "Producer id (PID)."] = None
-    producer_epoch: Annotated[Int16 | None, "Producer epoch."] = None
+    topic: Annotated[str, "Topic name."]
+    partition: Annotated[Int32, "Partition number."]
+    start_offset: Annotated[Int64, "First offset of the open transaction."]
+    base_offset: Annotated[Int64, "Offset of the batch's first record."]
+    last_offset: Annotated[Int64, "Offset of its last record."]
+    producer_id: Annotated[Int64, "Producer id (PID)."]
+    producer_epoch: Annotated[Int16, "Producer epoch."]
     base_timestamp: Annotated[dt.datetime | None, "Its first time; null if it has none."] = None
-    log_append_time: Annotated[bool | None, "Whether that is the broker's time (LogAppendTime)."] = None
+    log_append_time: Annotated[bool, "Whether that is the broker's time (LogAppendTime)."]
 
 
 @declares(

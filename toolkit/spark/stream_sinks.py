@@ -85,15 +85,14 @@ def _append(batch: DataFrame, batch_id: int, *, directory: str, retention: dt.ti
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from toolkit.sources.recording.sample_writer import SampleWriter
-    from toolkit.sources.recording.sampler import Sample
+    from toolkit.sources.recording.sample_writer import SampleRows, SampleWriter
 
     found = batch.toArrow()
-    samples: list[Sample] = []
+    samples: list[SampleRows] = []
     for due in sorted(found["sampled_at"].unique().to_pylist()):
         rows = found.filter(pc.equal(found["sampled_at"], pa.scalar(due, found["sampled_at"].type)))
         tables = {name: rows.filter(pc.equal(rows["table"], name))[name].to_pylist() for name in RECORDED}
-        samples.append(Sample(due=due, tables=tables))
+        samples.append(SampleRows(due, tables))
     if not samples:
         return
     with SampleWriter(directory) as writer:

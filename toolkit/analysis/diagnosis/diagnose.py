@@ -29,11 +29,12 @@ from toolkit.analysis.diagnosis.observation import (
 from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
+from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 
-def transaction_key(finding: Finding) -> TransactionKey:
-    """The key of a finding's transaction."""
+def transaction_key(finding: Finding | LateTransaction) -> TransactionKey:
+    """The key of a finding's transaction, or of a late one."""
     return TransactionKey(finding.topic, finding.partition, finding.producer_id, finding.start_offset)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,27 +30,32 @@ from toolkit.formats.log.headers import Headers
 from toolkit.formats.primitives import Buffer
 from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.record import replace
 from toolkit.schema.table import LAST_TIME
 
 CODEC = 0x07  # bits of attributes
 
 
-def transaction_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[TransactionLogRecord]:
+def transaction_log(
+    buf: Buffer, position: int = 0, *, where: TransactionLogRecord, begin: int | None = None
+) -> Iterator[TransactionLogRecord]:
     """The records of one batch of ``__transaction_state``.
 
     In offset order, and errors as from `decode_batch`, or of one record (``CORRUPT_RECORD``).
     `buf`: bytes of a log segment or of a fetch response.
-    `where`: the columns that say where the batch is from: partition, broker, file and position.
+    `where`, `begin`: partition, broker and file that they are from, and where they begin in it.
     """
-    return decode_batch(buf, position, TransactionLogRecord, where, _transaction_log_record)
+    return decode_batch(buf, position, where, begin, _transaction_log_record)
 
 
-def offsets_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[OffsetsLogRecord]:
+def offsets_log(
+    buf: Buffer, position: int = 0, *, where: OffsetsLogRecord, begin: int | None = None
+) -> Iterator[OffsetsLogRecord]:
     """The records of one batch of ``__consumer_offsets``, as from `transaction_log`.
 
     The metadata that users commit with an offset is not kept.
     """
-    return decode_batch(buf, position, OffsetsLogRecord, where, _offsets_log_record)
+    return decode_batch(buf, position, where, begin, _offsets_log_record)
 
 
 def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None, bytes | None]]:
@@ -73,7 +78,9 @@ def keys_and_values(buf: bytes, headers: Headers) -> Iterator[tuple[bytes | None
         yield buf[start:end], None if size < 0 else buf[at : at + size]
 
 
-def _transaction_log_record(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> TransactionLogRecord:
+def _transaction_log_record(
+    record: Record, header: BatchHeader, where: TransactionLogRecord, position: int | None
+) -> TransactionLogRecord:
     timestamp = leader_epoch = transactional_id = state = start_time = last_update_time = error = None
     try:
         timestamp, leader_epoch = _time(record.timestamp_ms), header.partition_leader_epoch
@@ -85,17 +92,18 @@ def _transaction_log_record(record: Record, header: BatchHeader, where: Mapping[
     except DecodeError as exc:
         error = f"CORRUPT_RECORD: {exc}"
     if state is None:
-        return TransactionLogRecord(
-            **where,
+        return replace(
+            where,
             offset=record.offset,
             timestamp=timestamp,
             transactional_id=transactional_id,
             tombstone=record.value is None,
             leader_epoch=leader_epoch,
+            position=position,
             error=error,
         )
     return TransactionLogRecord(
-        **where,
+        txn_state_partition=where.txn_state_partition,
         offset=record.offset,
         timestamp=timestamp,
         transactional_id=transactional_id,
@@ -113,6 +121,9 @@ def _transaction_log_record(record: Record, header: BatchHeader, where: Mapping[
         tombstone=False,
         value_version=state.version,
         leader_epoch=leader_epoch,
+        broker_id=where.broker_id,
+        file=where.file,
+        position=position,
         error=error,
     )
 
@@ -124,53 +135,56 @@ def _transactional_id(record: Record) -> str:
     return transactional_id
 
 
-def _offsets_log_record(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> OffsetsLogRecord:
-    columns: dict[str, Any] = {}
+def _offsets_log_record(
+    record: Record, header: BatchHeader, where: OffsetsLogRecord, position: int | None
+) -> OffsetsLogRecord:
+    timestamp = is_transactional = producer_id = producer_epoch = key = error = None
+    commit = committed_at = expires_at = group = generation = None
+    value = record.value
     try:
-        columns["timestamp"] = _time(record.timestamp_ms)
-        columns |= {
-            "is_transactional": header.is_transactional,
-            "producer_id": header.producer_id,
-            "producer_epoch": header.producer_epoch,
-        }
-        _fill_offsets_log(columns, record)
+        timestamp, is_transactional = _time(record.timestamp_ms), header.is_transactional
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        key = None if record.key is None else read_group_key(record.key)
+        if key is None:
+            error = "CORRUPT_RECORD: The key of a __consumer_offsets record is null, or of a newer Kafka."
+        elif value is not None and key.kind == "offset_commit":
+            commit = read_offset_commit(value)
+            committed_at = _time(commit.commit_timestamp_ms)
+            expires_at = _time(commit.expire_timestamp_ms)
+        elif value is not None and key.kind == "group_metadata":
+            group = read_group_metadata(value)
+            generation = group.generation
+        elif value is not None and key.kind in GROUP_EPOCH_KINDS:
+            generation = read_group_epoch(value)
     except DecodeError as exc:
-        columns["error"] = f"CORRUPT_RECORD: {exc}"
-    return OffsetsLogRecord(**where, offset=record.offset, tombstone=record.value is None, **columns)
-
-
-def _fill_offsets_log(columns: dict[str, Any], record: Record) -> None:
-    key = None if record.key is None else read_group_key(record.key)
-    if key is None:
-        raise DecodeError("The key of a __consumer_offsets record is null, or of a newer Kafka.", position=0)
-    columns["kind"], columns["group_id"] = key.kind, key.group_id
-    columns["topic"], columns["partition"] = key.topic, key.partition
-    columns["member_ids"] = None if key.member_id is None else (key.member_id,)
-    if record.value is None:
-        return
-    if key.kind == "offset_commit":
-        _fill_offset_commit(columns, record.value)
-    elif key.kind == "group_metadata":
-        _fill_group_metadata(columns, record.value)
-    elif key.kind in GROUP_EPOCH_KINDS:
-        columns["generation"] = read_group_epoch(record.value)
-
-
-def _fill_offset_commit(columns: dict[str, Any], value: bytes) -> None:
-    commit = read_offset_commit(value)
-    columns["committed_offset"] = commit.offset
-    columns["committed_leader_epoch"] = commit.leader_epoch
-    columns["commit_timestamp"] = _time(commit.commit_timestamp_ms)
-    columns["expire_timestamp"] = _time(commit.expire_timestamp_ms)
-
-
-def _fill_group_metadata(columns: dict[str, Any], value: bytes) -> None:
-    group = read_group_metadata(value)
-    columns["generation"] = group.generation
-    columns["protocol_type"] = group.protocol_type
-    columns["protocol"] = group.protocol
-    columns["leader_member_id"] = group.leader_member_id
-    columns["member_ids"] = tuple(group.member_ids)
+        error = f"CORRUPT_RECORD: {exc}"
+    member_id = None if key is None else key.member_id
+    return OffsetsLogRecord(
+        group_partition=where.group_partition,
+        offset=record.offset,
+        timestamp=timestamp,
+        kind=None if key is None else key.kind,
+        group_id=None if key is None else key.group_id,
+        topic=None if key is None else key.topic,
+        partition=None if key is None else key.partition,
+        committed_offset=None if commit is None else commit.offset,
+        committed_leader_epoch=None if commit is None else commit.leader_epoch,
+        commit_timestamp=committed_at,
+        expire_timestamp=expires_at,
+        generation=generation,
+        protocol_type=None if group is None else group.protocol_type,
+        protocol=None if group is None else group.protocol,
+        leader_member_id=None if group is None else group.leader_member_id,
+        member_ids=tuple(group.member_ids) if group else None if member_id is None else (member_id,),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+        tombstone=value is None,
+        broker_id=where.broker_id,
+        file=where.file,
+        position=position,
+        error=error,
+    )
 
 
 def _time(milliseconds: int | None) -> dt.datetime | None:

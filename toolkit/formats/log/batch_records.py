@@ -7,8 +7,8 @@ Kafka's clients; the framing of ``SnappyOutputStream`` in snappy-java, which Jav
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from google_crc32c import value as crc32c
@@ -19,6 +19,7 @@ from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.primitives import Buffer
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.metadata import MetadataLogRecord
+from toolkit.schema.record import replace
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -296,11 +297,7 @@ def record_offsets(buf: Buffer, position: int) -> Sequence[int]:
 
 
 def decode_batch(
-    buf: Buffer,
-    position: int,
-    make: type[R],
-    where: Mapping[str, Any],
-    decode: Callable[[Record, BatchHeader, Mapping[str, Any]], R],
+    buf: Buffer, position: int, where: R, begin: int | None, decode: Callable[[Record, BatchHeader, R, int | None], R]
 ) -> Iterator[R]:
     """The decoded records of one batch of an internal topic, and what could not be read; none of a control batch.
 
@@ -308,11 +305,12 @@ def decode_batch(
     yields none of its records, which may be none that Kafka wrote.
 
     `buf`, `position`: bytes, and where the batch starts in them.
-    `make`: the record class of its table.
-    `where`: the columns that say where the bytes are from.
-    `decode`: makes the result of a record.
+    `where`: a record of its table with only the columns that say where the bytes are from.
+    `begin`: where they begin in their file; null if they are of none.
+    `decode`: makes the result of a record, of `where` and the position of its batch in the file.
     """
     offset = None
+    in_file = None if begin is None else begin + position
     try:
         header = read_header(buf, position)
         offset = header.base_offset
@@ -323,12 +321,12 @@ def decode_batch(
                 position=position,
                 means="The bytes are damaged, or were changed after they were written.",
             )
-            yield make(**where, offset=offset, error=f"CORRUPT_BATCH: {damage}")
+            yield replace(where, offset=offset, position=in_file, error=f"CORRUPT_BATCH: {damage}")
             return
         if header.is_control:  # these bits are covered by the checksum
             return
         for record in records:
-            yield decode(record, header, where)
+            yield decode(record, header, where, in_file)
             offset = record.offset + 1
     except DecodeError as exc:
-        yield make(**where, offset=offset, error=f"CORRUPT_BATCH: {exc}")
+        yield replace(where, offset=offset, position=in_file, error=f"CORRUPT_BATCH: {exc}")

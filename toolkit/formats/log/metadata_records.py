@@ -53,49 +53,61 @@ TYPES: Mapping[int, str] = {
 }
 """Name of each API key, without ``Record``."""
 
+FENCED: Mapping[str | None, bool] = {"FenceBroker": True, "UnfenceBroker": False}
 NO_CHANGE = -2  # of the leader, in PartitionChange
 RESOURCES: Mapping[int, str] = {2: "topic", 4: "broker", 16: "client_metrics", 32: "group"}  # ConfigResource.Type
 
 
-def metadata_log(buf: Buffer, position: int = 0, *, where: Mapping[str, Any]) -> Iterator[MetadataLogRecord]:
+def metadata_log(
+    buf: Buffer, position: int = 0, *, where: MetadataLogRecord, begin: int | None = None
+) -> Iterator[MetadataLogRecord]:
     """The records of one batch of ``__cluster_metadata``, as they are: `MetadataState` completes them.
 
     In offset order, and errors as from `decode_batch`, or of one record (``CORRUPT_RECORD``).
     `buf`: bytes of a segment or snapshot.
-    `where`: the columns that say where the batch is from: node, file and position.
+    `where`, `begin`: node and file that they are from, and where they begin in it.
     """
-    return decode_batch(buf, position, MetadataLogRecord, where, _decode)
+    return decode_batch(buf, position, where, begin, _decode)
 
 
-def _decode(record: Record, header: BatchHeader, where: Mapping[str, Any]) -> MetadataLogRecord:
-    timestamp = utc(record.timestamp_ms)
+def _decode(record: Record, header: BatchHeader, where: MetadataLogRecord, position: int | None) -> MetadataLogRecord:
     try:
-        columns = read_metadata_record(record.value or b"")
+        return read_metadata_record(record, where, position)
     except DecodeError as exc:
-        return MetadataLogRecord(**where, offset=record.offset, timestamp=timestamp, error=f"CORRUPT_RECORD: {exc}")
-    return MetadataLogRecord(**where, offset=record.offset, timestamp=timestamp, **columns)
+        time, error = utc(record.timestamp_ms), f"CORRUPT_RECORD: {exc}"
+        return replace(where, offset=record.offset, timestamp=time, position=position, error=error)
 
 
-def read_metadata_record(value: Buffer) -> dict[str, Any]:
-    """The columns of `MetadataLogRecord` that the value of a record has.
+def read_metadata_record(record: Record, where: MetadataLogRecord, position: int | None = None) -> MetadataLogRecord:
+    """A record of ``__cluster_metadata``.
 
     Credentials, tokens, quotas, rules of access and types of a newer Kafka have their type and version only.
 
+    `where`, `position`: node and file that it is from, and where its batch begins in it.
     Raises DecodeError if the frame is of a newer Kafka, or the bytes end early or are too many.
     """
-    reader = Reader(value, "value of a __cluster_metadata record")
+    reader = Reader(record.value or b"", "value of a __cluster_metadata record")
     if (frame := reader.varint()) != FRAME:
         raise reader.malformed(f"its frame has version {frame}, and {FRAME} is known", 0)
     key, version = reader.varint(), reader.varint()
-    type_ = TYPES.get(key, f"type {key}")
-    columns: dict[str, Any] = {"type": type_, "version": version}
-    if type_ in READERS:
-        columns |= READERS[type_](reader, version)
+    found = MetadataLogRecord(
+        offset=record.offset,
+        timestamp=utc(record.timestamp_ms),
+        type=TYPES.get(key, f"type {key}"),
+        version=version,
+        metadata_node_id=where.metadata_node_id,
+        file=where.file,
+        position=position,
+    )
+    if key in READERS:
+        found = READERS[key](reader, version, found)
+        if key not in READ_TAGS:
+            reader.tags()
         reader.end()
-    return columns
+    return found
 
 
-def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
+def _register_broker(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     broker_id = reader.int32()
     if version >= 2:
         reader.int8()  # whether it migrates from ZooKeeper
@@ -112,116 +124,114 @@ def _register_broker(reader: Reader, version: int) -> dict[str, Any]:
         reader.tags()
     reader.skip_text(flexible=True)  # rack
     fenced = reader.int8() != 0
-    shutdown = reader.int8() != 0 if version >= 1 else None
-    reader.tags()  # log directories among them
-    return {
-        "affected_broker": broker_id,
-        "broker_epoch": broker_epoch,
-        "fenced": fenced,
-        "in_controlled_shutdown": shutdown,
-        "max_metadata_version": features.get("metadata.version"),
-    }
+    shutdown = reader.int8() != 0 if version >= 1 else None  # log directories are among the tagged fields
+    return replace(
+        record,
+        affected_broker=broker_id,
+        broker_epoch=broker_epoch,
+        fenced=fenced,
+        in_controlled_shutdown=shutdown,
+        max_metadata_version=features.get("metadata.version"),
+    )
 
 
-def _broker(reader: Reader, version: int) -> dict[str, Any]:
-    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
-    reader.tags()
-    return columns
+def _broker(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    return replace(record, affected_broker=reader.int32(), broker_epoch=reader.int64(), fenced=FENCED.get(record.type))
 
 
-def _broker_registration_change(reader: Reader, version: int) -> dict[str, Any]:
+def _broker_registration_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     broker_id, broker_epoch = reader.int32(), reader.int64()
     tagged, _ = reader.tags(keep=3)
     fenced, shutdown = (int.from_bytes(tagged[tag][1], signed=True) if tag in tagged else 0 for tag in (0, 1))
-    return {
-        "affected_broker": broker_id,
-        "broker_epoch": broker_epoch,
-        "fenced": fenced > 0 if fenced else None,  # 1, -1 for unfenced, 0 for no change
-        "in_controlled_shutdown": True if shutdown else None,
-    }
+    return replace(
+        record,
+        affected_broker=broker_id,
+        broker_epoch=broker_epoch,
+        fenced=fenced > 0 if fenced else None,  # 1, -1 for unfenced, 0 for no change
+        in_controlled_shutdown=True if shutdown else None,
+    )
 
 
-def _topic(reader: Reader, version: int) -> dict[str, Any]:
-    columns = {"topic": reader.text(flexible=True), "topic_id": _uuid(reader)}
-    reader.tags()
-    return columns
+def _topic(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    return replace(record, topic=reader.text(flexible=True), topic_id=_uuid(reader))
 
 
-def _remove_topic(reader: Reader, version: int) -> dict[str, Any]:
-    columns = {"topic_id": _uuid(reader)}
-    reader.tags()
-    return columns
+def _remove_topic(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    return replace(record, topic_id=_uuid(reader))
 
 
-def _partition(reader: Reader, version: int) -> dict[str, Any]:
-    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
-    columns |= {"replicas": reader.int32s(flexible=True), "isr": reader.int32s(flexible=True)}
+def _partition(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    number, topic_id = reader.int32(), _uuid(reader)
+    replicas, isr = reader.int32s(flexible=True), reader.int32s(flexible=True)
     reader.int32s(flexible=True)  # replicas that are removed
     reader.int32s(flexible=True)  # replicas that are added
-    columns |= {"leader": known(reader.int32()), "leader_epoch": reader.int32()}
+    leader, leader_epoch = known(reader.int32()), reader.int32()
     reader.int32()  # partition epoch
     if version >= 1:
         reader.take(16 * reader.length(flexible=True, item_size=16))  # log directories
     tagged, _ = reader.tags(keep=3)
-    return {**columns, "eligible_leader_replicas": _int32s(tagged, 1)}
+    return replace(
+        record,
+        partition=number,
+        topic_id=topic_id,
+        replicas=replicas,
+        isr=isr,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        eligible_leader_replicas=_int32s(tagged, 1),
+    )
 
 
-def _partition_change(reader: Reader, version: int) -> dict[str, Any]:
-    columns: dict[str, Any] = {"partition": reader.int32(), "topic_id": _uuid(reader)}
+def _partition_change(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    number, topic_id = reader.int32(), _uuid(reader)
     tagged, _ = reader.tags(keep=9)
-    return {
-        **columns,
-        "leader": NO_CHANGE if 1 not in tagged else _of_tag(tagged[1], Reader.int32),
-        "isr": _int32s(tagged, 0),
-        "replicas": _int32s(tagged, 2),
-        "eligible_leader_replicas": _int32s(tagged, 6),
-    }
+    return replace(
+        record,
+        partition=number,
+        topic_id=topic_id,
+        leader=NO_CHANGE if 1 not in tagged else _of_tag(tagged[1], Reader.int32),
+        isr=_int32s(tagged, 0),
+        replicas=_int32s(tagged, 2),
+        eligible_leader_replicas=_int32s(tagged, 6),
+    )
 
 
-def _feature_level(reader: Reader, version: int) -> dict[str, Any]:
-    columns = {"feature": reader.text(flexible=True), "feature_level": reader.int16()}
-    reader.tags()
-    return columns
+def _feature_level(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    return replace(record, feature=reader.text(flexible=True), feature_level=reader.int16())
 
 
-def _config(reader: Reader, version: int) -> dict[str, Any]:
+def _config(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
     kind, name = reader.int8(), reader.text(flexible=True)
     key, value = reader.text(flexible=True), reader.nullable_text(flexible=True)
-    reader.tags()
-    return {
-        "config_resource": f"{RESOURCES.get(kind, f'resource {kind}')} {name or 'for all'}",
-        "config_name": key,
-        "config_value": HIDDEN if value is not None and SECRET_KEY.search(key) else value,
-    }
+    return replace(
+        record,
+        config_resource=f"{RESOURCES.get(kind, f'resource {kind}')} {name or 'for all'}",
+        config_name=key,
+        config_value=HIDDEN if value is not None and SECRET_KEY.search(key) else value,
+    )
 
 
-def _producer_ids(reader: Reader, version: int) -> dict[str, Any]:
-    columns = {"affected_broker": reader.int32(), "broker_epoch": reader.int64()}
-    columns["next_producer_id"] = reader.int64()
-    reader.tags()
-    return columns
+def _producer_ids(reader: Reader, version: int, record: MetadataLogRecord) -> MetadataLogRecord:
+    broker_id, broker_epoch, following = reader.int32(), reader.int64(), reader.int64()
+    return replace(record, affected_broker=broker_id, broker_epoch=broker_epoch, next_producer_id=following)
 
 
-def _no_op(reader: Reader, version: int) -> dict[str, Any]:
-    reader.tags()
-    return {}
-
-
-READERS: Mapping[str, Callable[[Reader, int], dict[str, Any]]] = {
-    "RegisterBroker": _register_broker,
-    "UnregisterBroker": _broker,
-    "FenceBroker": lambda reader, version: {**_broker(reader, version), "fenced": True},
-    "UnfenceBroker": lambda reader, version: {**_broker(reader, version), "fenced": False},
-    "BrokerRegistrationChange": _broker_registration_change,
-    "Topic": _topic,
-    "RemoveTopic": _remove_topic,
-    "Partition": _partition,
-    "PartitionChange": _partition_change,
-    "FeatureLevel": _feature_level,
-    "Config": _config,
-    "ProducerIds": _producer_ids,
-    "NoOp": _no_op,
+READERS: Mapping[int, Callable[[Reader, int, MetadataLogRecord], MetadataLogRecord]] = {  # by API key
+    0: _register_broker,
+    1: _broker,
+    2: _topic,
+    3: _partition,
+    4: _config,
+    5: _partition_change,
+    7: _broker,
+    8: _broker,
+    9: _remove_topic,
+    12: _feature_level,
+    15: _producer_ids,
+    17: _broker_registration_change,
+    20: lambda reader, version, record: record,
 }
+READ_TAGS = {3, 5, 17}  # whose reader reads the tagged fields, too
 
 
 def _uuid(reader: Reader) -> str:

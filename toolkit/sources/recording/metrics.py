@@ -7,7 +7,6 @@ dashboard are in `toolkit.views.monitoring`.
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
 from toolkit.errors import UsageError
-from toolkit.schema import Row
+from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
-from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.recording.sampler import Sample
 from toolkit.version import __version__
 
@@ -118,49 +118,46 @@ def measure(sample: Sample, before: MetricSeries) -> MetricSeries:
     """
     if sample.error is not None or sample.observation is None:
         return replace(before, interval=_interval(sample))
-    findings = sample.tables["findings"]
-    late = Counter(TopicPartition(row["topic"], row["partition"]) for row in sample.tables["late_transactions"])
-    leaders = {
-        TopicPartition(row["topic"], row["partition"]): row["broker_id"] for row in sample.tables["late_transactions"]
-    }
-    by_partition: dict[TopicPartition, list[Row]] = {}
-    for row in findings:
-        if row["topic"] is not None:
-            by_partition.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row)
-    unread = {tp for tp, rows in by_partition.items() if any(row["error"] for row in rows)}
+    late = Counter(TopicPartition(each.topic, each.partition) for each in sample.late_transactions)
+    leaders = {TopicPartition(each.topic, each.partition): each.broker_id for each in sample.late_transactions}
+    by_partition: dict[TopicPartition, list[Finding]] = {}
+    for finding in sample.findings:
+        if finding.tp is not None:
+            by_partition.setdefault(finding.tp, []).append(finding)
+    unread = {tp for tp, findings in by_partition.items() if any(each.error for each in findings)}
     kept = {tp: series for tp, series in before.partitions.items() if tp in unread}
     read = {
-        tp: _partition_series(rows, sample, late=late[tp])
-        for tp, rows in by_partition.items()
-        if tp not in unread and any(_is_reported(row, sample) for row in rows)
+        tp: _partition_series(findings, sample, late=late[tp])
+        for tp, findings in by_partition.items()
+        if tp not in unread and any(_is_reported(each, sample) for each in findings)
     }
     partitions = dict(sorted((kept | read).items(), key=_by_urgency))
     groups = Counter(group for series in partitions.values() for group in series.groups_held)
     counts = Counter(leaders.values())
-    verdicts = Counter(row["verdict"] for row in findings if row["producer_id"] is not None)
-    outcomes = Counter(row["outcome"] for row in findings if row["producer_id"] is not None)
+    verdicts = Counter(each.verdict for each in sample.findings if each.producer_id is not None)
+    outcomes = Counter(each.outcome for each in sample.findings if each.producer_id is not None)
     group_lags, lags_omitted = before.group_lags, before.group_lags_omitted
     if sample.held_groups is not None:
         group_lags, lags_omitted = _group_lag_series(sample.held_groups)
     return MetricSeries(
         partitions=dict(islice(partitions.items(), MAX_PARTITIONS)),
-        late_partitions={broker_id: counts[broker_id] for broker_id in sample.row["brokers"]},
+        late_partitions={broker_id: counts[broker_id] for broker_id in sample.row.brokers or ()},
         transactions={verdict: verdicts[verdict] for verdict in OPEN},
         outcomes={outcome: outcomes[outcome] for outcome in OUTCOMES},
         groups=dict(groups.most_common(MAX_GROUPS)),
         omitted=max(0, len(partitions) - MAX_PARTITIONS),
         group_lags=group_lags,
         group_lags_omitted=lags_omitted,
-        gaps=len(sample.row["gaps"]),
+        gaps=len(sample.row.gaps or ()),
         unread=len(unread),
         due=sample.due.timestamp(),
-        seconds=sample.row["seconds"],
+        seconds=sample.row.seconds or 0.0,
         interval=_interval(sample),
     )
 
 
 def _interval(sample: Sample) -> float:
-    return float(sample.row["interval_ms"] / 1000)
+    return (sample.row.interval_ms or 0) / 1000
 
 
 def _by_urgency(item: tuple[TopicPartition, PartitionSeries]) -> tuple[int, int, float, TopicPartition]:
@@ -180,38 +177,29 @@ def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, in
     return series, len(held) - len(series)
 
 
-def _is_reported(row: Row, sample: Sample) -> bool:
-    if row["verdict"] not in BRIEF:
-        return True
-    first_seen = _first_observed(row, sample)
-    return first_seen is not None and first_seen < row["observed_at"]
+def _is_reported(finding: Finding, sample: Sample) -> bool:
+    first_seen = sample.first_seen.get(transaction_key(finding))
+    return finding.verdict not in BRIEF or (first_seen is not None and first_seen < finding.observed_at)
 
 
-def _partition_series(rows: Iterable[Row], sample: Sample, *, late: int) -> PartitionSeries:
-    rows = list(rows)
+def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int) -> PartitionSeries:
     return PartitionSeries(
-        lso_lag=max(row["offsets_held"] or 0 for row in rows),
-        held_seconds=max(_held_seconds(row, sample) for row in rows),
-        open=sum(row["producer_id"] is not None for row in rows),
-        hanging=sum(row["verdict"] == "hanging" for row in rows),
+        lso_lag=max(each.offsets_held or 0 for each in findings),
+        held_seconds=max(_held_seconds(each, sample) for each in findings),
+        open=sum(each.producer_id is not None for each in findings),
+        hanging=sum(each.verdict == "hanging" for each in findings),
         late=late,
-        commits_without_marker=sum(row["verdict"] == "stuck_ending" and row["outcome"] == COMMIT for row in rows),
-        groups_held=sorted({group for row in rows for group in row["groups_held"] or ()}),
+        commits_without_marker=sum(each.verdict == "stuck_ending" and each.outcome == COMMIT for each in findings),
+        groups_held=sorted({group for each in findings for group in each.groups_held or ()}),
     )
 
 
-def _held_seconds(row: Row, sample: Sample) -> float:
+def _held_seconds(finding: Finding, sample: Sample) -> float:
     """How long a transaction has held the LSO: by the log, else since it opened, else since it was first observed."""
-    if row["queue_position"] != 1:
+    if finding.queue_position != 1:
         return 0.0
-    since: dt.datetime | None = row["held_from"] or row["opened_at"] or _first_observed(row, sample)
-    return 0.0 if since is None else max(0.0, (row["observed_at"] - since).total_seconds())
-
-
-def _first_observed(row: Row, sample: Sample) -> dt.datetime | None:
-    return sample.first_seen.get(
-        TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])
-    )
+    since = finding.held_from or finding.opened_at or sample.first_seen.get(transaction_key(finding))
+    return 0.0 if since is None else max(0.0, (finding.observed_at - since).total_seconds())
 
 
 class Metrics:

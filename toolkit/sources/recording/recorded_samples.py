@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -13,94 +13,64 @@ from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
-from toolkit.schema import RECORDED, Row
-from toolkit.schema.live import Coordinator, Partition, Producer, Transaction, open_starts
+from toolkit.schema.live import Coordinator, Finding, Partition, Producer, Transaction, open_starts
 from toolkit.schema.offsets import OffsetVisibility
+from toolkit.schema.recorded import LateTransaction, RecordedFirstBatch, RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition
 from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, read, sample_times
 from toolkit.sources.source_table import requested_partitions
 
 BEFORE, AFTER = "before", "after"  # the coordinators' responses
-FIRST_BATCH = ("base_offset", "last_offset", "producer_id", "producer_epoch", "base_timestamp", "log_append_time")
 
 
-def observation_rows(observation: Observation, *, due: dt.datetime) -> dict[str, list[Row]]:
-    """Rows by table of ``schema.RECORDED``; those of ``samples`` have only the columns of an observation.
-
-    Its times are in milliseconds, as recorded, so that a repeated diagnosis uses the same values.
-    """
+def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: int, seconds: float) -> RecordedSample:
+    """The row of ``samples`` of an observation that was `due` at a time and took some `seconds`."""
     coverage = observation.coverage
-    sample = {
-        "sampled_at": due,
-        "observed_at": observation.observed_at,
-        "brokers": list(coverage.brokers),
-        "proofs": list(coverage.proofs),
-        "gaps": list(coverage.gaps),
-        "topic_gaps": list(coverage.topic_gaps),
-        "first_batches": [
-            {
-                "topic": topic,
-                "partition": partition,
-                "start_offset": start_offset,
-                **{name: getattr(first_batch, name) for name in FIRST_BATCH},
-            }
-            for (topic, partition, start_offset), first_batch in observation.first_batches.items()
-        ],
-        "error": None,
-    }
-    return {
-        "partitions": _with_phase(observation.partitions, BEFORE, due)
-        + _with_phase(observation.partitions_after, AFTER, due),
-        "producers": _with_phase(observation.producers, BEFORE, due)
-        + _with_phase(observation.producers_after, AFTER, due),
-        "transactions": [{"sampled_at": due, **each.row()} for each in observation.transactions],
-        "samples": [sample],
-    }
-
-
-def observation_of(tables: Mapping[str, Sequence[Row]]) -> Observation | None:
-    """The observation of one sample; null if the sample failed."""
-    (sample,) = tables["samples"]
-    if sample["error"] is not None:
-        return None
-    return Observation(
-        partitions=[Partition.of(row) for row in tables["partitions"] if row["phase"] == BEFORE],
-        producers=[Producer.of(row) for row in tables["producers"] if row["phase"] == BEFORE],
-        transactions=[Transaction.of(row) for row in tables["transactions"]],
-        partitions_after=[Partition.of(row) for row in tables["partitions"] if row["phase"] == AFTER],
-        producers_after=[Producer.of(row) for row in tables["producers"] if row["phase"] == AFTER],
-        coverage=Coverage(
-            brokers=sample["brokers"], proofs=sample["proofs"], gaps=sample["gaps"], topic_gaps=sample["topic_gaps"]
-        ),
-        observed_at=sample["observed_at"],
-        first_batches={
-            (row["topic"], row["partition"], row["start_offset"]): FirstBatch(
-                **{name: row[name] for name in FIRST_BATCH}
+    return RecordedSample(
+        sampled_at=due,
+        observed_at=observation.observed_at,
+        interval_ms=interval_ms,
+        seconds=seconds,
+        brokers=tuple(coverage.brokers),
+        proofs=tuple(coverage.proofs),
+        gaps=tuple(coverage.gaps),
+        topic_gaps=tuple(coverage.topic_gaps),
+        first_batches=tuple(
+            RecordedFirstBatch(
+                topic=topic,
+                partition=partition,
+                start_offset=start_offset,
+                base_offset=first.base_offset,
+                last_offset=first.last_offset,
+                producer_id=first.producer_id,
+                producer_epoch=first.producer_epoch,
+                base_timestamp=first.base_timestamp,
+                log_append_time=first.log_append_time,
             )
-            for row in sample["first_batches"]
-        },
+            for (topic, partition, start_offset), first in observation.first_batches.items()
+        ),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSamples:
-    """The newest samples up to a time; rows of ``samples``."""
+    """The newest samples up to a time."""
 
-    sample: Row  # the newest successful one
-    before: Row | None  # the successful one before it; null if there is none
-    failed: Sequence[Row]  # failed ones after `sample`, in order
+    sample: RecordedSample  # the newest successful one
+    before: RecordedSample | None  # the successful one before it; null if there is none
+    failed: Sequence[RecordedSample]  # failed ones after `sample`, in order
 
 
 def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamples:
     """Find the samples of a time; null for the newest. Raises NotFound if there is no successful sample by then."""
-    failed: list[Row] = []
-    successful: list[Row] = []
-    for row in _backwards(directory, at):
-        if row["error"] is None:
-            successful.append(row)
+    failed: list[RecordedSample] = []
+    successful: list[RecordedSample] = []
+    for sample in _backwards(directory, at):
+        if sample.error is None:
+            successful.append(sample)
         elif not successful:
-            failed.insert(0, row)
+            failed.insert(0, sample)
         if len(successful) == 2:
             break
     if not successful:
@@ -109,42 +79,70 @@ def find_samples(directory: Path, *, at: dt.datetime | None = None) -> FoundSamp
     return FoundSamples(sample=successful[0], before=successful[1] if len(successful) > 1 else None, failed=failed)
 
 
-def read_sample(directory: Path, row: Row, *, idle_producers: bool = True) -> Mapping[str, list[Row]]:
-    """The rows of a sample by table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleContent:
+    """What a successful sample recorded."""
+
+    observation: Observation
+    findings: Sequence[Finding]
+    late_transactions: Sequence[LateTransaction]
+
+
+def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool = True) -> SampleContent:
+    """What a successful sample recorded.
 
     `idle_producers`: include producers without an open transaction: most of the rows, and no verdict needs them.
     Raises NotFound if it expires meanwhile.
     """
-    due = row["sampled_at"]
-    tables = {name: read(directory, name, start=due, stop=due + AN_INSTANT) for name in RECORDED if name != "samples"}
-    if not idle_producers:
-        import pyarrow.compute as pc
+    import pyarrow.compute as pc
 
-        rows = tables["producers"]
-        selected = pc.or_(pc.is_valid(rows["current_txn_start_offset"]), pc.is_valid(rows["error"]))
-        tables["producers"] = rows.filter(selected)
+    due = sample.sampled_at
+    partitions, producers, transactions, findings, late = (
+        read(directory, name, start=due, stop=due + AN_INSTANT)
+        for name in ("partitions", "producers", "transactions", "findings", "late_transactions")
+    )
+    if not idle_producers:
+        selected = pc.or_(pc.is_valid(producers["current_txn_start_offset"]), pc.is_valid(producers["error"]))
+        producers = producers.filter(selected)
     if not sample_times(directory, due, due + AN_INSTANT):
         raise NotFound(f"The sample of {due.isoformat()} expired while it was read.", do="Try again.")
-    return {name: table.to_pylist() for name, table in tables.items()} | {"samples": [row]}
+    before, after = pc.field("phase") == BEFORE, pc.field("phase") == AFTER
+    observation = Observation(
+        partitions=Partition.of_table(partitions.filter(before)),
+        producers=Producer.of_table(producers.filter(before)),
+        transactions=Transaction.of_table(transactions),
+        partitions_after=Partition.of_table(partitions.filter(after)),
+        producers_after=Producer.of_table(producers.filter(after)),
+        coverage=Coverage(
+            brokers=sample.brokers or (),
+            proofs=sample.proofs or (),
+            gaps=sample.gaps or (),
+            topic_gaps=sample.topic_gaps or (),
+        ),
+        observed_at=sample.observed_at,
+        first_batches={
+            (each.topic, each.partition, each.start_offset): FirstBatch(
+                base_offset=each.base_offset,
+                last_offset=each.last_offset,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                base_timestamp=each.base_timestamp,
+                log_append_time=each.log_append_time,
+            )
+            for each in sample.first_batches or ()
+        },
+    )
+    return SampleContent(
+        observation=observation, findings=Finding.of_table(findings), late_transactions=LateTransaction.of_table(late)
+    )
 
 
-def read_observation(directory: Path, row: Row, *, idle_producers: bool = True) -> Observation:
-    """The observation of a successful sample; arguments and errors as for `read_sample`."""
-    observation = observation_of(read_sample(directory, row, idle_producers=idle_producers))
-    assert observation is not None
-    return observation
-
-
-def _with_phase(answers: Sequence[Partition | Producer], phase: str, due: dt.datetime) -> list[Row]:
-    return [{"sampled_at": due, "phase": phase, **each.row()} for each in answers]
-
-
-def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[Row]:
-    """Rows of ``samples``, newest first, one file at a time, since one or two rows suffice."""
+def _backwards(directory: Path, at: dt.datetime | None) -> Iterator[RecordedSample]:
+    """The samples, newest first, one file at a time, since one or two rows suffice."""
     stop = None if at is None else at + AN_INSTANT
     while files := [file for file in files_of(directory, "samples") if stop is None or file.start < stop]:
         start = files[-1].start
-        yield from reversed(read(directory, "samples", start=start, stop=stop).to_pylist())
+        yield from reversed(RecordedSample.of_table(read(directory, "samples", start=start, stop=stop)))
         stop = start
 
 

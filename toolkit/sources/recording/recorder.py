@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.history.sample_findings import first_seen
 from toolkit.errors import NotFound, ToolkitError
-from toolkit.schema import Row
+from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import EPOCH, TransactionKey
 from toolkit.sources.live.cluster import Cluster
-from toolkit.sources.recording.recorded_samples import find_samples, observation_of, read_sample
+from toolkit.sources.recording.recorded_samples import find_samples, read_sample
 from toolkit.sources.recording.recording_folder import ONE_HOUR, floor_time, read
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import Sample, Sampler
@@ -167,19 +168,21 @@ def resume(directory: Path) -> Sample | None:
         found = find_samples(directory)
     except NotFound:
         return None
-    tables = read_sample(directory, found.sample)
-    observation = observation_of(tables)
-    assert observation
-    observed = first_seen(observation, {})
-    with_opening_time = {_key(row) for row in tables["findings"] if row["opened_at"] is not None}
+    content = read_sample(directory, found.sample)
+    observed = first_seen(content.observation, {})
+    with_opening_time = {transaction_key(each) for each in content.findings if each.opened_at is not None}
     recorded = {
-        _key(row): row["opened_at"] for row in tables["late_transactions"] if row["opened_at_clock"] == "recorder"
+        transaction_key(each): each.opened_at
+        for each in content.late_transactions
+        if each.opened_at is not None and each.opened_at_clock == "recorder"
     }
     undated = observed.keys() - with_opening_time - recorded.keys()
     return Sample(
-        due=found.sample["sampled_at"],
-        tables=tables,
-        observation=observation,
+        due=found.sample.sampled_at,
+        row=found.sample,
+        findings=content.findings,
+        late_transactions=content.late_transactions,
+        observation=content.observation,
         first_seen=observed | recorded | (_earliest(directory, undated, found.sample) if undated else {}),
     )
 
@@ -194,24 +197,20 @@ class _SilentListener:
 
 
 def _earliest(
-    directory: Path, transactions: Collection[TransactionKey], last: Row
+    directory: Path, transactions: Collection[TransactionKey], last: RecordedSample
 ) -> dict[TransactionKey, dt.datetime]:
     """When each was first observed open within the last day of the recording."""
     import pyarrow.compute as pc
 
     names = ["topic", "partition", "producer_id", "current_txn_start_offset"]
-    start = last["sampled_at"] - MAX_LOOKBACK
+    start = last.sampled_at - MAX_LOOKBACK
     rows = read(directory, "producers", start=start, columns=["sampled_at", *names])
     rows = rows.filter(pc.is_valid(rows["current_txn_start_offset"]))
-    samples = read(directory, "samples", start=start, columns=["sampled_at", "observed_at"]).to_pylist()
-    observed = {row["sampled_at"]: row["observed_at"] for row in samples}
+    samples = RecordedSample.of_table(read(directory, "samples", start=start, columns=["sampled_at", "observed_at"]))
+    observed = {each.sampled_at: each.observed_at for each in samples}
     firsts = rows.group_by(names).aggregate([("sampled_at", "min")]).to_pylist()
     earliest = {TransactionKey(*(row[name] for name in names)): observed.get(row["sampled_at_min"]) for row in firsts}
     return {key: time for key in transactions if (time := earliest.get(key)) is not None}
-
-
-def _key(row: Row) -> TransactionKey:
-    return TransactionKey(row["topic"], row["partition"], row["producer_id"], row["start_offset"])
 
 
 def _now() -> dt.datetime:

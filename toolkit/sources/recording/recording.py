@@ -30,8 +30,6 @@ from toolkit.sources.recording.recorded_samples import (
     coordinators,
     find_samples,
     named_transactions,
-    observation_of,
-    read_observation,
     read_sample,
     recorded_visibility,
     select_partitions,
@@ -103,7 +101,7 @@ class Recording(Source):
         at
             As for `partitions`, with the same errors.
         """
-        return self._find_samples(at).sample
+        return self._find_samples(at).sample.row()
 
     def late_transactions(self, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """Transactions open for too long (``schema.LATE_TRANSACTIONS``), a row for each sample.
@@ -210,14 +208,13 @@ class Recording(Source):
 
     @implements(Source.coordinators)
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:
-        tables = read_sample(self.path, self._find_samples(arguments.at).sample)
+        content = read_sample(self.path, self._find_samples(arguments.at).sample)
+        observation = content.observation
         transactional_ids, groups = arguments.transactional_ids, arguments.groups
         if transactional_ids is None:
-            transactional_ids = [row["transactional_id"] for row in tables["transactions"] if row["transactional_id"]]
+            transactional_ids = [each.transactional_id for each in observation.transactions if each.transactional_id]
         if groups is None:
-            groups = [group for row in tables["findings"] for group in row["groups_held"] or ()]
-        observation = observation_of(tables)
-        assert observation
+            groups = [group for each in content.findings for group in each.groups_held or ()]
         return coordinators(observation, transactional_ids, groups)
 
     @implements(Source.transaction_owners)
@@ -228,18 +225,17 @@ class Recording(Source):
     @implements(Source.findings, without=["recheck_after"])
     def findings(self, arguments: TableArguments) -> Iterable[Finding]:
         found = self._find_samples(arguments.at)
-        tables = read_sample(self.path, found.sample, idle_producers=False)
-        whole_cluster = observation_of(tables)
-        assert whole_cluster
+        content = read_sample(self.path, found.sample, idle_producers=False)
+        whole_cluster = content.observation
         observation = select_partitions(
             whole_cluster, arguments.topics, arguments.partitions, broker_id=arguments.broker_id
         )
         everything = arguments.is_everything and arguments.broker_id is None
-        recorded = [Finding.of(row) for row in tables["findings"]] if arguments.log_evidence else []
+        recorded = content.findings if arguments.log_evidence else []
         timeout_ms = arguments.max_transaction_timeout_ms
         diagnosed = diagnose_sample(
             observation,
-            read_observation(self.path, found.before, idle_producers=False) if found.before else None,
+            read_sample(self.path, found.before, idle_producers=False).observation if found.before else None,
             requested=() if everything else [each.tp for each in observation.partitions],
             max_transaction_timeout_ms=MAX_TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
             recorded=recorded,
@@ -250,7 +246,7 @@ class Recording(Source):
         ]
         if arguments.min_held_ms is not None:
             selected: set[tuple[str | None, int | None]] = {each.tp for each in observation.partitions}
-            past = self._over_time(None, None, None, found.sample["sampled_at"] + AN_INSTANT)
+            past = self._over_time(None, None, None, found.sample.sampled_at + AN_INSTANT)
             ended = [
                 each
                 for each in past
@@ -296,7 +292,7 @@ class Recording(Source):
         return find_samples(self.path, at=None if at is None else in_utc(at))
 
     def _observe(self, at: dt.datetime | None) -> Observation:
-        return read_observation(self.path, self._find_samples(at).sample)
+        return read_sample(self.path, self._find_samples(at).sample).observation
 
 
 def _failed_samples(found: FoundSamples) -> list[Finding]:
@@ -304,15 +300,15 @@ def _failed_samples(found: FoundSamples) -> list[Finding]:
     if not found.failed:
         return []
     first, last = found.failed[0], found.failed[-1]
-    count, since = len(found.failed), at_time(first["sampled_at"])
+    count, since = len(found.failed), at_time(first.sampled_at)
     failed = f"the sample of {since}" if count == 1 else f"{count} samples since {since}"
     unreachable = GapEvidence(
         reason=f"The cluster could not be reached any more: {failed} failed.",
         remedy="Diagnose the live cluster.",
-        missing=tuple(dict.fromkeys(row["error"] for row in found.failed)),
+        missing=tuple(dict.fromkeys(each.error for each in found.failed if each.error)),
         is_open=False,
     )
-    return [replace(decide(unreachable).finding(observed_at=last["observed_at"]), error=last["error"])]
+    return [replace(decide(unreachable).finding(observed_at=last.observed_at), error=last.error)]
 
 
 def _time(bound: OffsetSpec | None) -> dt.datetime | None:

@@ -27,10 +27,10 @@ import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.errors import UsageError
-from toolkit.schema import RECORDED
+from toolkit.schema import RECORDED, Row
 from toolkit.sources.recording import durable_files
 from toolkit.sources.recording.recording_folder import (
     AN_INSTANT,
@@ -180,6 +180,13 @@ LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
 
 
+class SampleRows(NamedTuple):
+    """A sample as another process took it: its due time, and its rows by the names of ``schema.RECORDED``."""
+
+    due: dt.datetime
+    tables: Mapping[str, Sequence[Row]]
+
+
 class SampleWriter:
     """Writes a recording, under a lock; others may read it meanwhile.
 
@@ -220,7 +227,7 @@ class SampleWriter:
         """Whether the sample of a time is recorded."""
         return bool(sample_times(self.directory, due, due + AN_INSTANT))
 
-    def write(self, sample: Sample) -> bool:
+    def write(self, sample: Sample | SampleRows) -> bool:
         """Write a sample, unless it is recorded already.
 
         Returns: whether it was written.
@@ -228,11 +235,12 @@ class SampleWriter:
         """
         if self.has(sample.due):
             return False
+        rows = sample.tables
         paths = {table: self.directory / table / sample_name(sample.due) for table in TABLES}
         try:
             for table in reversed(TABLES):
-                if sample.tables[table]:
-                    self._put(paths[table], RECORDED[table].arrow(sample.tables[table]))
+                if rows[table]:
+                    self._put(paths[table], RECORDED[table].arrow(rows[table]))
                 else:
                     paths[table].unlink(missing_ok=True)  # left by a failed write
         except BaseException:

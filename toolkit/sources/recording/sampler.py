@@ -6,7 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
@@ -23,6 +23,7 @@ from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
+from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
@@ -30,7 +31,7 @@ from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.broker_configs import longest_timeout_ms
 from toolkit.sources.live.state.group_offsets import offsets_of_groups
 from toolkit.sources.recording.evidence_cache import CachedEvidence, cached_findings
-from toolkit.sources.recording.recorded_samples import observation_rows
+from toolkit.sources.recording.recorded_samples import AFTER, BEFORE, recorded_sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,9 @@ class Sample:
     """An observation of a cluster and its findings at one time."""
 
     due: dt.datetime  # when it was due; `sampled_at` of every row
-    # rows by the names of ``schema.RECORDED``. ``samples`` has exactly one row. If the sample failed, that row's
-    # `error` says why and the other tables are empty
-    tables: Mapping[str, Sequence[Row]]
+    row: RecordedSample  # its row of ``samples``; if it failed, `error` says why
+    findings: Sequence[Finding] = ()
+    late_transactions: Sequence[LateTransaction] = ()
     # the newest observation, of this sample or an earlier one; the next sample is diagnosed with it
     observation: Observation | None = None
     # when each open transaction was first observed
@@ -51,15 +52,24 @@ class Sample:
     held_groups: Sequence[GroupLag] | None = None
 
     @property
-    def row(self) -> Row:
-        """Its row of ``samples``."""
-        return self.tables["samples"][0]
-
-    @property
     def error(self) -> str | None:
         """Why the sample failed, as ``"NAME: sentence"``; null on success."""
-        error: str | None = self.row["error"]
-        return error
+        return self.row.error
+
+    @property
+    def tables(self) -> Mapping[str, Sequence[Row]]:
+        """Its rows by the names of ``schema.RECORDED``; ``samples`` has one, the others have none if it failed."""
+        found, due = self.observation, self.due
+        tables: dict[str, list[Row]] = {name: [] for name in RECORDED} | {"samples": [self.row.row()]}
+        if self.error is None and found is not None:
+            after = (AFTER, found.partitions_after, found.producers_after)
+            for phase, partitions, producers in ((BEFORE, found.partitions, found.producers), after):
+                tables["partitions"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in partitions]
+                tables["producers"] += [{"sampled_at": due, "phase": phase, **each.row()} for each in producers]
+            tables["transactions"] = [{"sampled_at": due, **each.row()} for each in found.transactions]
+            tables["findings"] = [{"sampled_at": due, **each.row()} for each in self.findings]
+            tables["late_transactions"] = [each.row() for each in self.late_transactions]
+        return tables
 
 
 @dataclass(kw_only=True)
@@ -142,7 +152,6 @@ def take_sample(
         observation = cluster.observe()
     except ToolkitError as error:
         return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
-    tables = observation_rows(observation, due=due)
     earlier = before.observation if before else None
     diagnoses = sample_diagnoses(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     found, evidence = None, before.evidence if before else {}
@@ -160,12 +169,15 @@ def take_sample(
         padding_ms=late_padding_ms,
         longest_timeout_ms=longest_timeout_ms,
     )
-    tables["findings"] = [{"sampled_at": due, **each.row()} for each in findings]
-    tables["late_transactions"] = [each.row() for each in late]
-    (sample,) = tables["samples"]
-    tables["samples"] = [{**sample, "interval_ms": interval_ms, "seconds": time.monotonic() - started}]
     return Sample(
-        due=due, tables=tables, observation=observation, first_seen=times, evidence=evidence, held_groups=groups
+        due=due,
+        row=recorded_sample(observation, due=due, interval_ms=interval_ms, seconds=time.monotonic() - started),
+        findings=findings,
+        late_transactions=list(late),
+        observation=observation,
+        first_seen=times,
+        evidence=evidence,
+        held_groups=groups,
     )
 
 
@@ -178,20 +190,15 @@ def failed_sample(
     `due`, `interval_ms`, `before`: as for `take_sample`.
     `seconds`: duration until the error.
     """
-    row = {
-        **dict.fromkeys(RECORDED["samples"].names),
-        "sampled_at": due.astimezone(dt.UTC),
-        "observed_at": dt.datetime.now(dt.UTC),
-        "interval_ms": interval_ms,
-        "seconds": seconds,
-        "error": row_text(error),
-    }
-    tables: dict[str, Sequence[Row]] = {name: [] for name in RECORDED} | {"samples": [row]}
-    if before is None:
-        return Sample(due=due, tables=tables)
-    return Sample(
-        due=due, tables=tables, observation=before.observation, first_seen=before.first_seen, evidence=before.evidence
+    row = RecordedSample(
+        sampled_at=due.astimezone(dt.UTC),
+        observed_at=dt.datetime.now(dt.UTC),
+        interval_ms=interval_ms,
+        seconds=seconds,
+        error=row_text(error),
     )
+    kept = before or Sample(due=due, row=row)
+    return replace(kept, due=due, row=row, findings=(), late_transactions=(), held_groups=None)
 
 
 def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[GroupLag] | None:

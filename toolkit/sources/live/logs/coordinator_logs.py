@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema.live import Partition
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.record import replace
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import NOTHING, FetchedChunk, fetch_range
@@ -74,8 +75,8 @@ def transaction_log_records(
     Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}, newest=newest):
-        where = {"txn_state_partition": number, "broker_id": chunk.broker_id}
-        yield from _records(chunk, TransactionLogRecord, transaction_log, where, having)
+        where = TransactionLogRecord(txn_state_partition=number, broker_id=chunk.broker_id)
+        yield from _records(chunk, transaction_log, where, having)
 
 
 def offsets_log_records(
@@ -90,8 +91,8 @@ def offsets_log_records(
     Raises NotFound if the topic does not have one of the partitions.
     """
     for number, chunk in _chunks(client, coordinator_topic, partitions, start=start or {}):
-        where = {"group_partition": number, "broker_id": chunk.broker_id}
-        yield from _records(chunk, OffsetsLogRecord, offsets_log, where)
+        where = OffsetsLogRecord(group_partition=number, broker_id=chunk.broker_id)
+        yield from _records(chunk, offsets_log, where)
 
 
 def _chunks(
@@ -127,14 +128,10 @@ def _partitions(client: BrokerClient, topic: CoordinatorTopic, numbers: Collecti
 
 
 def _records(
-    chunk: FetchedChunk,
-    make: type[R],
-    decode: Callable[..., Iterator[R]],
-    where: dict[str, Any],
-    having: Collection[bytes] | None = None,
+    chunk: FetchedChunk, decode: Callable[..., Iterator[R]], where: R, having: Collection[bytes] | None = None
 ) -> Iterator[R]:
     for error in (*([chunk.error] if chunk.error else []), *(damage.reason for damage in chunk.scanned.damage)):
-        yield make(**where, error=error)
+        yield replace(where, error=error)
     headers = chunk.scanned.headers[chunk.scanned.headers["attributes"] & CONTROL == 0]
     for position in headers["position"][_contain(headers, chunk.records, having)].tolist():
         yield from decode(chunk.records, position, where=where)

@@ -27,6 +27,7 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.formats.log.scan import scan
 from toolkit.schema.live import Partition
+from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
@@ -107,7 +108,7 @@ class _ExcerptScan:
         """Add the groups whose offsets the transactions have pending."""
         data = np.isin(headers["producer_id"], list(self.target.producer_ids)) & (headers["attributes"] & CONTROL == 0)
         for position in headers["position"][data & (headers["base_offset"] >= self.target.offset)]:
-            for record in offsets_log(records, int(position), where={}):
+            for record in offsets_log(records, int(position), where=OffsetsLogRecord()):
                 if record.group_id is not None and record.producer_id is not None:
                     self.groups.setdefault(record.producer_id, set()).add(record.group_id)
 

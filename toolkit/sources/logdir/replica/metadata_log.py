@@ -9,7 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
@@ -135,13 +135,13 @@ def _snapshots(log: FolderLog) -> list[tuple[LogPath, int]]:
 
 
 def _in_file(log: FolderLog, file: LogPath) -> Iterator[MetadataLogRecord]:
-    where: dict[str, Any] = {"metadata_node_id": log.where.broker_id, "file": str(file)}
+    where = MetadataLogRecord(metadata_node_id=log.where.broker_id, file=str(file))
     for scanned, pieces in scan_file_bytes(file):
         try:
             for headers, begin, buf in in_pieces(scanned.headers, pieces, str(file)):
                 for position in headers["position"].tolist():
-                    yield from metadata_log(buf, position - begin, where={**where, "position": position})
+                    yield from metadata_log(buf, position - begin, where=where, begin=begin)
         except OSError as exc:
-            yield MetadataLogRecord(**where, error=f"UNREADABLE: {exc.strerror}.")
+            yield replace(where, error=f"UNREADABLE: {exc.strerror}.")
         for damage in scanned.damage:
-            yield MetadataLogRecord(**where, position=damage.position, error=damage.reason)
+            yield replace(where, position=damage.position, error=damage.reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
@@ -13,6 +12,7 @@ from toolkit.formats.log.headers import ABORT, Headers
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import utc
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
+from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
 from toolkit.sources.logdir.replica.log_dir_layout import Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import known_before
@@ -54,8 +54,8 @@ class FolderLog:
         stamps = self.listing.stamps
         self.size = sum(stamps[segment.path.name].size for segment in self.listing.segments)
         number, broker_id = replica.partition, replica.root.broker_id
-        self._of_transactions: dict[str, Any] = {"txn_state_partition": number, "broker_id": broker_id}
-        self._of_offsets: dict[str, Any] = {"group_partition": number, "broker_id": broker_id}
+        self._of_transactions = TransactionLogRecord(txn_state_partition=number, broker_id=broker_id)
+        self._of_offsets = OffsetsLogRecord(group_partition=number, broker_id=broker_id)
 
     @property
     def newest_size(self) -> int:
@@ -73,37 +73,37 @@ class FolderLog:
         return clip(read_parts(self.listing, start=start, stop=stop, crc=crc), start=start, stop=stop)
 
     def transaction_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[TransactionLogRecord]:
-        return self._records(transaction_log, TransactionLogRecord, self._of_transactions, start, stop)
+        return self._records(transaction_log, self._of_transactions, start, stop)
 
     def indexed(self) -> tuple[RecordIndex, Iterator[ScanChunk]]:
-        index = RecordIndex(**self._of_transactions)
+        index = RecordIndex(self._of_transactions)
         return index, self._indexing(index)
 
     def _indexing(self, index: RecordIndex) -> Iterator[ScanChunk]:
         for part, pieces in read_bytes(self.listing):
-            where = {**self._of_transactions, "file": part.file}
+            where = replace(self._of_transactions, file=part.file)
             for each in part.scanned.damage:
-                index.add_record(TransactionLogRecord(**where, position=each.position, error=each.reason))
+                index.add_record(replace(where, position=each.position, error=each.reason))
             try:
                 index.add(part.scanned.headers, pieces, part.file or "")
             except OSError as exc:
-                index.add_record(TransactionLogRecord(**where, error=_unreadable(exc)))
+                index.add_record(replace(where, error=_unreadable(exc)))
             yield part
 
     def offsets_log(self, *, start: int | None = None, stop: int | None = None) -> Iterator[OffsetsLogRecord]:
-        return self._records(offsets_log, OffsetsLogRecord, self._of_offsets, start, stop)
+        return self._records(offsets_log, self._of_offsets, start, stop)
 
     def offsets_log_in(self, headers: Headers) -> Iterator[OffsetsLogRecord]:
         for header in headers:
             position = int(header["position"])
             segment = self.listing.segments[bisect_right(self.base_offsets, header["base_offset"]) - 1]
-            where = {**self._of_offsets, "file": str(segment.path)}
+            where = replace(self._of_offsets, file=str(segment.path))
             try:
                 buf = bytes_at(str(segment.path), position, int(header["size"]))
             except OSError as exc:
-                yield OffsetsLogRecord(**where, error=_unreadable(exc))
+                yield replace(where, error=_unreadable(exc))
                 continue
-            yield from offsets_log(buf, 0, where={**where, "position": position})
+            yield from offsets_log(buf, 0, where=where, begin=position)
 
     def snapshots(self) -> Iterator[ProducerSnapshot]:
         for offset, path, _ in reversed(self.listing.snapshots):
@@ -176,27 +176,22 @@ class FolderLog:
         return changes(self.listing, list_files(self.replica), appending=appending)
 
     def _records(
-        self,
-        decode: Callable[..., Iterator[R]],
-        make: type[R],
-        of_partition: dict[str, Any],
-        start: int | None,
-        stop: int | None,
+        self, decode: Callable[..., Iterator[R]], of_partition: R, start: int | None, stop: int | None
     ) -> Iterator[R]:
         if self.error:
-            yield make(**of_partition, file=self.name, error=self.error)
+            yield replace(of_partition, file=self.name, error=self.error)
             return
         for (scanned, file, _), pieces in read_bytes(self.listing, start=start, stop=stop):
-            where = {**of_partition, "file": file}
+            where = replace(of_partition, file=file)
             clipped = next(clip([ScanChunk(scanned, file)], start=start, stop=stop)).scanned
             try:
                 for headers, begin, buf in in_pieces(clipped.headers, pieces, file or ""):
                     for position in headers["position"].tolist():
-                        yield from decode(buf, position - begin, where={**where, "position": position})
+                        yield from decode(buf, position - begin, where=where, begin=begin)
             except OSError as exc:
-                yield make(**where, error=_unreadable(exc))
+                yield replace(where, error=_unreadable(exc))
             for each in clipped.damage:
-                yield make(**where, position=each.position, error=each.reason)
+                yield replace(where, position=each.position, error=each.reason)
 
 
 def _unreadable(exc: OSError) -> str:

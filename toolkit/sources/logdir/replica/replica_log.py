@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
+from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica.replica_files import SegmentBytes, in_pieces
@@ -33,8 +34,8 @@ class RecordIndex:
 
     Parameters
     ----------
-    **where
-        The columns that say of which partition and broker it is.
+    where
+        A record that has only partition and broker; null where none is decoded.
 
     Attributes
     ----------
@@ -42,8 +43,8 @@ class RecordIndex:
         What could not be read.
     """
 
-    def __init__(self, **where: Any) -> None:
-        self._where = where
+    def __init__(self, where: TransactionLogRecord | None = None) -> None:
+        self._where = where or TransactionLogRecord()
         self.errors: list[TransactionLogRecord] = []
         self._numbers: dict[bytes, int] = {}  # of each key
         self._files: list[str] = []
@@ -85,8 +86,8 @@ class RecordIndex:
             others = np.flatnonzero((found[:, column] >= 0) & (found[:, column] != found[:, 2]))
             self._neighbours += zip(found[others, column].tolist(), (numbers[row] for row in others), strict=True)
 
-    def _decoded_at(self, buf: bytes, at: int, file: str, position: int) -> Iterator[TransactionLogRecord]:
-        return transaction_log(buf, at, where={**self._where, "file": file, "position": position})
+    def _decoded_at(self, buf: bytes, at: int, file: str, begin: int) -> Iterator[TransactionLogRecord]:
+        return transaction_log(buf, at, where=replace(self._where, file=file), begin=begin)
 
     def add_record(self, record: TransactionLogRecord) -> None:
         """Add the next record decoded, or what could not be read."""
