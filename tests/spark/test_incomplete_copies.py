@@ -34,6 +34,7 @@ from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.schema.record import replace
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.fold_states import FoldStates
@@ -63,7 +64,7 @@ class Tables:
             paths=[str(self.folder)],
             topics=None,
             asserted=from_files.AssertedOfFiles(consistent_copy=True),
-            logs=listing,
+            logs=list(map(LogListing.of, listing)),
         )
         self.rename(renames(files.listings, self.states))
         plans = files.plans(self.states)

@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.schema import Row
 from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
 from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
@@ -75,11 +75,13 @@ class FoldStates:
         """The newest state of each log, without `obsolete_logs`."""
         return {**{log: state for log, state in self.before.items() if log not in self.obsolete_logs}, **self.new}
 
-    def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row], *, continued: Collection[str] = ()) -> None:
+    def add(
+        self, staged: DataFrame | pa.Table, listed: Mapping[str, LogListing], *, continued: Collection[str] = ()
+    ) -> None:
         """Add the states of the logs that this run has read.
 
         `staged`: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
-        `listed`: the listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
+        `listed`: the listing of each log.
         `continued`: logs of which only new data was read: segments that were damaged before still are.
         """
         if isinstance(staged, DataFrame):
@@ -95,10 +97,10 @@ class FoldStates:
             self.put(
                 replace(
                     state,
-                    listing=listing["listing"],
-                    topic_id=listing["topic_id"],
-                    segment_sizes=listing.get("segment_sizes"),
-                    first_batch=listing.get("first_batch"),
+                    listing=listing.listing,
+                    topic_id=listing.topic_id,
+                    segment_sizes=listing.segment_sizes,
+                    first_batch=listing.first_batch,
                     damaged_segments=json.dumps(sorted(set(damaged))),
                 )
             )

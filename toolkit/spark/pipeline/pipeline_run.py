@@ -26,6 +26,7 @@ from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RE
 from toolkit.spark.arrow_types import from_arrow, mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, PARTIAL_TRANSACTIONS_SCHEMA, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
@@ -189,7 +190,7 @@ class _PipelineRun:
     # states, plans, listings: state, plan and listing of each log
     states: FoldStates
     plans: Mapping[str, LogPlan]
-    listings: Mapping[str, Row]
+    listings: Mapping[str, LogListing]
     copies: OlderCopies  # older copies of logs, whose rows are dropped
     min_held_ms: int  # shortest hold of the LSO to keep
     # new rows of `staging_table.STAGE`; Arrow data if this process made them
@@ -401,9 +402,9 @@ class _PipelineRun:
         self.states.save()
 
 
-def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, StoredState]) -> list[str]:
+def _replaced(plans: Iterable[str], listings: Mapping[str, LogListing], before: Mapping[str, StoredState]) -> list[str]:
     """Replicas of ``__transaction_state`` that another replica replaces as the best one, in the same cluster."""
-    read = {(LogIdentity.of(log).origin, listings[log]["partition"]): log for log in plans if log.endswith(IDS)}
+    read = {(LogIdentity.of(log).origin, listings[log].partition): log for log in plans if log.endswith(IDS)}
     return [
         log
         for log, state in before.items()

@@ -20,16 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.spark.datasources.log_identity import LogIdentity
-from toolkit.spark.datasources.partial_transactions import (
-    LOST,
-    PARTIAL_TRANSACTIONS_ARROW,
-    REMEMBERED,
-    TRUNCATED,
-    partial_transaction_rows,
-)
+from toolkit.spark.datasources.log_options import LogListing
+from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED, PartialRow, record_batch
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
@@ -67,25 +61,25 @@ class LogPlan(NamedTuple):
     error: str | None = None
 
 
-def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
+def plan_logs(listed: Iterable[LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
     """How to read the new data of each changed log in files.
 
     Parameters
     ----------
     listed
-        Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`.
+        The listed logs.
     states
         The stored states, by log.
     """
     found = {}
     for row in listed:
-        state = states.get(row["log"])
+        state = states.get(row.log)
         if state is None:
-            found[row["log"]] = LogPlan()
-        elif state.broker_id is None and LogIdentity.of(row["log"]).broker is not None:  # meta.properties was missing
-            found[row["log"]] = LogPlan(remembered=TRUNCATED, offset=0)
-        elif row["listing"] != state.listing or state.is_unread:
-            found[row["log"]] = _plan_changed(row, state)
+            found[row.log] = LogPlan()
+        elif state.broker_id is None and LogIdentity.of(row.log).broker is not None:  # meta.properties was missing
+            found[row.log] = LogPlan(remembered=TRUNCATED, offset=0)
+        elif row.listing != state.listing or state.is_unread:
+            found[row.log] = _plan_changed(row, state)
     return found
 
 
@@ -105,13 +99,13 @@ def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None
     return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
 
 
-def _plan_changed(row: Row, state: StoredState) -> LogPlan:
-    begin, end = row["begin"] or 0, state.log_end_offset
+def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
+    begin, end = row.begin or 0, state.log_end_offset
     if end is None:
         return LogPlan(remembered=TRUNCATED, offset=begin)
-    if row["begin"] is None:  # its folder cannot be read
+    if row.begin is None:  # its folder cannot be read
         return LogPlan(start=end, remembered=REMEMBERED)
-    epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
+    epochs = {int(epoch): offset for epoch, offset in json.loads(row.leader_epochs or "{}").items()}
     last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
@@ -122,17 +116,17 @@ def _plan_changed(row: Row, state: StoredState) -> LogPlan:
     return LogPlan(start=end, remembered=REMEMBERED)
 
 
-def _was_incomplete(row: Row, state: StoredState) -> bool:
+def _was_incomplete(row: LogListing, state: StoredState) -> bool:
     """Whether segments that were read were missing, incomplete or damaged, and now are not what they were."""
     if state.segment_sizes is None:  # of a release that did not note them
         return bool(state.is_damaged)
     known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
-    damaged, begin = _damaged(state), row["begin"]
+    damaged, begin = _damaged(state), row.begin or 0
     lost_before = [~each for each in damaged if each < 0]
-    if any(row["has_snapshot"] if base == begin else begin < base <= row["cleaned"] for base in lost_before):
+    if any(row.has_snapshot if base == begin else begin < base <= row.cleaned for base in lost_before):
         return True
     newest, log_end = max(known, default=0), state.log_end_offset or 0
-    listed = json.loads(row["segment_sizes"])
+    listed = json.loads(row.segment_sizes or "[]")
     ends = [*(base for base, _, _ in listed[1:]), NEVER]
     for (base, size, modified), end in zip(listed, ends, strict=True):
         if base in damaged and known.get(base) != (size, modified):
@@ -161,11 +155,22 @@ def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Ta
         The plan of each log.
     """
     rows = []
-    for state in states.to_pylist():
-        plan = plans[state["log"]]
-        columns = {"kind": plan.remembered, "range_order": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(partial_transaction_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
-    return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
+    for state in StoredState.of_table(states):
+        plan = plans[state.log]
+        rows.append(
+            PartialRow(
+                topic=state.topic,
+                partition=state.partition,
+                log=state.log,
+                broker_id=state.broker_id,
+                range_order=-1,
+                kind=plan.remembered or REMEMBERED,
+                packed=state.remembered,
+                log_end_offset=plan.offset,
+                error=plan.error,
+            )
+        )
+    return pa.Table.from_batches([record_batch(*rows)])
 
 
 def read_here(reader: LogReader | BatchesReader) -> pa.Table:
@@ -201,8 +206,8 @@ class PipelineSource(Protocol):
         """A value that changes when the logs or the selection change."""
 
     @property
-    def listings(self) -> Mapping[str, Row]:
-        """The listed columns of each log's state: ``topic``, ``partition``, ``listing``, ``topic_id``."""
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
 
     @property
     def assumptions(self) -> Sequence[str]:

@@ -26,6 +26,7 @@ from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
@@ -58,7 +59,7 @@ class TopicFindings:
 
     store: TableStore  # the stored tables
     states: FoldStates  # the states of logs, those of this run included
-    listings: Mapping[str, Row]  # the logs of this run
+    listings: Mapping[str, LogListing]  # the logs of this run
     is_consistent: bool  # whether they are asserted to be a consistent copy
     min_held_ms: int  # shortest hold of the LSO to keep
 
@@ -90,8 +91,8 @@ class TopicFindings:
             if state.topic is not None and state.partition is not None and not state.log.endswith(IDS):
                 found[TopicPartition(state.topic, state.partition)] = LogIdentity.of(state.log).origin
         for name, row in self.listings.items():
-            if row["topic"] is not None and not name.endswith(IDS):
-                found[TopicPartition(row["topic"], row["partition"])] = LogIdentity.of(name).origin
+            if row.topic is not None and row.partition is not None and not name.endswith(IDS):
+                found[TopicPartition(row.topic, row.partition)] = LogIdentity.of(name).origin
         return found
 
     @cached_property
@@ -159,9 +160,9 @@ class TopicFindings:
         }
 
     @property
-    def _listed(self) -> Collection[tuple[str, int]] | None:
+    def _listed(self) -> Collection[tuple[str | None, int | None]] | None:
         """The partitions of files that are asserted to be a consistent copy; null for others."""
-        return {(row["topic"], row["partition"]) for row in self.listings.values()} if self.is_consistent else None
+        return {(row.topic, row.partition) for row in self.listings.values()} if self.is_consistent else None
 
     # Recordings, which have no topic ids: they are of the present topics, but for transactions of an earlier one.
 
