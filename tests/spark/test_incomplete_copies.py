@@ -34,6 +34,7 @@ from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
 from toolkit.schema.record import replace
+from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
 from toolkit.spark.pipeline import from_files
@@ -101,7 +102,8 @@ class Tables:
         """The sorted rows of each table."""
         id_states = [state for log, state in self.states.items() if log.endswith(IDS)]
         latest = max((state.latest for state in id_states if state.latest is not None), default=None)
-        current = current_transaction_history(STATE.arrow(id_states), latest=latest)
+        by_origin = {LogIdentity.of(state.log).origin: latest for state in id_states}
+        current = current_transaction_history(STATE.arrow(id_states), latest=by_origin)
         tables: dict[str, list[Row]] = {name: [] for name in (LOG_TRANSACTIONS.name, LSO_TIMELINE.name, HISTORY)}
         for row in self.stored:
             tables[row["table"]].append(row[row["table"]])

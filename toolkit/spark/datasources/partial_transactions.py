@@ -148,6 +148,7 @@ REMEMBERED = "remembered"  # the log continues at the end of the last read (`Log
 LOST = "lost"  # the log continues after offsets deleted before they were read, see error (`LogState`)
 TRUNCATED = "truncated"  # the log changed from log_end_offset on, and is read again (`LogState`)
 
+OF_BATCHES = (BEGIN, CLOSED, COUNTS, EDGES, END)  # kinds that describe the batches of a range
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
 
@@ -264,7 +265,7 @@ def _other_rows(fold: LogFold, of_part: PartialRow, first: _FirstBatch) -> Itera
 
 def range_summary(rows: pa.Table) -> RangeSummary:
     """The summary of a range, from its rows in any order."""
-    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
+    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in OF_BATCHES}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]

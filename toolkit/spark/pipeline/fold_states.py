@@ -91,9 +91,9 @@ class FoldStates:
             rows = staged_rows(staged, STATE.name)
         for state in StoredState.of_table(rows):
             listing = listed[state.log]
-            damaged = json.loads(state.damaged_segments or "[]")
+            damaged = state.damaged_bases
             if state.log in continued:
-                damaged += json.loads(self.before[state.log].damaged_segments or "[]")
+                damaged += self.before[state.log].damaged_bases
             self.put(
                 replace(
                     state,

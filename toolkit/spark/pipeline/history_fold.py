@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
 from toolkit.formats.columns import from_ipc, to_ipc
@@ -43,17 +44,6 @@ NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
 the newest time of all."""
 
-RECORDS = StructType(
-    [
-        *(StructField(field.name, field.dataType) for field in struct_type(TRANSACTION_LOG)),
-        StructField("role", StringType()),
-        StructField("known_producer_id", LongType()),
-        StructField("is_version_2", BooleanType()),
-        StructField(LOG, StringType()),
-    ]
-)
-"""Spark's schema of records, new and from the state."""
-
 RECORDS_SCHEMA = pa.schema(
     [
         *(field.with_nullable(True) for field in spark_schema(TRANSACTION_LOG.arrow_schema)),
@@ -63,6 +53,8 @@ RECORDS_SCHEMA = pa.schema(
         (LOG, pa.string()),
     ]
 )
+RECORDS: StructType = from_arrow_schema(RECORDS_SCHEMA)
+"""Spark's schema of records, new and from the state."""
 PARTITION = "txn_state_partition"
 CURRENT = StructType(
     [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
@@ -112,29 +104,16 @@ def remembered_records(states: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
+def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
     """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
 
     `states`: rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
-    `latest`: the newest time of all partitions.
+    `latest`: the newest time of all partitions of each cluster.
     """
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
     empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
-    return pa.concat_tables([empty, *(_current(each, latest) for each in StoredState.of_table(states))])
-
-
-def current_of_clusters(states: pa.Table, *, latest: Mapping[Origin, dt.datetime]) -> pa.Table:
-    """`current_transaction_history` of the logs of several clusters.
-
-    `states`: as there.
-    `latest`: the newest time of each cluster.
-    """
-    names = states[LOG].to_pylist()
-    found = [current_transaction_history(states.slice(0, 0), latest=None)]
-    for number, name in enumerate(names):
-        newest = latest.get(LogIdentity.of(name).origin)
-        found.append(current_transaction_history(states.slice(number, 1), latest=newest))
-    return pa.concat_tables(found)
+    found = [_current(each, latest.get(LogIdentity.of(each.log).origin)) for each in StoredState.of_table(states)]
+    return pa.concat_tables([empty, *found])
 
 
 def _current(state: StoredState, latest: dt.datetime | None) -> pa.Table:

@@ -28,6 +28,7 @@ from toolkit.spark.datasources.partial_transactions import (
     END,
     LOST,
     MISSING,
+    OF_BATCHES,
     REACH,
     REMEMBERED,
     START,
@@ -54,32 +55,14 @@ if TYPE_CHECKING:
 KEY = ("topic", "partition", "log")
 ORDER = (*KEY, "range_order", "part")
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (
-    *STATES,
-    DAMAGE,
-    TAIL,
-    REACH,
-    START,
-    UNREAD_START,
-    MISSING,
-    STOP,
-)  # all other kinds describe the batches of a range
 
 
 def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
     """Merge the ranges of logs, each log in one task, in bounded memory.
 
-    Parameters
-    ----------
-    partials
-        Rows of `partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA`, in any order, including the states of their logs.
-    min_held_ms
-        Shorter holds of the LSO are dropped when they end.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
+    `partials`: rows of `partial_transactions.PartialRow`, in any order, including the states of their logs.
+    `min_held_ms`: shorter holds of the LSO are dropped when they end.
+    Returns: rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
     """
     sorted_partials = partials.repartition(*KEY).sortWithinPartitions(*ORDER)
     return sorted_partials.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
@@ -98,7 +81,9 @@ def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[
         if log is None or log.key != (first.topic, first.partition, first.log):
             if log is not None:
                 yield from log.finish()
-            log = _FoldedLog.of(first, min_held_ms=min_held_ms)
+            topic, partition, broker_id = first.topic, first.partition, first.broker_id
+            state = LogState(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
+            log = _FoldedLog(first.log, state)
         yield from log.add(rows)
     if log is not None:
         yield from log.finish()
@@ -119,17 +104,12 @@ class _FoldedLog:
     expected: int | None = None  # offset after the data added so far
     damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
 
-    @staticmethod
-    def of(row: PartialRow, *, min_held_ms: int) -> _FoldedLog:
-        state = LogState(topic=row.topic, partition=row.partition, broker_id=row.broker_id, min_held_ms=min_held_ms)
-        return _FoldedLog(row.log, state)
-
     @property
     def key(self) -> tuple[Any, ...]:
         return self.state.topic, self.state.partition, self.name
 
     def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        others = PartialRow.of_table(rows.filter(pc.is_in(rows["kind"], pa.array(OTHERS))))
+        others = PartialRow.of_table(rows.filter(pc.invert(pc.is_in(rows["kind"], pa.array(OF_BATCHES)))))
         by_kind: defaultdict[str, list[PartialRow]] = defaultdict(list)
         for row in others:
             by_kind[row.kind].append(row)

@@ -34,7 +34,7 @@ from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording,
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     RECORDS,
-    current_of_clusters,
+    current_transaction_history,
     fold_history_table,
     fold_transaction_history,
     remembered_records,
@@ -345,7 +345,7 @@ class _PipelineRun:
             if state.latest is not None:
                 origin = LogIdentity.of(log).origin
                 latest[origin] = max(state.latest, latest.get(origin, state.latest))
-        make = partial(current_of_clusters, latest=latest)
+        make = partial(current_transaction_history, latest=latest)
         if isinstance(self.staged, DataFrame):
             current = mapped(self.states.remembered(states), make, CURRENT)
         else:

@@ -38,39 +38,17 @@ LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log be
 
 
 class LogPlan(NamedTuple):
-    """How to read the new data of a log.
+    """How to read the new data of a log."""
 
-    Parameters
-    ----------
-    start
-        First offset to read; null for the beginning of the log.
-    stop
-        End offset, exclusive; null for the end of the log.
-    remembered
-        How to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
-    offset
-        For `TRUNCATED`: the first offset whose stored rows are obsolete.
-    error
-        For `LOST`: the lost offsets.
-    """
-
-    start: int | None = None
-    stop: int | None = None
-    remembered: str | None = None
-    offset: int | None = None
-    error: str | None = None
+    start: int | None = None  # first offset to read; null for the beginning of the log
+    stop: int | None = None  # end offset, exclusive; null for the end of the log
+    remembered: str | None = None  # how to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without one
+    offset: int | None = None  # for `TRUNCATED`: the first offset whose stored rows are obsolete
+    error: str | None = None  # for `LOST`: the lost offsets
 
 
 def plan_logs(listed: Iterable[LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
-    """How to read the new data of each changed log in files.
-
-    Parameters
-    ----------
-    listed
-        The listed logs.
-    states
-        The stored states, by log.
-    """
+    """How to read the new data of each changed log in files. `states`: the stored states, by log."""
     found = {}
     for row in listed:
         state = states.get(row.log)
@@ -110,7 +88,7 @@ def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
     if state.is_unread or not is_comparable or newer < end or _was_incomplete(row, state):
-        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in _damaged(state) else min(begin, newer))
+        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
@@ -121,7 +99,7 @@ def _was_incomplete(row: LogListing, state: StoredState) -> bool:
     if state.segment_sizes is None:  # of a release that did not note them
         return bool(state.is_damaged)
     known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
-    damaged, begin = _damaged(state), row.begin or 0
+    damaged, begin = state.damaged_bases, row.begin or 0
     lost_before = [~each for each in damaged if each < 0]
     if any(row.has_snapshot if base == begin else begin < base <= row.cleaned for base in lost_before):
         return True
@@ -139,20 +117,11 @@ def _was_incomplete(row: LogListing, state: StoredState) -> bool:
     return False
 
 
-def _damaged(state: StoredState) -> Collection[int]:
-    found: list[int] = json.loads(state.damaged_segments or "[]")
-    return found
-
-
 def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
     """The states of logs, as rows of ``partial_transactions`` that precede those of the new ranges.
 
-    Parameters
-    ----------
-    states
-        Rows of `toolkit.spark.pipeline.tables.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
-    plans
-        The plan of each log.
+    `states`: rows of `staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    `plans`: the plan of each log.
     """
     rows = []
     for state in StoredState.of_table(states):
@@ -244,14 +213,9 @@ FROM_OFFSET = {
 def obsolete_rows(table: str, plans: Mapping[str, LogPlan], obsolete_logs: Collection[str]) -> list[str]:
     """SQL conditions for the stored rows of truncated and replaced logs.
 
-    Parameters
-    ----------
-    table
-        Name of the table.
-    plans
-        What this run reads of each log.
-    obsolete_logs
-        Replicas of ``__transaction_state`` that another one replaces.
+    `table`: name of the table.
+    `plans`: what this run reads of each log.
+    `obsolete_logs`: replicas of ``__transaction_state`` that another one replaces.
     """
     found = []
     for log, plan in plans.items():

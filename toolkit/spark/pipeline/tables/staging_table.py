@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -63,6 +64,11 @@ class StoredState(TableRow):
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
     remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None
+
+    @property
+    def damaged_bases(self) -> list[int]:
+        """The numbers in ``damaged_segments``."""
+        return list(json.loads(self.damaged_segments or "[]"))
 
 
 STATE = StoredState.table
