@@ -31,7 +31,6 @@ DICT_READERS = {
     "analysis": {"history/resume_state.py"},
     "sources": {
         "live/logs/partition_tables.py",
-        "log_tables.py",
         "logdir/log_dir.py",
         "logdir/replica/log_dir_layout.py",
         "logdir/replica_offset_reader.py",
@@ -45,16 +44,8 @@ DICT_READERS = {
     },
     "spark": {
         "datasources/log_identity.py",
-        "pipeline/log_renames.py",
-        "pipeline/older_copies.py",
-        "pipeline/tables/staging_table.py",
         "pipeline/tables/stored_tables.py",
-        "pipeline/topic_findings.py",
-        "pipeline/fold_states.py",
         "datasources/batches_reader.py",
-        "pipeline/from_files.py",
-        "pipeline/history_fold.py",
-        "pipeline/log_fold.py",
         "pipeline/pipeline_run.py",
     },
     "views": {

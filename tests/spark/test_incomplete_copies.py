@@ -280,6 +280,21 @@ def test_two_segments_cut_within_their_first_batches_leave_one_error_each(tmp_pa
     assert tables.rows() == whole.rows()
 
 
+def test_a_segment_that_is_missing_after_what_an_earlier_run_read_is_lost(tmp_path: Path) -> None:
+    """A run that continued at the end of a segment went on in the next one: the transaction passed for a commit."""
+    root = write_root(tmp_path / "data")
+    in_epoch_0 = [batch[:12] + bytes(4) + batch[16:] for batch in (data(0, 7, after()), marker(5, 7, after()))]
+    log = write_log(root, "orders-0", in_epoch_0[:1])
+    (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    whole, tables = Tables(root), Tables(root)
+    tables.run()
+    write_log(root, "orders-0", in_epoch_0[1:], base_offset=5)
+    tables.run()
+    whole.run()
+    assert [row["outcome"] for row in tables.log_transactions if row["first_offset"] == 0] == [None]
+    assert tables.rows() == whole.rows()
+
+
 def test_a_log_is_the_same_once_meta_properties_is_copied_too(tmp_path: Path) -> None:
     """It was the log of its path before, so its rows stood twice."""
     root = write_root(tmp_path / "data")

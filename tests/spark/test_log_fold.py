@@ -48,7 +48,7 @@ from toolkit.spark.datasources.partial_transactions import (
     REMEMBERED,
     STOP,
     TRUNCATED,
-    PartialRow,
+    PartialRecord,
     partial_transaction_batches,
     record_batch,
 )
@@ -188,7 +188,7 @@ class Stored:
         rows = list(rows)
         if self.state is not None:
             remembered = {**LOG_COLUMNS, "range_order": -1, "kind": plan, "packed": self.state["remembered"], **columns}
-            rows.append(record_batch(PartialRow(**remembered)))
+            rows.append(record_batch(PartialRecord(**remembered)))
         table = pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
         staged_rows = fold_rows(table, self.random, min_held_ms=self.min_held_ms)
         if rows:
@@ -329,7 +329,7 @@ def read_tasks(
         )
         if number == stop:
             failure = {**LOG_COLUMNS, "range_order": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
-            rows.append(record_batch(PartialRow(**failure)))
+            rows.append(record_batch(PartialRecord(**failure)))
     columns = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
     stored.run(rows, **columns)  # type: ignore[arg-type]
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
@@ -385,7 +385,7 @@ def test_responses_of_several_brokers_are_folded_into_one_log() -> None:
         rows += partial_transaction_batches(
             [chunk], log_id, log=LOG, range_order=broker_id, before=begin() if broker_id == 1 else EMPTY
         )
-    failure = PartialRow(topic="orders", partition=3, log=LOG, range_order=3, kind=STOP, error="DOWN: it is.")
+    failure = PartialRecord(topic="orders", partition=3, log=LOG, range_order=3, kind=STOP, error="DOWN: it is.")
     stored = Stored(Random(1))
     stored.run([record_batch(failure), *rows])
     offsets_and_errors = [(row["first_offset"], row["marker_offset"], row["error"]) for row in stored.rows()]
@@ -474,7 +474,7 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
             assert plans[log].remembered == REMEMBERED
             log_columns = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
             remembered = {**log_columns, "range_order": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
-            partials.append(pa.Table.from_batches([record_batch(PartialRow(**remembered))]))
+            partials.append(pa.Table.from_batches([record_batch(PartialRecord(**remembered))]))
         folded = fold_rows(pa.concat_tables(partials), random)
         final += [row for row in folded if row["is_final"]]
         provisional = [row for row in provisional if row["log"] not in plans] + [

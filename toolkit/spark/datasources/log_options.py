@@ -123,35 +123,19 @@ INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Options of `KafkaLog`.
+    """Options of `KafkaLog`."""
 
-    Parameters
-    ----------
-    paths
-        Paths to read.
-    table
-        Name of the table.
-    mode
-        What to do with rows with `error`, one of `reader_options.MODES`.
-    max_partition_bytes
-        Approximate maximum of log bytes per task.
-    arguments
-        The arguments of the table.
-    consistent_copy, as_of, txn_state_partitions
-        As for `LogDir`.
-    starts
-        The logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all
-        logs from their beginning.
-    """
-
-    paths: Sequence[str]
+    paths: Sequence[str]  # to read
     table: str
-    mode: str
-    max_partition_bytes: int
-    arguments: TableArguments
+    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    max_partition_bytes: int  # approximate maximum of log bytes per task
+    arguments: TableArguments  # of the table
+    # consistent_copy, as_of, txn_state_partitions: as for `LogDir`
     consistent_copy: bool = False
     as_of: dt.datetime | None = None
     txn_state_partitions: int | None = None
+    # the logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all logs
+    # from their beginning
     starts: Mapping[str, int | None] | None = None
 
 

@@ -36,7 +36,12 @@ from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
-from toolkit.spark.datasources.partial_transactions import TAIL, PartialRow, partial_transaction_batches, record_batch
+from toolkit.spark.datasources.partial_transactions import (
+    TAIL,
+    PartialRecord,
+    partial_transaction_batches,
+    record_batch,
+)
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
@@ -96,15 +101,7 @@ def freeze_modules() -> None:
 
 
 def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
-    """The rows of one task.
-
-    Parameters
-    ----------
-    work
-        The input of the task.
-    options
-        The options.
-    """
+    """The rows of one task."""
     if isinstance(work, SegmentRanges):
         read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
         return chain.from_iterable(read_run(run, options) for run in work.runs)
@@ -190,7 +187,7 @@ def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Tab
         name = names.name(log)
         start = None if options.starts is None else options.starts[name]
         if log.error:
-            failure = PartialRow(**log.where.columns, log=name, kind=TAIL, file=log.name, error=log.error)
+            failure = PartialRecord(**log.where.columns, log=name, kind=TAIL, file=log.name, error=log.error)
             yield pa.Table.from_batches([record_batch(failure)])
             continue
         yield from _tables(
@@ -211,15 +208,7 @@ def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
-    """Rows of the table ``listing``.
-
-    Parameters
-    ----------
-    contents
-        The contents of the files.
-    logs
-        The logs to list: all replicas of a partition, or none.
-    """
+    """Rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
     names = LogNames(contents)
     by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]

@@ -95,7 +95,7 @@ def whole_runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator
 
 @declares("partial_transactions", row="what one of the kinds below says of a range of a log, or packed transactions")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartialRow(TableRow):
+class PartialRecord(TableRow):
     """A row of the table."""
 
     topic: Annotated[str | None, "Topic."] = None
@@ -125,7 +125,7 @@ class PartialRow(TableRow):
 
 
 PARTIAL_TRANSACTIONS_SCHEMA = StructType(
-    [StructField(each.name, each.dataType) for each in struct_type(PartialRow.table)]
+    [StructField(each.name, each.dataType) for each in struct_type(PartialRecord.table)]
 )
 """Spark's schema of the table."""
 
@@ -148,7 +148,7 @@ REMEMBERED = "remembered"  # the log continues at the end of the last read (`Log
 LOST = "lost"  # the log continues after offsets deleted before they were read, see error (`LogState`)
 TRUNCATED = "truncated"  # the log changed from log_end_offset on, and is read again (`LogState`)
 
-OF_BATCHES = (BEGIN, CLOSED, COUNTS, EDGES, END)  # kinds that describe the batches of a range
+PACKED = (CLOSED, COUNTS, EDGES)  # kinds of which there may be many rows
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
 
@@ -177,11 +177,12 @@ def partial_transaction_batches(
     `cleaned`: offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
     `is_within_file`: whether the range begins within a file.
     """
-    of_part = PartialRow(**where.columns, log=log, range_order=range_order, kind=START)
+    of_part = PartialRecord(**where.columns, log=log, range_order=range_order, kind=START)
     unread_start: int | None = None
     fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)
     for chunk in at_missing_offsets(parts, is_within_file=is_within_file, cleaned=cleaned):
-        if not fold.files and not of_part.part and not is_within_file:
+        begins_range = not fold.files and not of_part.part and not is_within_file
+        if begins_range or (first.is_awaited and len(fold.files) == 1 and chunk.file not in fold.files):
             base_offset = segment_base_offset(chunk.file)
             if base_offset is not None:
                 yield record_batch(replace(of_part, first_offset=base_offset, cleaned=cleaned))
@@ -216,6 +217,11 @@ class _FirstBatch:
     first_offset: int | None = None
     is_after_damage: bool = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing of that file was read: a run that continues at its end reads no more of it."""
+        return self.is_within_file and self.first_offset is None and not self.is_after_damage
+
     def add(self, chunk: ScanChunk) -> None:
         headers, damage = chunk.scanned.headers, chunk.scanned.damage
         if not self.is_within_file or self.first_offset is not None:
@@ -226,7 +232,7 @@ class _FirstBatch:
         self.is_after_damage |= bool(damage)
 
 
-def _part_rows(fold: LogFold, of_part: PartialRow, first: _FirstBatch) -> Iterator[pa.RecordBatch]:
+def _part_rows(fold: LogFold, of_part: PartialRecord, first: _FirstBatch) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a range."""
     closed = fold.take_closed()
     if len(closed):
@@ -241,7 +247,7 @@ def _part_rows(fold: LogFold, of_part: PartialRow, first: _FirstBatch) -> Iterat
         yield _packed_rows(replace(of_part, kind=COUNTS), packed, pa.nulls(len(packed), pa.string()))
 
 
-def _other_rows(fold: LogFold, of_part: PartialRow, first: _FirstBatch) -> Iterator[PartialRow]:
+def _other_rows(fold: LogFold, of_part: PartialRecord, first: _FirstBatch) -> Iterator[PartialRecord]:
     """Where the range begins and ends, and its damage."""
     if fold.partial.settled:
         yield replace(of_part, kind=BEGIN)
@@ -265,11 +271,11 @@ def _other_rows(fold: LogFold, of_part: PartialRow, first: _FirstBatch) -> Itera
 
 def range_summary(rows: pa.Table) -> RangeSummary:
     """The summary of a range, from its rows in any order."""
-    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in OF_BATCHES}
+    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, *PACKED, END)}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
-    end = next(iter(PartialRow.of_table(by_kind[END])), PartialRow(log="", kind=END))
+    end = next(iter(PartialRecord.of_table(by_kind[END])), PartialRecord(log="", kind=END))
     return RangeSummary(
         closed=closed,
         edges=edges,
@@ -284,15 +290,15 @@ def range_summary(rows: pa.Table) -> RangeSummary:
     )
 
 
-def record_batch(*rows: PartialRow) -> pa.RecordBatch:
+def record_batch(*rows: PartialRecord) -> pa.RecordBatch:
     """Rows of the table as Arrow data."""
-    columns = zip(PartialRow.columns(rows), PARTIAL_TRANSACTIONS_ARROW.types, strict=True)
+    columns = zip(PartialRecord.columns(rows), PARTIAL_TRANSACTIONS_ARROW.types, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(values, type_) for values, type_ in columns], schema=PARTIAL_TRANSACTIONS_ARROW
     )
 
 
-def _packed_rows(row: PartialRow, packed: pa.Array, files: pa.Array) -> pa.RecordBatch:
+def _packed_rows(row: PartialRecord, packed: pa.Array, files: pa.Array) -> pa.RecordBatch:
     """A row for each packed value and its file."""
     names = PARTIAL_TRANSACTIONS_ARROW.names
     repeated = pa.Table.from_batches([record_batch(row)]).take(pa.array(np.zeros(len(packed), np.int64)))
@@ -302,7 +308,7 @@ def _packed_rows(row: PartialRow, packed: pa.Array, files: pa.Array) -> pa.Recor
 
 
 def _log_transaction_rows(
-    log_transactions: LogTransactions, row: PartialRow, *, files: Sequence[str | None]
+    log_transactions: LogTransactions, row: PartialRecord, *, files: Sequence[str | None]
 ) -> pa.RecordBatch:
     """Transactions packed into rows, each with transactions of one file."""
     log_transactions = take_rows(log_transactions, np.argsort(log_transactions["file"], kind="stable"))

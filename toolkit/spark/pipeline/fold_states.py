@@ -41,7 +41,7 @@ class FoldStates:
         """Load the states of earlier runs."""
         rows = store.internal.rows(STATE.name, STATE, *SMALL, RUN_ID)
         run_id = max((row[RUN_ID] for row in rows), default=0) + 1
-        return FoldStates(store=store, run_id=run_id, before={row["log"]: StoredState.of(row) for row in rows})
+        return FoldStates(store=store, run_id=run_id, before={each.log: each for each in map(StoredState.of, rows)})
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give logs other names, in the stored tables, too.

@@ -28,7 +28,7 @@ from toolkit.spark.datasources.partial_transactions import (
     END,
     LOST,
     MISSING,
-    OF_BATCHES,
+    PACKED,
     REACH,
     REMEMBERED,
     START,
@@ -36,7 +36,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TAIL,
     TRUNCATED,
     UNREAD_START,
-    PartialRow,
+    PartialRecord,
     range_summary,
     whole_runs,
 )
@@ -60,7 +60,7 @@ STATES = (REMEMBERED, LOST, TRUNCATED)
 def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
     """Merge the ranges of logs, each log in one task, in bounded memory.
 
-    `partials`: rows of `partial_transactions.PartialRow`, in any order, including the states of their logs.
+    `partials`: rows of `partial_transactions.PartialRecord`, in any order, including the states of their logs.
     `min_held_ms`: shorter holds of the LSO are dropped when they end.
     Returns: rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
     """
@@ -77,10 +77,10 @@ def fold_table(partials: pa.Table, *, min_held_ms: int) -> pa.Table:
 def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[pa.RecordBatch]:
     log: _FoldedLog | None = None
     for rows in whole_runs(batches, ORDER):
-        (first,) = PartialRow.of_table(rows.slice(0, 1))
-        if log is None or log.key != (first.topic, first.partition, first.log):
+        if log is None or log.key != tuple(rows[name][0].as_py() for name in KEY):
             if log is not None:
                 yield from log.finish()
+            (first,) = PartialRecord.of_table(rows.slice(0, 1))
             topic, partition, broker_id = first.topic, first.partition, first.broker_id
             state = LogState(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
             log = _FoldedLog(first.log, state)
@@ -109,8 +109,8 @@ class _FoldedLog:
         return self.state.topic, self.state.partition, self.name
 
     def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        others = PartialRow.of_table(rows.filter(pc.invert(pc.is_in(rows["kind"], pa.array(OF_BATCHES)))))
-        by_kind: defaultdict[str, list[PartialRow]] = defaultdict(list)
+        others = PartialRecord.of_table(rows.filter(pc.invert(pc.is_in(rows["kind"], pa.array(PACKED)))))
+        by_kind: defaultdict[str, list[PartialRecord]] = defaultdict(list)
         for row in others:
             by_kind[row.kind].append(row)
         for kind in STATES:
@@ -124,17 +124,16 @@ class _FoldedLog:
         if self.state.broker_id is None:  # as to an earlier run without meta.properties
             self.state.broker_id = rows["broker_id"][-1].as_py()
         for row in by_kind[START]:
-            is_begun = BEGIN in rows["kind"].to_pylist()
-            yield from self._start(row.first_offset or 0, cleaned=row.cleaned, is_begun=is_begun)
+            yield from self._start(row.first_offset or 0, cleaned=row.cleaned, is_begun=bool(by_kind[BEGIN]))
         for row in by_kind[MISSING]:
             yield from self._lose(row.error, found=row.first_offset)
             self.expected = max(row.first_offset or 0, self.expected or 0)
-        if len(others) < rows.num_rows:
-            yield from self._add_range(rows)
+        if by_kind[BEGIN] or by_kind[END] or len(others) < rows.num_rows:
+            yield from self._add_range(rows, by_kind[END])
         yield from self._damage([row.read_error for row in by_kind[DAMAGE]], is_final=True)
         yield from self._end_range(by_kind)
 
-    def _end_range(self, by_kind: Mapping[str, Sequence[PartialRow]]) -> Iterator[pa.RecordBatch]:
+    def _end_range(self, by_kind: Mapping[str, Sequence[PartialRecord]]) -> Iterator[pa.RecordBatch]:
         """What follows the last batch of a range."""
         self.tail += [row.read_error for row in by_kind[TAIL]]
         for row in by_kind[UNREAD_START]:
@@ -166,7 +165,7 @@ class _FoldedLog:
         )
         yield stage_rows(STATE.name, STATE.arrow([stored]), log=self.name, is_final=False)
 
-    def _remember(self, row: PartialRow) -> Iterator[pa.RecordBatch]:
+    def _remember(self, row: PartialRecord) -> Iterator[pa.RecordBatch]:
         self.state = LogState.from_bytes(
             row.packed or b"",
             topic=row.topic,
@@ -193,9 +192,9 @@ class _FoldedLog:
         if missing is not None:
             yield from self._lose(missing.error, found=missing.found)
 
-    def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _add_range(self, rows: pa.Table, ends: Iterable[PartialRecord]) -> Iterator[pa.RecordBatch]:
         summary = range_summary(rows)
-        for end in PartialRow.of_table(rows.filter(pc.equal(rows["kind"], END))):
+        for end in ends:
             tail, self.tail, first = self.tail, [], end.first_offset
             if first is not None and self.expected is not None:
                 is_damaged = bool(tail) or bool(end.is_after_damage)

@@ -21,9 +21,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import pyarrow as pa
 
 from toolkit.schema.live import Partition
+from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
-from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED, PartialRow, record_batch
+from toolkit.spark.datasources.partial_transactions import (
+    LOST,
+    PARTIAL_TRANSACTIONS_ARROW,
+    REMEMBERED,
+    TRUNCATED,
+    PartialRecord,
+    record_batch,
+)
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
 if TYPE_CHECKING:
@@ -126,20 +134,10 @@ def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Ta
     rows = []
     for state in StoredState.of_table(states):
         plan = plans[state.log]
-        rows.append(
-            PartialRow(
-                topic=state.topic,
-                partition=state.partition,
-                log=state.log,
-                broker_id=state.broker_id,
-                range_order=-1,
-                kind=plan.remembered or REMEMBERED,
-                packed=state.remembered,
-                log_end_offset=plan.offset,
-                error=plan.error,
-            )
-        )
-    return pa.Table.from_batches([record_batch(*rows)])
+        row = PartialRecord(log=state.log, kind=plan.remembered or REMEMBERED, range_order=-1, packed=state.remembered)
+        row = replace(row, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
+        rows.append(replace(row, log_end_offset=plan.offset, error=plan.error))
+    return pa.Table.from_batches(map(record_batch, rows), PARTIAL_TRANSACTIONS_ARROW)
 
 
 def read_here(reader: LogReader | BatchesReader) -> pa.Table:
