@@ -46,7 +46,6 @@ DICT_READERS = {
         "datasources/log_identity.py",
         "pipeline/tables/stored_tables.py",
         "datasources/batches_reader.py",
-        "pipeline/pipeline_run.py",
     },
     "views": {
         "agent/agent_tools.py",
