@@ -42,11 +42,7 @@ DICT_READERS = {
         "recording/metrics.py",
         "recording/recorder.py",
     },
-    "spark": {
-        "datasources/log_identity.py",
-        "pipeline/tables/stored_tables.py",
-        "datasources/batches_reader.py",
-    },
+    "spark": {"datasources/log_identity.py", "pipeline/tables/stored_tables.py", "datasources/batches_reader.py"},
     "views": {
         "agent/agent_tools.py",
         "panel/abort_panel.py",

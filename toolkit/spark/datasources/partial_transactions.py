@@ -269,17 +269,17 @@ def _other_rows(fold: LogFold, of_part: PartialRecord, first: _FirstBatch) -> It
         )
 
 
-def range_summary(rows: pa.Table) -> RangeSummary:
-    """The summary of a range, from its rows in any order."""
-    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, *PACKED, END)}
+def range_summary(rows: pa.Table, *, end: PartialRecord | None, is_settled: bool) -> RangeSummary:
+    """The summary of a range, from its rows in any order. `end`, `is_settled`: its `END`; whether it has `BEGIN`."""
+    by_kind = {kind: rows.filter(pc.equal(rows["kind"], kind)) for kind in PACKED}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
-    end = next(iter(PartialRecord.of_table(by_kind[END])), PartialRecord(log="", kind=END))
+    end = end or PartialRecord(log="", kind=END)
     return RangeSummary(
         closed=closed,
         edges=edges,
-        is_settled=by_kind[BEGIN].num_rows > 0,
+        is_settled=is_settled,
         files=tuple(files),
         counts=np.sort(counts, order="offset"),
         records=end.records or 0,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.resume_state import LogState
+from toolkit.analysis.history.resume_state import LogState, RangeSummary
 from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
 from toolkit.analysis.log.lso_timeline import lso_table
 from toolkit.formats.log_dir_files import segment_base_offset
@@ -129,7 +129,8 @@ class _FoldedLog:
             yield from self._lose(row.error, found=row.first_offset)
             self.expected = max(row.first_offset or 0, self.expected or 0)
         if by_kind[BEGIN] or by_kind[END] or len(others) < rows.num_rows:
-            yield from self._add_range(rows, by_kind[END])
+            end = next(iter(by_kind[END]), None)
+            yield from self._add_range(range_summary(rows, end=end, is_settled=bool(by_kind[BEGIN])), end)
         yield from self._damage([row.read_error for row in by_kind[DAMAGE]], is_final=True)
         yield from self._end_range(by_kind)
 
@@ -192,9 +193,8 @@ class _FoldedLog:
         if missing is not None:
             yield from self._lose(missing.error, found=missing.found)
 
-    def _add_range(self, rows: pa.Table, ends: Iterable[PartialRecord]) -> Iterator[pa.RecordBatch]:
-        summary = range_summary(rows)
-        for end in ends:
+    def _add_range(self, summary: RangeSummary, end: PartialRecord | None) -> Iterator[pa.RecordBatch]:
+        if end is not None:
             tail, self.tail, first = self.tail, [], end.first_offset
             if first is not None and self.expected is not None:
                 is_damaged = bool(tail) or bool(end.is_after_damage)
