@@ -28,6 +28,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.spark.arrow_types import mapped, spark_table, struct_type
+from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     NEW,
@@ -81,7 +82,8 @@ class Stored:
     def rows(self) -> list[str]:
         latest = max((state["latest"] for state in self.states.values() if state["latest"]), default=None)
         states = pa.table({name: [state[name] for state in self.states.values()] for name in ("log", "remembered")})
-        current = current_transaction_history(states, latest=latest).to_pylist()
+        by_origin = {LogIdentity.of(state["log"]).origin: latest for state in self.states.values()}
+        current = current_transaction_history(states, latest=by_origin).to_pylist()
         return sorted(repr({name: row[name] for name in TRANSACTION_HISTORY.names}) for row in (*self.final, *current))
 
     def log_end_offset(self, partition: int) -> int:
@@ -172,7 +174,7 @@ def test_spark_folds_the_history_of_real_ids_in_two_runs(spark: SparkSession, hi
         parts.append(rows_of(staged, "transaction_history"))
         states = rows_of(staged, STATE.name)
     (latest,) = states.agg(sf.max("latest")).toArrow()[0].to_pylist()
-    parts.append(mapped(states, partial(current_transaction_history, latest=latest), CURRENT))
+    parts.append(mapped(states, partial(current_transaction_history, latest={Origin(None, None): latest}), CURRENT))
     assert_rows(
         reduce(DataFrame.union, parts).select(*TRANSACTION_HISTORY.names),
         arrow(files.transaction_history(), TRANSACTION_HISTORY),

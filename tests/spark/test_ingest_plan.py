@@ -12,6 +12,7 @@ from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
@@ -27,7 +28,14 @@ def plan(
     state: Row | None = None, *, epochs: Mapping[int, int] | None = None, **listing_changes: Any
 ) -> LogPlan | None:
     """The plan of a log that was read up to offset 80 in epoch 3, with changes of its listing."""
-    row = {"log": LOG, "begin": 0, "listing": "first", "topic_id": "a", "segment_sizes": "[]", **listing_changes}
+    row: dict[str, Any] = {
+        "log": LOG,
+        "begin": 0,
+        "listing": "first",
+        "topic_id": "a",
+        "segment_sizes": "[]",
+        **listing_changes,
+    }
     row["leader_epochs"] = json.dumps({3: 0} if epochs is None else epochs)
     stored = {
         "broker_id": 1,
@@ -38,7 +46,7 @@ def plan(
         "is_unread": False,
     }
     states = {} if state is None else {LOG: StoredState.of({"log": LOG, **stored, **state})}
-    return plan_logs([row], states).get(LOG)
+    return plan_logs([LogListing(**row)], states).get(LOG)
 
 
 def partition(begin: int | None, end: int | None) -> Partition:
@@ -199,13 +207,12 @@ def test_a_live_partition_after_a_gap_is_read_with_its_state() -> None:
 
 def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     """It would have no stored state, and every run would plan it again."""
-    row: Row = {"log": LOG, "begin": 0, "bytes": 0, "listing": "first", "topic_id": "a", "leader_epochs": "{}"}
-    row = {**row, "is_best": True, "segment_sizes": "[]"}
+    empty = LogListing(log=LOG, begin=0, bytes=0, listing="first", topic_id="a", leader_epochs="{}", is_best=True)
     ids_log = LOG + IDS
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
         options: Any = {"paths": [], "topics": None, "asserted": NOTHING_ASSERTED}
-        return set(LogFiles(spark=None, logs=[{**row, **columns}], **options).plans(states))  # type: ignore[arg-type]
+        return set(LogFiles(spark=None, logs=[replace(empty, **columns)], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}
     assert planned({}, bytes=9) == planned({}, begin=None) == {LOG, ids_log}

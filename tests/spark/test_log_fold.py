@@ -41,14 +41,16 @@ from toolkit.sources.log_tables import (
 )
 from toolkit.spark import register
 from toolkit.spark.arrow_types import spark_table
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_ARROW,
     REMEMBERED,
     STOP,
     TRUNCATED,
+    PartialRecord,
     partial_transaction_batches,
-    partial_transaction_rows,
+    record_batch,
 )
 from toolkit.spark.pipeline.log_fold import fold
 from toolkit.spark.pipeline.pipeline_source import plan_logs
@@ -186,7 +188,7 @@ class Stored:
         rows = list(rows)
         if self.state is not None:
             remembered = {**LOG_COLUMNS, "range_order": -1, "kind": plan, "packed": self.state["remembered"], **columns}
-            rows.append(partial_transaction_rows(remembered, rows=1))
+            rows.append(record_batch(PartialRecord(**remembered)))
         table = pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
         staged_rows = fold_rows(table, self.random, min_held_ms=self.min_held_ms)
         if rows:
@@ -247,7 +249,7 @@ def assert_single_read(
     assert stored.bytes_read == headers["size"].sum()
     assert (stored.state["log_end_offset"], stored.state["broker_id"]) == (end, 1)
     assert stored.state["leader_epoch"] == (0 if len(headers) else -1)
-    assert stored.state["is_damaged"] == any(each["error"] != TORN for each in fold.damage)
+    assert stored.state["is_damaged"] == any(each.error != TORN for each in fold.damage)
     assert stored.state["is_held"] == bool(stored.lso_holds())
 
 
@@ -325,8 +327,10 @@ def read_tasks(
             cleaned=cleaned,
         )
         if number == stop:
-            failure = {**LOG_COLUMNS, "range_order": number, "kind": STOP, "error": "NOT_LEADER: it moved."}
-            rows.append(partial_transaction_rows(failure, rows=1))
+            failure = PartialRecord(
+                **LOG_ID.columns, log=LOG, range_order=number, kind=STOP, error="NOT_LEADER: it moved."
+            )
+            rows.append(record_batch(failure))
     columns = {"plan": TRUNCATED, "log_end_offset": BASE} if is_new else {}
     stored.run(rows, **columns)  # type: ignore[arg-type]
     stop_errors = [row for row in stored.rows() if "it moved" in (row["error"] or "")]
@@ -382,9 +386,9 @@ def test_responses_of_several_brokers_are_folded_into_one_log() -> None:
         rows += partial_transaction_batches(
             [chunk], log_id, log=LOG, range_order=broker_id, before=begin() if broker_id == 1 else EMPTY
         )
-    failure = {"topic": "orders", "partition": 3, "log": LOG, "range_order": 3, "kind": STOP, "error": "DOWN: it is."}
+    failure = PartialRecord(topic="orders", partition=3, log=LOG, range_order=3, kind=STOP, error="DOWN: it is.")
     stored = Stored(Random(1))
-    stored.run([partial_transaction_rows(failure, rows=1), *rows])
+    stored.run([record_batch(failure), *rows])
     offsets_and_errors = [(row["first_offset"], row["marker_offset"], row["error"]) for row in stored.rows()]
     assert sorted(offsets_and_errors, key=repr) == [(0, 2, None), (1, 3, None), (None, None, "DOWN: it is.")]
     assert stored.log_end_offset == 4
@@ -464,14 +468,14 @@ def test_growing_real_logs_are_read_incrementally(history: Path, tmp_path: Path)
     provisional: list[Row] = []
     for _ in range(2):
         listing = rows(logs, table="listing")
-        plans = plan_logs(listing, {log: StoredState.of(state) for log, state in states.items()})
+        plans = plan_logs(map(LogListing.of, listing), {log: StoredState.of(state) for log, state in states.items()})
         starts = json.dumps({log: plan.start for log, plan in plans.items()})
         partials = [read(*plan_read(logs, table="partial_transactions", starts=starts, maxPartitionBytes=20_000))]
         for log in set(plans) & set(states):
             assert plans[log].remembered == REMEMBERED
             log_columns = {name: states[log][name] for name in ("topic", "partition", "broker_id", "log")}
             remembered = {**log_columns, "range_order": -1, "kind": REMEMBERED, "packed": states[log]["remembered"]}
-            partials.append(pa.Table.from_batches([partial_transaction_rows(remembered, rows=1)]))
+            partials.append(pa.Table.from_batches([record_batch(PartialRecord(**remembered))]))
         folded = fold_rows(pa.concat_tables(partials), random)
         final += [row for row in folded if row["is_final"]]
         provisional = [row for row in provisional if row["log"] not in plans] + [

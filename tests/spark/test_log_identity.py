@@ -12,6 +12,8 @@ from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoi
 from tests.spark.read_log import rows
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
+from toolkit.schema.record import replace
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.log_renames import assumptions, renames
 from toolkit.spark.pipeline.older_copies import find_older_copies
@@ -129,9 +131,9 @@ def test_without_meta_properties_a_log_is_the_one_at_its_path(tmp_path: Path) ->
     assert assumptions(["A/1/T/orders-0"]) == []
 
 
-def listing(**columns: Any) -> dict[str, Any]:
-    row = {"topic": "orders", "partition": 0, "broker_id": 1, "topic_id": "T", "folder": "/moved/orders-0"}
-    return {**row, "first_batch": None, "leader_epochs": "{}", **columns}
+def listing(**columns: Any) -> LogListing:
+    listed = LogListing(log="", topic="orders", partition=0, broker_id=1, topic_id="T", folder="/moved/orders-0")
+    return replace(listed, leader_epochs="{}", **columns)
 
 
 def state(log: str, **columns: Any) -> StoredState:
@@ -153,7 +155,7 @@ def state(log: str, **columns: Any) -> StoredState:
         pytest.param("A/1//orders-0", listing(topic_id=None), state("A/1/T/orders-0"), id="no partition.metadata now"),
     ],
 )
-def test_a_log_whose_name_changes_is_renamed(name: str, row: dict[str, Any], stored: StoredState) -> None:
+def test_a_log_whose_name_changes_is_renamed(name: str, row: LogListing, stored: StoredState) -> None:
     assert renames({name: row}, {stored.log: stored}) == {stored.log: name}
     with_records = StoredState.of({**stored.row(), "log": stored.log + IDS})
     assert renames({name + IDS: row}, {with_records.log: with_records}) == {with_records.log: name + IDS}
@@ -170,7 +172,7 @@ def test_older_copies_of_version_0_1_are_those_whose_identity_is_proven() -> Non
     name = "A/1/T/orders-0"
     newest, older = state("1:/b/orders-0/", log_end_offset=9), state("1:/a/orders-0/", log_end_offset=5)
 
-    def found(row: dict[str, Any], *states: StoredState, name: str = name) -> tuple[dict[str, str], list[str]]:
+    def found(row: LogListing, *states: StoredState, name: str = name) -> tuple[dict[str, str], list[str]]:
         copies = find_older_copies({name: row}, {each.log: each for each in states})
         assert len(copies.sentences) == bool(copies.newest) + bool(copies.unproven)
         return dict(copies.newest), sorted(copies.unproven)

@@ -27,8 +27,8 @@ from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statist
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import BATCHES, LOG_TRANSACTIONS, Row
-from toolkit.schema.log import Batch
+from toolkit.schema import BATCHES, LOG_TRANSACTIONS
+from toolkit.schema.log import Batch, LogTransaction
 from toolkit.schema.table import TopicPartition
 
 ROWS_AT_ONCE = 1 << 16
@@ -48,6 +48,19 @@ class LogColumns(TypedDict):
     topic: str | None
     partition: int | None
     broker_id: int | None
+
+
+class ReadError(NamedTuple):
+    """What could not be read of a log: an error row of its tables."""
+
+    file: str | None
+    position: int | None
+    error: str
+
+    @property
+    def damage(self) -> DamagedRange:
+        """The unreadable bytes, whose number is not known."""
+        return DamagedRange(self.position or 0, 0, self.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +209,7 @@ class LogFold:
     # counts records and bytes at the first batch and at the marker of each transaction; null to count none
     totals: RunningTotals | None = None
     files: dict[str | None, int] = field(default_factory=dict)  # the number of each file in `partial`
-    damage: list[Row] = field(default_factory=list)  # unreadable bytes: file, position and error of each
+    damage: list[ReadError] = field(default_factory=list)  # unreadable bytes, and missing offsets
     damage_inside: int = 0  # number of those before the last batch
     # log_end_offset, end_time, leader_epoch: of the last batch; 0 and -1 without any
     log_end_offset: int = 0
@@ -226,9 +239,7 @@ class LogFold:
                 bounds = [each[name] for each in parts for name in ("first_offset", "marker_offset")]
                 self.totals.add(headers, np.concatenate(bounds))
             self.partial = merge(self.partial, found)
-        self.damage += [
-            {"file": file, "position": each.position, "error": each.reason} for each in chunk.scanned.damage
-        ]
+        self.damage += [ReadError(file, each.position, each.reason) for each in chunk.scanned.damage]
 
     @property
     def file_names(self) -> tuple[str | None, ...]:
@@ -256,7 +267,7 @@ class LogFold:
         self.before_missing.append(FoldedRange(self.start, lose_open(finish(self.partial))))
         self.partial, self.start = EMPTY, missing.expected
         if missing.error is not None:
-            self.damage.append({"file": None, "position": None, "error": missing.error})
+            self.damage.append(ReadError(None, None, missing.error))
 
 
 def from_offset(headers: Headers, offset: int) -> Headers:
@@ -301,7 +312,15 @@ def log_transaction_tables(
     for folded in fold.finish():
         yield _log_transaction_table(folded.log_transactions, fold, log_id, producer_id)
     if fold.damage:
-        yield LOG_TRANSACTIONS.arrow([{**log_id.columns, **damage} for damage in fold.damage])
+        yield error_table(fold.damage, log_id)
+
+
+def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
+    """What could not be read of a log, as ``schema.LOG_TRANSACTIONS``."""
+    columns = log_id.columns
+    return LOG_TRANSACTIONS.arrow(
+        LogTransaction(**columns, file=file, position=position, error=error) for file, position, error in errors
+    )
 
 
 def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
@@ -314,7 +333,7 @@ def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions =
             total += statistics(fold.take_closed())
     for folded in fold.finish():
         total += statistics(folded.log_transactions)
-    return total, [damage["error"] for damage in fold.damage]
+    return total, [each.error for each in fold.damage]
 
 
 def lso_timeline_table(

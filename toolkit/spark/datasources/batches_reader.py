@@ -27,7 +27,12 @@ from toolkit.sources.live.logs.partition_tables import batch_tables_of, scan_chu
 from toolkit.sources.live.state.leaders import ClusterMetadata, read_metadata, read_partitions, resolve_partitions
 from toolkit.sources.log_tables import LogId
 from toolkit.spark.datasources.live_options import BatchesOptions
-from toolkit.spark.datasources.partial_transactions import STOP, partial_transaction_batches, partial_transaction_rows
+from toolkit.spark.datasources.partial_transactions import (
+    STOP,
+    PartialRecord,
+    partial_transaction_batches,
+    record_batch,
+)
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS, PartitionSelection, table_schema
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
@@ -155,5 +160,5 @@ def _partial_tables(fetched: FetchedRange, log_range: LogRange) -> Iterator[pa.T
 
 def _stop_table(rows: Sequence[Row]) -> pa.Table:
     """Rows for the unread rest of partitions, which the next run reads."""
-    named = [{"range_order": 0, **row, "log": live_log(row["topic"], row["partition"]), "kind": STOP} for row in rows]
-    return pa.Table.from_batches([partial_transaction_rows(row, rows=1) for row in named])
+    stops = [PartialRecord(**row, log=live_log(row["topic"], row["partition"]), kind=STOP) for row in rows]
+    return pa.Table.from_batches([record_batch(*stops)])

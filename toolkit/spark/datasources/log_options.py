@@ -8,18 +8,20 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from toolkit.errors import UsageError
 from toolkit.formats.log_dir_files import parse_folder_name
 from toolkit.schema import TABLES
+from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, TableArguments, requested_partitions
+from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.reader_options import (
     MODES,
     PARTIAL_TRANSACTIONS,
@@ -81,30 +83,34 @@ TABLE_NAMES = ("batches", *sorted({*tables_of(FILES), *INTERNAL} - {"batches"}))
 TAKES: Mapping[str, Sequence[str]] = {table: _options_of(table) for table in TABLE_NAMES}
 """The options of each table, besides `FOR_ALL`."""
 
-LISTING_TYPE = StructType(
-    [
-        StructField("log", StringType()),
-        StructField("folder", StringType()),  # or text
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("broker_id", IntegerType()),
-        StructField("begin", LongType()),  # base offset of its first segment
-        StructField("has_snapshot", BooleanType()),  # whether its folder has a producer snapshot of that offset
-        StructField("cleaned", LongType()),  # offset up to which it was cleaned; -1 for never or unknown
-        StructField("segments", IntegerType()),
-        StructField("bytes", LongType()),
-        StructField("listing", StringType()),  # digest of names, sizes and times of its segments, and of the two above
-        StructField("segment_sizes", StringType()),  # JSON: base offset, size and modification time (ns) of each
-        StructField("checkpoints", StringType()),  # the same for its other files and those of its log directory
-        StructField("topic_id", StringType()),
-        StructField("first_batch", StringType()),  # of a log without a topic id: base offset and checksum
-        StructField("leader_epochs", StringType()),  # JSON: the start offset of each
-        StructField(
-            "is_best", BooleanType()
-        ),  # of __transaction_state: whether it is the best replica of its partition
-    ]
-)
-"""Spark's schema of the table ``listing``: a row per log, with digests that change when the log changes."""
+
+@declares("listing", row="a log in files, with digests that change when it changes", key=("log",))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogListing(TableRow):
+    """A log, as listed; of a live cluster, a partition."""
+
+    log: Annotated[str, "Name of the log."]
+    folder: Annotated[str | None, "Folder or text."] = None
+    topic: Annotated[str | None, "Topic."] = None
+    partition: Annotated[Int32 | None, "Partition."] = None
+    broker_id: Annotated[Int32 | None, "Broker of the log; of a live partition, its leader."] = None
+    begin: Annotated[Int64 | None, "Base offset of its first segment."] = None
+    has_snapshot: Annotated[bool, "Whether its folder has a producer snapshot of that offset."] = False
+    cleaned: Annotated[Int64, "Offset up to which it was cleaned; -1 for never or unknown."] = -1
+    segments: Annotated[Int32 | None, "Number of segments."] = None
+    bytes: Annotated[Int64 | None, "Size.", Unit("bytes")] = None
+    listing: Annotated[str | None, "Digest of names, sizes and times of its segments, and of the two above."] = None
+    segment_sizes: Annotated[str | None, "JSON: base offset, size and modification time (ns) of each."] = None
+    checkpoints: Annotated[str | None, "The same for its other files and those of its log directory."] = None
+    topic_id: Annotated[str | None, "Id of the topic."] = None
+    first_batch: Annotated[str | None, "Of a log without a topic id: base offset and checksum."] = None
+    leader_epochs: Annotated[str | None, "JSON: the start offset of each; null of a live partition."] = None
+    is_best: Annotated[bool, "Of __transaction_state: whether it is the best replica of its partition."] = False
+    high_watermark: Annotated[Int64 | None, "Of a live partition."] = None
+
+
+LISTING_TYPE = StructType([StructField(each.name, each.dataType) for each in struct_type(LogListing.table)])
+"""Spark's schema of the table ``listing``."""
 
 PROOF_TYPE = StructType([StructField("line", StringType())])
 """Spark's schema of the table ``proof``: one row, what the files prove and what they do not."""
@@ -117,35 +123,19 @@ INTERNAL_BYTES = "512m"  # reading so much takes as long as starting a task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Options of `KafkaLog`.
+    """Options of `KafkaLog`."""
 
-    Parameters
-    ----------
-    paths
-        Paths to read.
-    table
-        Name of the table.
-    mode
-        What to do with rows with `error`, one of `reader_options.MODES`.
-    max_partition_bytes
-        Approximate maximum of log bytes per task.
-    arguments
-        The arguments of the table.
-    consistent_copy, as_of, txn_state_partitions
-        As for `LogDir`.
-    starts
-        The logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all
-        logs from their beginning.
-    """
-
-    paths: Sequence[str]
+    paths: Sequence[str]  # to read
     table: str
-    mode: str
-    max_partition_bytes: int
-    arguments: TableArguments
+    mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
+    max_partition_bytes: int  # approximate maximum of log bytes per task
+    arguments: TableArguments  # of the table
+    # consistent_copy, as_of, txn_state_partitions: as for `LogDir`
     consistent_copy: bool = False
     as_of: dt.datetime | None = None
     txn_state_partitions: int | None = None
+    # the logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all logs
+    # from their beginning
     starts: Mapping[str, int | None] | None = None
 
 

@@ -22,7 +22,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.copy_manifest import MANIFEST
 from toolkit.formats.log_dir_files import CHECKPOINT_NAMES
 from toolkit.formats.log_paths import LogPath, log_path
-from toolkit.schema import TABLES, Row
+from toolkit.schema import TABLES
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.logdir import LogDir
@@ -34,9 +34,14 @@ from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.subset import Subset
 from toolkit.spark.datasources.log_identity import LogNames
-from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogOptions, schema_of
+from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
-from toolkit.spark.datasources.partial_transactions import TAIL, partial_transaction_batches, partial_transaction_rows
+from toolkit.spark.datasources.partial_transactions import (
+    TAIL,
+    PartialRecord,
+    partial_transaction_batches,
+    record_batch,
+)
 from toolkit.spark.datasources.reader_options import PARTIAL_TRANSACTIONS
 from toolkit.spark.datasources.row_batches import record_batches, selected, without_damage
 from toolkit.spark.spark_errors import each_without_traceback, without_traceback
@@ -96,15 +101,7 @@ def freeze_modules() -> None:
 
 
 def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[pa.Table]:
-    """The rows of one task.
-
-    Parameters
-    ----------
-    work
-        The input of the task.
-    options
-        The options.
-    """
+    """The rows of one task."""
     if isinstance(work, SegmentRanges):
         read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
         return chain.from_iterable(read_run(run, options) for run in work.runs)
@@ -190,8 +187,8 @@ def partials_of_logs(contents: Contents, options: LogOptions) -> Iterator[pa.Tab
         name = names.name(log)
         start = None if options.starts is None else options.starts[name]
         if log.error:
-            failure = {"log": name, "range_order": 0, "kind": TAIL, "file": log.name, "error": log.error}
-            yield pa.Table.from_batches([partial_transaction_rows({**log.where.columns, **failure}, rows=1)])
+            failure = PartialRecord(**log.where.columns, log=name, kind=TAIL, file=log.name, error=log.error)
+            yield pa.Table.from_batches([record_batch(failure)])
             continue
         yield from _tables(
             partial_transaction_batches(
@@ -211,15 +208,7 @@ def _tables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.Table]:
-    """Rows of the table ``listing``.
-
-    Parameters
-    ----------
-    contents
-        The contents of the files.
-    logs
-        The logs to list: all replicas of a partition, or none.
-    """
+    """Rows of the table ``listing``. `logs`: all replicas of a partition, or none."""
     names = LogNames(contents)
     by_name = names.by_name(logs)
     numbers = [log.where.partition for log in logs if log.where.topic == STATE_TOPIC]
@@ -235,10 +224,12 @@ def listing_rows(contents: Contents, logs: Sequence[ReplicaLog]) -> Iterator[pa.
         is_best = log.where.topic == STATE_TOPIC and (best is None or name in best)
         checkpoints, cleaned = "" if log.root is None else roots[log.root], contents.cleaned(log)
         rows.append(_row(names, name, log, is_best=is_best, checkpoints=checkpoints, cleaned=cleaned))
-    yield pa.Table.from_pylist(rows, schema=LISTING_SCHEMA)
+    yield LogListing.table.arrow(rows).cast(LISTING_SCHEMA)
 
 
-def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str, cleaned: int) -> Row:
+def _row(
+    names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, checkpoints: str, cleaned: int
+) -> LogListing:
     segments: list[tuple[str, int, int]] = list(_stamps([log_path(log.name)])) if log.is_text else []
     others: list[tuple[str, int, int]] = []
     sizes: list[tuple[int, int, int]] = []
@@ -250,23 +241,23 @@ def _row(names: LogNames, log_name: str, log: ReplicaLog, *, is_best: bool, chec
     epochs, topic_id = names.metadata(log)
     begin = log.base_offsets[0] if log.base_offsets else None
     snapshot = [each for each in others if begin is not None and each[0] == f"{begin:020}.snapshot"]
-    return {
-        "log": log_name,
-        "folder": log.name,
+    return LogListing(
+        log=log_name,
+        folder=log.name,
         **log.where.columns,
-        "begin": begin,
-        "has_snapshot": bool(snapshot),
-        "cleaned": cleaned,
-        "segments": len(log.base_offsets),
-        "bytes": log.size,
-        "listing": _digest([segments, topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]),
-        "segment_sizes": json.dumps(sizes),
-        "checkpoints": _digest([checkpoints, others]),
-        "topic_id": topic_id,
-        "first_batch": names.first_batch(log),
-        "leader_epochs": json.dumps(epochs),
-        "is_best": is_best,
-    }
+        begin=begin,
+        has_snapshot=bool(snapshot),
+        cleaned=cleaned,
+        segments=len(log.base_offsets),
+        bytes=log.size,
+        listing=_digest([segments, topic_id, log.error, *snapshot, *([cleaned] if cleaned >= 0 else [])]),
+        segment_sizes=json.dumps(sizes),
+        checkpoints=_digest([checkpoints, others]),
+        topic_id=topic_id,
+        first_batch=names.first_batch(log),
+        leader_epochs=json.dumps(epochs),
+        is_best=is_best,
+    )
 
 
 def _stamps(paths: Iterable[LogPath]) -> Iterator[tuple[str, int, int]]:

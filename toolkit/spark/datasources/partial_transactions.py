@@ -10,15 +10,16 @@ into one Arrow batch, regardless of their size (its limit in bytes is newer than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import builtins  # `bytes` is a column
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from toolkit.analysis.history.resume_state import COUNTED, RangeSummary
 from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, LogTransactions, PartialTransactions
@@ -27,8 +28,9 @@ from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import Row
-from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets
+from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares, replace
+from toolkit.sources.log_tables import LogFold, LogId, ReadError, ScanChunk, at_missing_offsets
+from toolkit.spark.arrow_types import struct_type
 
 ROWS_PER_PACK = 64
 """Maximum number of rows in one packed row of about 5 to 7 KB."""
@@ -91,30 +93,39 @@ def whole_runs(batches: Iterable[pa.RecordBatch], by: Sequence[str]) -> Iterator
         yield pa.Table.from_batches(parts)
 
 
+@declares("partial_transactions", row="what one of the kinds below says of a range of a log, or packed transactions")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialRecord(TableRow):
+    """A row of the table."""
+
+    topic: Annotated[str | None, "Topic."] = None
+    partition: Annotated[Int32 | None, "Partition."] = None
+    log: Annotated[str, "Name of the log, as in `log_identity`."]
+    broker_id: Annotated[Int32 | None, "Broker that the range is from."] = None
+    range_order: Annotated[Int64, "Order of the range in its log."] = 0
+    part: Annotated[Int32, "Order of the part in its range: parts are divided by missing offsets."] = 0
+    kind: Annotated[str, "One of the kinds below."]
+    file: Annotated[str | None, "File of all the packed rows."] = None
+    packed: Annotated[builtins.bytes | None, "Rows of a structured array, as by `pack`; of a state, `LogState`."] = None
+    log_end_offset: Annotated[Int64 | None, "Offset after the last batch."] = None
+    end_time: Annotated[Int64 | None, "Time of the last batch.", Unit("ms")] = None
+    leader_epoch: Annotated[Int32 | None, "Highest leader epoch."] = None
+    records: Annotated[Int64 | None, "Data records."] = None
+    bytes: Annotated[Int64 | None, "Size of the batches.", Unit("bytes")] = None
+    first_offset: Annotated[Int64 | None, "Offset of the segment or, within one, of the first batch."] = None
+    is_after_damage: Annotated[bool | None, "Whether unreadable data is directly before that batch."] = None
+    cleaned: Annotated[Int64, "Offset up to which the log was cleaned; -1 for never or unknown."] = -1
+    position: Annotated[Int64 | None, "Position of damage in its file.", Unit("bytes")] = None
+    error: Annotated[str | None, "What could not be read."] = None
+
+    @property
+    def read_error(self) -> ReadError:
+        """What could not be read."""
+        return ReadError(self.file, self.position, self.error or "")
+
+
 PARTIAL_TRANSACTIONS_SCHEMA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("log", StringType()),  # name of the log: `log_identity`
-        StructField("broker_id", IntegerType()),
-        StructField("range_order", LongType()),  # order of the range in its log
-        StructField("part", IntegerType()),  # order of the part in its range: parts are divided by missing offsets
-        StructField("kind", StringType()),  # one of the kinds below
-        StructField("file", StringType()),  # file of all the packed rows
-        StructField(
-            "packed", BinaryType()
-        ),  # rows of a structured array, see `toolkit.spark.datasources.partial_transactions`
-        StructField("log_end_offset", LongType()),
-        StructField("end_time", LongType()),  # of the last batch, in ms
-        StructField("leader_epoch", IntegerType()),
-        StructField("records", LongType()),
-        StructField("bytes", LongType()),
-        StructField("first_offset", LongType()),  # of the segment or, within one, of the first batch
-        StructField("is_after_damage", BooleanType()),  # whether unreadable data is directly before that batch
-        StructField("cleaned", LongType()),  # offset up to which the log was cleaned
-        StructField("position", LongType()),  # of damage in its file
-        StructField("error", StringType()),
-    ]
+    [StructField(each.name, each.dataType) for each in struct_type(PartialRecord.table)]
 )
 """Spark's schema of the table."""
 
@@ -137,6 +148,7 @@ REMEMBERED = "remembered"  # the log continues at the end of the last read (`Log
 LOST = "lost"  # the log continues after offsets deleted before they were read, see error (`LogState`)
 TRUNCATED = "truncated"  # the log changed from log_end_offset on, and is read again (`LogState`)
 
+PACKED = (CLOSED, COUNTS, EDGES)  # kinds of which there may be many rows
 REMEMBERED_COLUMNS = ("log", "topic", "partition", "broker_id", "remembered")
 LOG_TRANSACTIONS_AT_ONCE = 1 << 16
 
@@ -165,23 +177,22 @@ def partial_transaction_batches(
     `cleaned`: offset up to which the log was cleaned, as in `toolkit.analysis.log.lost_offsets.missing_between`.
     `is_within_file`: whether the range begins within a file.
     """
-    log_columns: dict[str, Any] = {**where.columns, "log": log, "range_order": range_order, "part": 0}
+    of_part = PartialRecord(**where.columns, log=log, range_order=range_order, kind=START)
     unread_start: int | None = None
     fold, first = LogFold(partial=before, totals=RunningTotals()), _FirstBatch(is_within_file=is_within_file)
     for chunk in at_missing_offsets(parts, is_within_file=is_within_file, cleaned=cleaned):
-        if not fold.files and not log_columns["part"] and not is_within_file:
+        begins_range = not fold.files and not of_part.part and not is_within_file
+        if begins_range or (first.is_awaited and len(fold.files) == 1 and chunk.file not in fold.files):
             base_offset = segment_base_offset(chunk.file)
             if base_offset is not None:
-                start = {**log_columns, "kind": START, "first_offset": base_offset, "cleaned": cleaned}
-                yield partial_transaction_rows(start, rows=1)
+                yield record_batch(replace(of_part, first_offset=base_offset, cleaned=cleaned))
         if chunk.missing is not None:
             fold.files.setdefault(chunk.file, len(fold.files))  # of transactions of which no batch was read
-            yield from _part_rows(fold, log_columns, first)
-            log_columns["part"] += 1
+            yield from _part_rows(fold, of_part, first)
+            of_part = replace(of_part, part=of_part.part + 1)
             fold, first = LogFold(totals=RunningTotals()), _FirstBatch(is_within_file=False)
             found, error = chunk.missing.found, chunk.missing.error
-            missing = {**log_columns, "kind": MISSING, "first_offset": found, "error": error}
-            yield partial_transaction_rows(missing, rows=1)
+            yield record_batch(replace(of_part, kind=MISSING, first_offset=found, error=error))
             unread_start = None
         if len(chunk.scanned.headers):
             unread_start = None
@@ -190,14 +201,12 @@ def partial_transaction_batches(
         first.add(chunk)
         fold.add(chunk._replace(missing=None))
         if fold.closed_rows >= LOG_TRANSACTIONS_AT_ONCE:
-            yield _log_transaction_rows(fold.take_closed(), {**log_columns, "kind": CLOSED}, files=fold.file_names)
-    yield from _part_rows(fold, log_columns, first)
+            yield _log_transaction_rows(fold.take_closed(), replace(of_part, kind=CLOSED), files=fold.file_names)
+    yield from _part_rows(fold, of_part, first)
     if unread_start is not None:
-        begun = {**log_columns, "kind": UNREAD_START, "first_offset": unread_start, "cleaned": cleaned}
-        yield partial_transaction_rows(begun, rows=1)
+        yield record_batch(replace(of_part, kind=UNREAD_START, first_offset=unread_start, cleaned=cleaned))
     if log_end_offset is not None:
-        reach = {**log_columns, "kind": REACH, "log_end_offset": log_end_offset, "cleaned": cleaned}
-        yield partial_transaction_rows(reach, rows=1)
+        yield record_batch(replace(of_part, kind=REACH, log_end_offset=log_end_offset, cleaned=cleaned))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,6 +216,11 @@ class _FirstBatch:
     is_within_file: bool
     first_offset: int | None = None
     is_after_damage: bool = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether nothing of that file was read: a run that continues at its end reads no more of it."""
+        return self.is_within_file and self.first_offset is None and not self.is_after_damage
 
     def add(self, chunk: ScanChunk) -> None:
         headers, damage = chunk.scanned.headers, chunk.scanned.damage
@@ -218,85 +232,90 @@ class _FirstBatch:
         self.is_after_damage |= bool(damage)
 
 
-def _part_rows(fold: LogFold, log_columns: dict[str, Any], first: _FirstBatch) -> Iterator[pa.RecordBatch]:
+def _part_rows(fold: LogFold, of_part: PartialRecord, first: _FirstBatch) -> Iterator[pa.RecordBatch]:
     """The rows of a part of a range."""
     closed = fold.take_closed()
     if len(closed):
-        yield _log_transaction_rows(closed, {**log_columns, "kind": CLOSED}, files=fold.file_names)
-    others = [log_columns | columns for columns in _other_rows(fold, first)]
-    if others:
-        yield pa.RecordBatch.from_pylist(others, schema=PARTIAL_TRANSACTIONS_ARROW)
+        yield _log_transaction_rows(closed, replace(of_part, kind=CLOSED), files=fold.file_names)
+    if others := list(_other_rows(fold, of_part, first)):
+        yield record_batch(*others)
     if len(fold.partial.edges):
-        yield _log_transaction_rows(fold.partial.edges, log_columns | {"kind": EDGES}, files=fold.file_names)
+        yield _log_transaction_rows(fold.partial.edges, replace(of_part, kind=EDGES), files=fold.file_names)
     if fold.totals is not None and len(samples := fold.totals.samples):
         counts = np.ascontiguousarray(samples).view(COUNTED).reshape(-1)
         packed = pack(counts, pack_starts(np.zeros(1, np.int64), len(counts)))
-        yield partial_transaction_rows({**log_columns, "kind": COUNTS, "packed": packed}, rows=len(packed))
+        yield _packed_rows(replace(of_part, kind=COUNTS), packed, pa.nulls(len(packed), pa.string()))
 
 
-def _other_rows(fold: LogFold, first: _FirstBatch) -> Iterator[dict[str, Any]]:
+def _other_rows(fold: LogFold, of_part: PartialRecord, first: _FirstBatch) -> Iterator[PartialRecord]:
     """Where the range begins and ends, and its damage."""
     if fold.partial.settled:
-        yield {"kind": BEGIN}
-    for number, damage in enumerate(fold.damage):
-        yield {"kind": DAMAGE if number < fold.damage_inside else TAIL, **damage}
+        yield replace(of_part, kind=BEGIN)
+    for number, (file, position, error) in enumerate(fold.damage):
+        kind = DAMAGE if number < fold.damage_inside else TAIL
+        yield replace(of_part, kind=kind, file=file, position=position, error=error)
     if fold.log_end_offset and fold.totals is not None:
         records, size = fold.totals.total
-        yield {
-            "kind": END,
-            "first_offset": first.first_offset,
-            "is_after_damage": first.is_after_damage,
-            "log_end_offset": fold.log_end_offset,
-            "end_time": fold.end_time,
-            "leader_epoch": fold.highest_epoch,
-            "records": records,
-            "bytes": size,
-        }
+        yield replace(
+            of_part,
+            kind=END,
+            first_offset=first.first_offset,
+            is_after_damage=first.is_after_damage,
+            log_end_offset=fold.log_end_offset,
+            end_time=fold.end_time,
+            leader_epoch=fold.highest_epoch,
+            records=records,
+            bytes=size,
+        )
 
 
-def range_summary(rows: pa.Table) -> RangeSummary:
-    """The summary of a range, from its rows in any order."""
-    by_kind = {kind: rows.filter(pa.compute.equal(rows["kind"], kind)) for kind in (BEGIN, CLOSED, COUNTS, EDGES, END)}
+def range_summary(rows: pa.Table, *, end: PartialRecord | None, is_settled: bool) -> RangeSummary:
+    """The summary of a range, from its rows in any order. `end`, `is_settled`: its `END`; whether it has `BEGIN`."""
+    by_kind = {kind: rows.filter(pc.equal(rows["kind"], kind)) for kind in PACKED}
     files: dict[str | None, int] = {None: 0}
     (closed, edges) = (_log_transactions_in(by_kind[kind], files) for kind in (CLOSED, EDGES))
     counts = unpack(by_kind[COUNTS]["packed"].combine_chunks(), COUNTED)[0]
-    end: Row = next(iter(by_kind[END].to_pylist()), {})
+    end = end or PartialRecord(log="", kind=END)
     return RangeSummary(
         closed=closed,
         edges=edges,
-        is_settled=by_kind[BEGIN].num_rows > 0,
+        is_settled=is_settled,
         files=tuple(files),
         counts=np.sort(counts, order="offset"),
-        records=end.get("records", 0),
-        bytes=end.get("bytes", 0),
-        log_end_offset=end.get("log_end_offset"),
-        end_time=end.get("end_time"),
-        leader_epoch=end.get("leader_epoch"),
+        records=end.records or 0,
+        bytes=end.bytes or 0,
+        log_end_offset=end.log_end_offset,
+        end_time=end.end_time,
+        leader_epoch=end.leader_epoch,
     )
 
 
-def partial_transaction_rows(columns: Mapping[str, Any], *, rows: int) -> pa.RecordBatch:
-    """Rows of the table; a column is an Arrow array, or one value for all rows, or null if missing."""
-    arrays = []
-    for column in PARTIAL_TRANSACTIONS_ARROW:
-        values = columns.get(column.name, 0 if column.name == "part" else None)
-        if isinstance(values, pa.Array):
-            arrays.append(values.cast(column.type))
-        else:
-            arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
-    return pa.RecordBatch.from_arrays(arrays, schema=PARTIAL_TRANSACTIONS_ARROW)
+def record_batch(*rows: PartialRecord) -> pa.RecordBatch:
+    """Rows of the table as Arrow data."""
+    columns = zip(PartialRecord.columns(rows), PARTIAL_TRANSACTIONS_ARROW.types, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, type_) for values, type_ in columns], schema=PARTIAL_TRANSACTIONS_ARROW
+    )
+
+
+def _packed_rows(row: PartialRecord, packed: pa.Array, files: pa.Array) -> pa.RecordBatch:
+    """A row for each packed value and its file."""
+    names = PARTIAL_TRANSACTIONS_ARROW.names
+    repeated = pa.Table.from_batches([record_batch(row)]).take(pa.array(np.zeros(len(packed), np.int64)))
+    for name, values in (("file", files), ("packed", packed)):
+        repeated = repeated.set_column(names.index(name), PARTIAL_TRANSACTIONS_ARROW.field(name), values)
+    return repeated.to_batches()[0]
 
 
 def _log_transaction_rows(
-    log_transactions: LogTransactions, log_columns: Mapping[str, Any], *, files: Sequence[str | None]
+    log_transactions: LogTransactions, row: PartialRecord, *, files: Sequence[str | None]
 ) -> pa.RecordBatch:
     """Transactions packed into rows, each with transactions of one file."""
     log_transactions = take_rows(log_transactions, np.argsort(log_transactions["file"], kind="stable"))
     starts = pack_starts(
         run_starts(changes=log_transactions["file"][1:] != log_transactions["file"][:-1]), len(log_transactions)
     )
-    columns = {"file": labels(log_transactions["file"][starts], files), "packed": pack(log_transactions, starts)}
-    return partial_transaction_rows({**log_columns, **columns}, rows=len(starts))
+    return _packed_rows(row, pack(log_transactions, starts), labels(log_transactions["file"][starts], files))
 
 
 def _log_transactions_in(rows: pa.Table, files: dict[str | None, int]) -> LogTransactions:

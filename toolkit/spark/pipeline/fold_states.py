@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.schema import Row
 from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import REMEMBERED_COLUMNS
 from toolkit.spark.pipeline.tables.staging_table import STATE, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.tables.stored_tables import RUN_ID
@@ -41,7 +41,7 @@ class FoldStates:
         """Load the states of earlier runs."""
         rows = store.internal.rows(STATE.name, STATE, *SMALL, RUN_ID)
         run_id = max((row[RUN_ID] for row in rows), default=0) + 1
-        return FoldStates(store=store, run_id=run_id, before={row["log"]: StoredState.of(row) for row in rows})
+        return FoldStates(store=store, run_id=run_id, before={each.log: each for each in map(StoredState.of, rows)})
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give logs other names, in the stored tables, too.
@@ -75,11 +75,13 @@ class FoldStates:
         """The newest state of each log, without `obsolete_logs`."""
         return {**{log: state for log, state in self.before.items() if log not in self.obsolete_logs}, **self.new}
 
-    def add(self, staged: DataFrame | pa.Table, listed: Mapping[str, Row], *, continued: Collection[str] = ()) -> None:
+    def add(
+        self, staged: DataFrame | pa.Table, listed: Mapping[str, LogListing], *, continued: Collection[str] = ()
+    ) -> None:
         """Add the states of the logs that this run has read.
 
         `staged`: rows of `toolkit.spark.pipeline.tables.staging_table.STAGE`.
-        `listed`: the listing of each log: ``listing``, ``topic_id`` and, of files, ``segment_sizes``.
+        `listed`: the listing of each log.
         `continued`: logs of which only new data was read: segments that were damaged before still are.
         """
         if isinstance(staged, DataFrame):
@@ -89,16 +91,16 @@ class FoldStates:
             rows = staged_rows(staged, STATE.name)
         for state in StoredState.of_table(rows):
             listing = listed[state.log]
-            damaged = json.loads(state.damaged_segments or "[]")
+            damaged = state.damaged_bases
             if state.log in continued:
-                damaged += json.loads(self.before[state.log].damaged_segments or "[]")
+                damaged += self.before[state.log].damaged_bases
             self.put(
                 replace(
                     state,
-                    listing=listing["listing"],
-                    topic_id=listing["topic_id"],
-                    segment_sizes=listing.get("segment_sizes"),
-                    first_batch=listing.get("first_batch"),
+                    listing=listing.listing,
+                    topic_id=listing.topic_id,
+                    segment_sizes=listing.segment_sizes,
+                    first_batch=listing.first_batch,
                     damaged_segments=json.dumps(sorted(set(damaged))),
                 )
             )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import FINDINGS, TRANSACTION_LOG, Row
+from toolkit.schema import FINDINGS, TRANSACTION_LOG
 from toolkit.schema.live import Partition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state.leaders import read_metadata
@@ -26,6 +26,7 @@ from toolkit.spark.arrow_types import from_arrow, spark_table
 from toolkit.spark.datasources.batches_reader import BatchesReader
 from toolkit.spark.datasources.live_options import batches_options
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.reader_options import table_schema
 from toolkit.spark.pipeline.log_renames import assumptions
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, read_here
@@ -62,13 +63,20 @@ class LivePartitions:
         return str(time.time_ns())
 
     @property
-    def listings(self) -> Mapping[str, Row]:
-        """The listed columns of each log's state, by log."""
-        return {
-            self._name(each) + ending: {**each.row(), "listing": None, "topic_id": self.topic_ids.get(each.topic)}
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
+        listed = [
+            LogListing(
+                log=self._name(each),
+                topic=each.topic,
+                partition=each.partition,
+                broker_id=each.broker_id,
+                topic_id=self.topic_ids.get(each.topic),
+                high_watermark=each.high_watermark,
+            )
             for each in self.partitions
-            for ending in ("", IDS)
-        }
+        ]
+        return {each.log + ending: each for each in listed for ending in ("", IDS)}
 
     @property
     def assumptions(self) -> Sequence[str]:

@@ -15,10 +15,11 @@ from pyspark.sql.session import SparkSession as ClassicSession
 
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS
+from toolkit.schema.record import replace
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.data_sources import register
-from toolkit.spark.datasources.log_options import PROOF, read_options, schema_of
+from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
 from toolkit.spark.datasources.log_reader import LogReader, listing_rows
 from toolkit.spark.datasources.reader_options import local_path
 from toolkit.spark.pipeline.log_renames import assumptions
@@ -68,7 +69,7 @@ class LogFiles:
     paths: Sequence[str]  # log directories, partition folders, segments, texts
     topics: Sequence[str] | None  # only these topics, and ``__transaction_state``; null for all
     asserted: AssertedOfFiles  # what the caller asserts
-    logs: Sequence[Row]  # rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`, of these topics
+    logs: Sequence[LogListing]  # of these topics
 
     what = "logs"
 
@@ -85,30 +86,30 @@ class LogFiles:
     @property
     def bytes_listed(self) -> int:
         """Total size of the logs."""
-        return sum(row["bytes"] or 0 for row in self.logs)
+        return sum(row.bytes or 0 for row in self.logs)
 
     @property
     def signature(self) -> str:
         """Changes when a log, a checkpoint or the selection changes."""
-        files = sorted([row["log"], row["listing"], row["checkpoints"]] for row in self.logs)
+        files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
         arguments = [list(self.paths), self.topics and list(self.topics), self.asserted.options]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
     @property
-    def listings(self) -> Mapping[str, Row]:
-        """The listed columns of each log's state, by log."""
-        return {row["log"] + ending: row for row in self.logs for ending in ("", IDS)}
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
+        return {row.log + ending: row for row in self.logs for ending in ("", IDS)}
 
     @property
     def assumptions(self) -> Sequence[str]:
         """What is assumed because ids are missing."""
-        return assumptions(row["log"] for row in self.logs)
+        return assumptions(row.log for row in self.logs)
 
     def plans(self, states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
         """How to read the new data of each changed log."""
-        best = [{**row, "log": row["log"] + IDS} for row in self.logs if row["is_best"]]
+        best = [replace(row, log=row.log + IDS) for row in self.logs if row.is_best]
         # Most partitions are empty and need no state. A log without begin cannot be read now.
-        id_logs = [row for row in best if row["bytes"] or row["begin"] is None or row["log"] in states]
+        id_logs = [row for row in best if row.bytes or row.begin is None or row.log in states]
         return plan_logs([*self.logs, *id_logs], states)
 
     def partial_transactions(self, plans: Mapping[str, LogPlan]) -> DataFrame | None:
@@ -156,7 +157,7 @@ class LogFiles:
     @property
     def _best(self) -> dict[int, str]:
         """The best replica of each partition of ``__transaction_state``: the log whose records are read."""
-        return {row["partition"]: row["log"] + IDS for row in self.logs if row["is_best"]}
+        return {row.partition: row.log + IDS for row in self.logs if row.is_best and row.partition is not None}
 
     def current_findings(self) -> pa.Table:
         """The findings at the time that the files prove."""
@@ -196,16 +197,16 @@ def list_files(
     asserted: AssertedOfFiles = NOTHING_ASSERTED,
 ) -> LogFiles:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
-    logs: list[Row]  # of `log_options.LISTING_TYPE`, listed by Spark's driver
-    if isinstance(spark, ClassicSession):  # which is this process
+    if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
         contents = found_in([local_path(path) for path in paths])
-        logs = [row for table in listing_rows(contents, contents.replica_logs()) for row in table.to_pylist()]
+        listing = pa.concat_tables(listing_rows(contents, contents.replica_logs()))
     else:
-        logs = load(spark, "listing", paths).toArrow().to_pylist()
+        listing = load(spark, "listing", paths).toArrow()
+    logs = LogListing.of_table(listing)
     if topics is not None:
-        if missing := sorted(set(topics) - {row["topic"] for row in logs}):
+        if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
-        logs = [row for row in logs if row["topic"] in {*topics, STATE_TOPIC}]
+        logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
     return LogFiles(spark=spark, paths=paths, topics=topics, asserted=asserted, logs=logs)
 
 
@@ -216,12 +217,12 @@ def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) 
     return reader.option("paths", json.dumps(list(paths))).load()
 
 
-def _with_log(rows: DataFrame, logs: Sequence[Row]) -> DataFrame:
+def _with_log(rows: DataFrame, logs: Sequence[LogListing]) -> DataFrame:
     """Rows of batches with the name of their log, by the folder of a segment, or by the text and the partition."""
     spark = rows.sparkSession
-    places = {
-        **{row["folder"]: row["log"] for row in logs},
-        **{f"{row['folder']}#{row['topic']}-{row['partition']}": row["log"] for row in logs},
+    places: dict[str | None, str] = {
+        **{row.folder: row.log for row in logs},
+        **{f"{row.folder}#{row.topic}-{row.partition}": row.log for row in logs},
     }
     topic_partition = (sf.coalesce(sf.col(name).cast("string"), sf.lit("None")) for name in ("topic", "partition"))
     found = rows.withColumns(

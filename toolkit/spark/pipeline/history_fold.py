@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from toolkit.analysis.coordinator.transaction_history import HistoryState, advance, current
 from toolkit.formats.columns import from_ipc, to_ipc
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.formats.log.headers import DamagedRange
-from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG, Row
+from toolkit.schema import TRANSACTION_HISTORY, TRANSACTION_LOG
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import spark_schema, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.partial_transactions import whole_runs
@@ -43,17 +44,6 @@ NEW, BEFORE, LAST, UNREAD, NEWEST = "new", "before", "last", "unread", "newest"
 """Roles of records: new, or from the state: the one before the last ones of an id, the last ones, an unread one, and
 the newest time of all."""
 
-RECORDS = StructType(
-    [
-        *(StructField(field.name, field.dataType) for field in struct_type(TRANSACTION_LOG)),
-        StructField("role", StringType()),
-        StructField("known_producer_id", LongType()),
-        StructField("is_version_2", BooleanType()),
-        StructField(LOG, StringType()),
-    ]
-)
-"""Spark's schema of records, new and from the state."""
-
 RECORDS_SCHEMA = pa.schema(
     [
         *(field.with_nullable(True) for field in spark_schema(TRANSACTION_LOG.arrow_schema)),
@@ -63,12 +53,22 @@ RECORDS_SCHEMA = pa.schema(
         (LOG, pa.string()),
     ]
 )
+RECORDS: StructType = from_arrow_schema(RECORDS_SCHEMA)
+"""Spark's schema of records, new and from the state."""
 PARTITION = "txn_state_partition"
-POSITION = (("file", str), ("position", int), ("offset", int))
 CURRENT = StructType(
     [*struct_type(TRANSACTION_HISTORY), StructField(LOG, StringType()), StructField(IS_FINAL, BooleanType())]
 )
-NOTHING = {"known_producer_id": None, "is_version_2": None}
+
+
+class FoldRecord(NamedTuple):
+    """A row of `RECORDS`."""
+
+    record: TransactionLogRecord
+    role: str
+    known_producer_id: int | None  # of the last records of an id, as is_version_2: from `HistoryState`
+    is_version_2: bool | None
+    log: str
 
 
 def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFrame:
@@ -80,9 +80,8 @@ def fold_transaction_history(events: DataFrame, remembered: DataFrame) -> DataFr
     per partition.
     """
     types = {field.name: field.dataType for field in RECORDS}
-    new = events.withColumns(
-        {"role": sf.lit(NEW), **{name: sf.lit(None).cast(types[name]) for name in NOTHING}}
-    ).select(*RECORDS.names)
+    unknown = {name: sf.lit(None).cast(types[name]) for name in ("known_producer_id", "is_version_2")}
+    new = events.withColumns({"role": sf.lit(NEW), **unknown}).select(*RECORDS.names)
     records = new.unionByName(remembered).repartition(PARTITION).sortWithinPartitions(PARTITION)
     return records.mapInArrow(_folded, STAGE)
 
@@ -98,50 +97,48 @@ def fold_history_table(events: pa.Table, remembered: pa.Table) -> pa.Table:
 def remembered_records(states: pa.Table) -> pa.Table:
     """The states of ids as records, from rows of `toolkit.spark.pipeline.tables.staging_table.STATE`."""
     found = [RECORDS_SCHEMA.empty_table()]
-    for state in states.select([LOG, "remembered"]).to_pylist():
-        records = from_ipc(state["remembered"])
-        name = pa.repeat(state[LOG], len(records))  # the log may have been renamed since
+    for state in StoredState.of_table(states):
+        records = from_ipc(state.remembered or b"")
+        name = pa.repeat(state.log, len(records))  # the log may have been renamed since
         found.append(records.set_column(records.column_names.index(LOG), RECORDS_SCHEMA.field(LOG), name))
     return pa.concat_tables(found)
 
 
-def current_transaction_history(states: pa.Table, *, latest: dt.datetime | None) -> pa.Table:
+def current_transaction_history(states: pa.Table, *, latest: Mapping[Origin, dt.datetime | None]) -> pa.Table:
     """The last row of each id's history, with `LOG` and `IS_FINAL`, in Arrow's types of `CURRENT`.
 
     `states`: rows of `toolkit.spark.pipeline.tables.staging_table.STATE` of partitions of ``__transaction_state``.
-    `latest`: the newest time of all partitions.
+    `latest`: the newest time of all partitions of each cluster.
     """
     others = [pa.field(LOG, pa.string()), pa.field(IS_FINAL, pa.bool_())]
     empty = pa.schema([*spark_schema(TRANSACTION_HISTORY.arrow_schema), *others]).empty_table()
-    return pa.concat_tables([empty, *(_current(row, latest) for row in states.to_pylist())])
+    found = [_current(each, latest.get(LogIdentity.of(each.log).origin)) for each in StoredState.of_table(states)]
+    return pa.concat_tables([empty, *found])
 
 
-def current_of_clusters(states: pa.Table, *, latest: Mapping[Origin, dt.datetime]) -> pa.Table:
-    """`current_transaction_history` of the logs of several clusters.
-
-    `states`: as there.
-    `latest`: the newest time of each cluster.
-    """
-    names = states[LOG].to_pylist()
-    found = [current_transaction_history(states.slice(0, 0), latest=None)]
-    for number, name in enumerate(names):
-        newest = latest.get(LogIdentity.of(name).origin)
-        found.append(current_transaction_history(states.slice(number, 1), latest=newest))
-    return pa.concat_tables(found)
-
-
-def _current(state: Row, latest: dt.datetime | None) -> pa.Table:
-    records = from_ipc(state["remembered"]).to_pylist()
-    unread = [each for each in records if each["role"] == UNREAD]
+def _current(state: StoredState, latest: dt.datetime | None) -> pa.Table:
+    records = _records_in(from_ipc(state.remembered or b""))
+    unread = [each.record for each in records if each.role == UNREAD]
     found: list[PastTransaction] = []
-    for transactional_id, group in groupby(records, key=lambda each: each["transactional_id"]):
+    for transactional_id, group in groupby(records, key=lambda each: each.record.transactional_id):
         if transactional_id is not None:
             of_id = _state_of(list(group))
             found += current(of_id, latest=latest, unread=_unread_after(of_id, unread))
     table = spark_table(TRANSACTION_HISTORY.arrow(found))
-    for name, value in ((LOG, state["log"]), (IS_FINAL, False)):
+    for name, value in ((LOG, state.log), (IS_FINAL, False)):
         table = table.append_column(name, pa.repeat(value, len(found)))
     return table
+
+
+def _records_in(rows: pa.Table) -> list[FoldRecord]:
+    others = (rows[name].to_pylist() for name in ("role", "known_producer_id", "is_version_2", LOG))
+    return list(map(FoldRecord, TransactionLogRecord.of_table(rows), *others))
+
+
+def _record_table(records: Sequence[FoldRecord]) -> pa.Table:
+    (found, *others) = zip(*records, strict=True)
+    columns = zip([*TransactionLogRecord.columns(found), *others], RECORDS_SCHEMA.types, strict=True)
+    return pa.Table.from_arrays([pa.array(values, type_) for values, type_ in columns], schema=RECORDS_SCHEMA)
 
 
 def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,114 +148,121 @@ def _folded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _of_partition(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Fold one partition of ``__transaction_state``, id by id."""
-    records = sorted(_without_duplicates(rows.to_pylist()), key=_order)
-    log = records[0][LOG]
-    rows_kept: list[Row] = []
+    records = sorted(_without_duplicates(_records_in(rows)), key=_order)
+    first, log = records[0].record, records[0].log
+    kept: list[FoldRecord] = []
     found: list[PastTransaction] = []
     latest: dt.datetime | None = None
-    for transactional_id, group in groupby(records, key=lambda row: row["transactional_id"]):
-        records_of_id = list(group)
-        times = [row["timestamp"] for row in records_of_id if row["timestamp"] is not None]
+    for transactional_id, group in groupby(records, key=lambda each: each.record.transactional_id):
+        of_id = list(group)
+        times = [each.record.timestamp for each in of_id if each.record.timestamp is not None]
         latest = max([*times, *([] if latest is None else [latest])], default=None)
         if transactional_id is None:
             unread = (  # new, or not read again by the next run
-                row
-                for row in records_of_id
-                if row["role"] == NEW or (row["role"] == UNREAD and not _is_read_again(row))
+                each.record
+                for each in of_id
+                if each.role == NEW or (each.role == UNREAD and not _is_read_again(each.record))
             )
-            rows_kept += [{**row, **NOTHING, "role": UNREAD} for row in _last(unread)]
+            kept += [FoldRecord(each, UNREAD, None, None, log) for each in _last(unread)]
             continue
-        new = [TransactionLogRecord.of(row) for row in records_of_id if row["role"] == NEW]
-        final, state = advance(_state_of(records_of_id), new)
+        final, state = advance(_state_of(of_id), [each.record for each in of_id if each.role == NEW])
         found += final
-        rows_kept += _records_of(state, log)
+        kept += _records_of(state, log)
     if found:
         yield stage_rows(TRANSACTION_HISTORY.name, TRANSACTION_HISTORY.arrow(found), log=log, is_final=True)
-    ends = [row["offset"] + 1 for row in rows_kept if row["offset"] is not None]
-    newest = {"role": NEWEST, "timestamp": latest, "txn_state_partition": records[0]["txn_state_partition"], LOG: log}
-    unread = (row for row in records if row["role"] == NEW and row["error"] is not None)
+    ends = [each.record.offset + 1 for each in kept if each.record.offset is not None]
+    epochs = [each.record.leader_epoch for each in kept if each.record.leader_epoch is not None]
+    errors = [_read_error(each.record) for each in records if each.role == NEW and each.record.error is not None]
+    newest = TransactionLogRecord(timestamp=latest, txn_state_partition=first.txn_state_partition)
     stored = StoredState(
         log=log,
         topic=STATE_TOPIC,
-        partition=records[0]["txn_state_partition"],
-        broker_id=records[0]["broker_id"],
+        partition=first.txn_state_partition,
+        broker_id=first.broker_id,
         log_end_offset=max(ends, default=None),
-        leader_epoch=max((row["leader_epoch"] for row in rows_kept if row["leader_epoch"] is not None), default=-1),
-        is_damaged=any(row["error"] is not None for row in rows_kept),
-        damaged_segments=json.dumps(sorted(damaged_segments(unread))),
-        is_unread=any(row["role"] == NEW and DamagedRange(0, 0, str(row["error"])).is_unreadable for row in records),
+        leader_epoch=max(epochs, default=-1),
+        is_damaged=any(each.record.error is not None for each in kept),
+        damaged_segments=json.dumps(sorted(damaged_segments(errors))),
+        is_unread=any(each.damage.is_unreadable for each in errors),
         latest=latest,
-        remembered=to_ipc(pa.Table.from_pylist([newest, *rows_kept], schema=RECORDS_SCHEMA)),
+        remembered=to_ipc(_record_table([FoldRecord(newest, NEWEST, None, None, log), *kept])),
     )
     yield stage_rows(STATE.name, STATE.arrow([stored]), log=log, is_final=False)
 
 
-def _order(record: Row) -> tuple[Any, ...]:
+def _order(each: FoldRecord) -> tuple[Any, ...]:
     """Sort key: by id, none first; then the state before new records; then by file, position and offset."""
-    order = [(record[name] is None, record[name] or type_()) for name, type_ in POSITION]
-    transactional_id = record["transactional_id"]
-    return transactional_id is not None, transactional_id or "", record["role"] == NEW, *order
+    record = each.record
+    file, position = (record.file is None, record.file or ""), (record.position is None, record.position or 0)
+    order = file, position, (record.offset is None, record.offset or 0)
+    return record.transactional_id is not None, record.transactional_id or "", each.role == NEW, *order
 
 
-def _without_duplicates(records: list[Row]) -> list[Row]:
+def _without_duplicates(records: list[FoldRecord]) -> list[FoldRecord]:
     """Records without duplicates: brokers send the complete batch even if it begins before the start offset."""
-    if any(row["file"] is not None for row in records):
+    if any(each.record.file is not None for each in records):
         return records
-    by_key: dict[tuple[Any, ...], Row] = {}
-    for row in records:
-        by_key.setdefault((row["transactional_id"], row["role"] == BEFORE, row["offset"], row["error"]), row)
+    by_key: dict[tuple[Any, ...], FoldRecord] = {}
+    for each in records:
+        record = each.record
+        by_key.setdefault((record.transactional_id, each.role == BEFORE, record.offset, record.error), each)
     return list(by_key.values())
 
 
-def _is_read_again(unread: Row) -> bool:
+def _read_error(unread: TransactionLogRecord) -> ReadError:
+    return ReadError(unread.file, unread.position, unread.error or "")
+
+
+def _is_read_again(unread: TransactionLogRecord) -> bool:
     """Whether the next run reads it again: a torn end, or records that no broker sent."""
-    has_no_offset = _position(unread) is None and unread["offset"] is None
-    return has_no_offset or DamagedRange(0, 0, unread["error"]).is_torn
+    has_no_offset = _position(unread) is None and unread.offset is None
+    return has_no_offset or _read_error(unread).damage.is_torn
 
 
-def _last(unread: Iterable[Row]) -> list[Row]:
+def _last(unread: Iterable[TransactionLogRecord]) -> list[TransactionLogRecord]:
     """The last unread row that the next run reads again, and the last one that it does not."""
-    in_order = sorted(unread, key=lambda row: (_position(row) or (), row["offset"] is None, row["offset"] or 0))
-    again = [row for row in in_order if _is_read_again(row)]
-    others = [row for row in in_order if not _is_read_again(row)]
+    in_order = sorted(unread, key=lambda each: (_position(each) or (), each.offset is None, each.offset or 0))
+    again = [each for each in in_order if _is_read_again(each)]
+    others = [each for each in in_order if not _is_read_again(each)]
     return again[-1:] + others[-1:]
 
 
-def _state_of(records: list[Row]) -> HistoryState:
-    last = [row for row in records if row["role"] == LAST]
+def _state_of(records: list[FoldRecord]) -> HistoryState:
+    last = [each for each in records if each.role == LAST]
     if not last:
         return HistoryState()
     return HistoryState(
-        events=tuple(map(TransactionLogRecord.of, last)),
-        before=next((TransactionLogRecord.of(row) for row in records if row["role"] == BEFORE), None),
-        producer_id=last[0]["known_producer_id"],
-        is_version_2=last[0]["is_version_2"],
+        events=tuple(each.record for each in last),
+        before=next((each.record for each in records if each.role == BEFORE), None),
+        producer_id=last[0].known_producer_id,
+        is_version_2=last[0].is_version_2,
     )
 
 
-def _records_of(state: HistoryState, log: str) -> Iterator[Row]:
+def _records_of(state: HistoryState, log: str) -> Iterator[FoldRecord]:
     if state.before is not None:
-        yield {**state.before.row(), **NOTHING, "role": BEFORE, LOG: log}
-    columns = {"known_producer_id": state.producer_id, "is_version_2": state.is_version_2}
+        yield FoldRecord(state.before, BEFORE, None, None, log)
     for event in state.events:
-        yield {**event.row(), **columns, "role": LAST, LOG: log}
+        yield FoldRecord(event, LAST, state.producer_id, state.is_version_2, log)
 
 
-def _unread_after(state: HistoryState, unread: Iterable[Row]) -> str | None:
+def _unread_after(state: HistoryState, unread: Iterable[TransactionLogRecord]) -> str | None:
     """The error of an unread row after the last record of an id; null if there is none."""
     if not state.events:
         return None
     last = state.events[-1]
-    return next((str(row["error"]) for row in unread if _is_after(row, last)), None)
+    return next((str(each.error) for each in unread if _is_after(each, last)), None)
 
 
-def _is_after(unread: Row, record: TransactionLogRecord) -> bool:
+def _is_after(unread: TransactionLogRecord, record: TransactionLogRecord) -> bool:
     """Whether an unread row is after a record, or their order is unknown."""
-    unread_at, record_at = (_position(row) or row["offset"] for row in (unread, record.row()))
-    return type(unread_at) is not type(record_at) or unread_at is None or unread_at > record_at
+    one, other = _position(unread), _position(record)
+    if one is None and other is None:
+        return unread.offset is None or record.offset is None or unread.offset > record.offset
+    return one is None or other is None or one > other
 
 
-def _position(row: Row) -> tuple[str, int, int] | None:
-    if row["file"] is None or row["position"] is None:
+def _position(record: TransactionLogRecord) -> tuple[str, int, int] | None:
+    if record.file is None or record.position is None:
         return None
-    return row["file"], row["position"], row["offset"] or 0
+    return record.file, record.position, record.offset or 0

@@ -7,7 +7,8 @@ and rows of open transactions by every run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.resume_state import LogState
+from toolkit.analysis.history.resume_state import LogState, RangeSummary
 from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_within
 from toolkit.analysis.log.lso_timeline import lso_table
-from toolkit.formats.log.headers import DamagedRange
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import LOG_TRANSACTIONS, Row, utc
+from toolkit.schema import LOG_TRANSACTIONS, utc
+from toolkit.sources.log_tables import LogId, ReadError, error_table
 from toolkit.spark.datasources.partial_transactions import (
     BEGIN,
     DAMAGE,
     END,
     LOST,
     MISSING,
+    PACKED,
     REACH,
     REMEMBERED,
     START,
@@ -34,6 +36,7 @@ from toolkit.spark.datasources.partial_transactions import (
     TAIL,
     TRUNCATED,
     UNREAD_START,
+    PartialRecord,
     range_summary,
     whole_runs,
 )
@@ -51,34 +54,15 @@ if TYPE_CHECKING:
 
 KEY = ("topic", "partition", "log")
 ORDER = (*KEY, "range_order", "part")
-LOG_COLUMNS = ("topic", "partition", "broker_id")
 STATES = (REMEMBERED, LOST, TRUNCATED)
-OTHERS = (
-    *STATES,
-    DAMAGE,
-    TAIL,
-    REACH,
-    START,
-    UNREAD_START,
-    MISSING,
-    STOP,
-)  # all other kinds describe the batches of a range
 
 
 def fold(partials: DataFrame, *, min_held_ms: int) -> DataFrame:
     """Merge the ranges of logs, each log in one task, in bounded memory.
 
-    Parameters
-    ----------
-    partials
-        Rows of `partial_transactions.PARTIAL_TRANSACTIONS_SCHEMA`, in any order, including the states of their logs.
-    min_held_ms
-        Shorter holds of the LSO are dropped when they end.
-
-    Returns
-    -------
-    DataFrame
-        Rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
+    `partials`: rows of `partial_transactions.PartialRecord`, in any order, including the states of their logs.
+    `min_held_ms`: shorter holds of the LSO are dropped when they end.
+    Returns: rows of `staging_table.STAGE`: ``log_transactions``, ``lso_timeline``, and one of ``state`` for each log.
     """
     sorted_partials = partials.repartition(*KEY).sortWithinPartitions(*ORDER)
     return sorted_partials.mapInArrow(partial(_folded, min_held_ms=min_held_ms), STAGE)
@@ -93,11 +77,13 @@ def fold_table(partials: pa.Table, *, min_held_ms: int) -> pa.Table:
 def _folded(batches: Iterable[pa.RecordBatch], *, min_held_ms: int) -> Iterator[pa.RecordBatch]:
     log: _FoldedLog | None = None
     for rows in whole_runs(batches, ORDER):
-        first = rows.slice(0, 1).to_pylist()[0]
-        if log is None or log.key != tuple(first[name] for name in KEY):
+        if log is None or log.key != tuple(rows[name][0].as_py() for name in KEY):
             if log is not None:
                 yield from log.finish()
-            log = _FoldedLog.of(first, min_held_ms=min_held_ms)
+            (first,) = PartialRecord.of_table(rows.slice(0, 1))
+            topic, partition, broker_id = first.topic, first.partition, first.broker_id
+            state = LogState(topic=topic, partition=partition, broker_id=broker_id, min_held_ms=min_held_ms)
+            log = _FoldedLog(first.log, state)
         yield from log.add(rows)
     if log is not None:
         yield from log.finish()
@@ -109,7 +95,7 @@ class _FoldedLog:
 
     name: str
     state: LogState
-    tail: list[Row] = field(default_factory=list)  # damage with no later batch so far
+    tail: list[ReadError] = field(default_factory=list)  # damage with no later batch so far
     is_new: bool = True  # whether nothing of it is known from earlier runs
     is_damaged: bool = False
     is_unread: bool = False
@@ -118,48 +104,43 @@ class _FoldedLog:
     expected: int | None = None  # offset after the data added so far
     damaged_segments: set[int] = field(default_factory=set)  # as in `StoredState`
 
-    @staticmethod
-    def of(row: Row, *, min_held_ms: int) -> _FoldedLog:
-        log_columns = {name: row[name] for name in LOG_COLUMNS}
-        return _FoldedLog(row["log"], LogState(**log_columns, min_held_ms=min_held_ms))
-
     @property
     def key(self) -> tuple[Any, ...]:
         return self.state.topic, self.state.partition, self.name
 
     def add(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        others = rows.filter(pc.is_in(rows["kind"], pa.array(OTHERS))).to_pylist()
-        by_kind: dict[str, list[Row]] = {}
+        others = PartialRecord.of_table(rows.filter(pc.invert(pc.is_in(rows["kind"], pa.array(PACKED)))))
+        by_kind: defaultdict[str, list[PartialRecord]] = defaultdict(list)
         for row in others:
-            by_kind.setdefault(row["kind"], []).append(row)
+            by_kind[row.kind].append(row)
         for kind in STATES:
-            for row in by_kind.get(kind, ()):
+            for row in by_kind[kind]:
                 yield from self._remember(row)
-        if STOP in by_kind:
-            self.tail += by_kind[STOP]
+        if by_kind[STOP]:
+            self.tail += [row.read_error for row in by_kind[STOP]]
             self.is_stopped = True
         if self.is_stopped:
             return
         if self.state.broker_id is None:  # as to an earlier run without meta.properties
             self.state.broker_id = rows["broker_id"][-1].as_py()
-        for row in by_kind.get(START, ()):
-            is_begun = BEGIN in rows["kind"].to_pylist()
-            yield from self._start(row["first_offset"], cleaned=row["cleaned"], is_begun=is_begun)
-        for row in by_kind.get(MISSING, ()):
-            yield from self._lose(row)
-            self.expected = max(row["first_offset"], self.expected or 0)
-        if len(others) < rows.num_rows:
-            yield from self._add_range(rows)
-        yield from self._damage(by_kind.get(DAMAGE, []), is_final=True)
+        for row in by_kind[START]:
+            yield from self._start(row.first_offset or 0, cleaned=row.cleaned, is_begun=bool(by_kind[BEGIN]))
+        for row in by_kind[MISSING]:
+            yield from self._lose(row.error, found=row.first_offset)
+            self.expected = max(row.first_offset or 0, self.expected or 0)
+        if by_kind[BEGIN] or by_kind[END] or len(others) < rows.num_rows:
+            end = next(iter(by_kind[END]), None)
+            yield from self._add_range(range_summary(rows, end=end, is_settled=bool(by_kind[BEGIN])), end)
+        yield from self._damage([row.read_error for row in by_kind[DAMAGE]], is_final=True)
         yield from self._end_range(by_kind)
 
-    def _end_range(self, by_kind: Mapping[str, list[Row]]) -> Iterator[pa.RecordBatch]:
+    def _end_range(self, by_kind: Mapping[str, Sequence[PartialRecord]]) -> Iterator[pa.RecordBatch]:
         """What follows the last batch of a range."""
-        self.tail += by_kind.get(TAIL, [])
-        for row in by_kind.get(UNREAD_START, ()):
-            yield from self._start(row["first_offset"], cleaned=row["cleaned"])
-        for row in by_kind.get(REACH, ()):
-            yield from self._reach(row["log_end_offset"], cleaned=row["cleaned"])
+        self.tail += [row.read_error for row in by_kind[TAIL]]
+        for row in by_kind[UNREAD_START]:
+            yield from self._start(row.first_offset or 0, cleaned=row.cleaned)
+        for row in by_kind[REACH]:
+            yield from self._reach(row.log_end_offset or 0, cleaned=row.cleaned)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The rows of open transactions, and the new state."""
@@ -185,38 +166,41 @@ class _FoldedLog:
         )
         yield stage_rows(STATE.name, STATE.arrow([stored]), log=self.name, is_final=False)
 
-    def _remember(self, row: Row) -> Iterator[pa.RecordBatch]:
-        log_columns: Any = {name: row[name] for name in LOG_COLUMNS}
-        self.state = LogState.from_bytes(row["packed"], **log_columns, min_held_ms=self.state.min_held_ms)
-        self.expected = self.state.log_end_offset if row["kind"] == REMEMBERED else None
-        self.is_new = row["kind"] == TRUNCATED and row["log_end_offset"] == 0
-        if row["kind"] == TRUNCATED:
-            self.state.truncate(row["log_end_offset"])
-        elif row["kind"] == LOST:
-            yield from self._lose(row, is_deleted=True)
+    def _remember(self, row: PartialRecord) -> Iterator[pa.RecordBatch]:
+        self.state = LogState.from_bytes(
+            row.packed or b"",
+            topic=row.topic,
+            partition=row.partition,
+            broker_id=row.broker_id,
+            min_held_ms=self.state.min_held_ms,
+        )
+        self.expected = self.state.log_end_offset if row.kind == REMEMBERED else None
+        self.is_new = row.kind == TRUNCATED and row.log_end_offset == 0
+        if row.kind == TRUNCATED:
+            self.state.truncate(row.log_end_offset or 0)
+        elif row.kind == LOST:
+            yield from self._lose(row.error, found=None, is_deleted=True)
 
-    def _lose(self, row: Row, *, is_deleted: bool = False) -> Iterator[pa.RecordBatch]:
+    def _lose(self, error: str | None, *, found: int | None, is_deleted: bool = False) -> Iterator[pa.RecordBatch]:
         """Close the transactions open before missing offsets, and report these, unless damage already does."""
         yield from self._log_transactions(self.state.lose(is_deleted=is_deleted), is_final=True)
-        if row["error"] is not None:
-            found = row["first_offset"]
+        if error is not None:
             if found is not None and self.expected is not None and self.expected < found:
                 self.damaged_segments.add(~found)
-            yield from self._damage([row], is_final=True)
+            yield from self._damage([ReadError(None, None, error)], is_final=True)
 
     def _follow(self, missing: LostOffsets | None) -> Iterator[pa.RecordBatch]:
         if missing is not None:
-            yield from self._lose({"error": missing.error, "first_offset": missing.found})
+            yield from self._lose(missing.error, found=missing.found)
 
-    def _add_range(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        summary = range_summary(rows)
-        for end in rows.filter(pc.equal(rows["kind"], END)).to_pylist():
-            tail, self.tail, first = self.tail, [], end["first_offset"]
+    def _add_range(self, summary: RangeSummary, end: PartialRecord | None) -> Iterator[pa.RecordBatch]:
+        if end is not None:
+            tail, self.tail, first = self.tail, [], end.first_offset
             if first is not None and self.expected is not None:
-                is_damaged = bool(tail) or end["is_after_damage"]
+                is_damaged = bool(tail) or bool(end.is_after_damage)
                 yield from self._follow(missing_within(self.expected, first, is_damaged=is_damaged))
             yield from self._damage(tail, is_final=True)
-            self.expected = max(end["log_end_offset"], self.expected or 0)
+            self.expected = max(end.log_end_offset or 0, self.expected or 0)
         found = self.state.add(summary)
         self.bytes_read += summary.bytes
         yield from self._log_transactions(found.log_transactions, is_final=True)
@@ -225,7 +209,7 @@ class _FoldedLog:
     def _start(self, base_offset: int, *, cleaned: int, is_begun: bool = False) -> Iterator[pa.RecordBatch]:
         """Begin a segment; `is_begun`: whether it is the first one, and the transactions open before it are known."""
         if self.expected is not None:
-            is_damaged = not all(_is_read_again(row["file"], base_offset) for row in self.tail)
+            is_damaged = not all(_is_read_again(each.file, base_offset) for each in self.tail)
             yield from self._follow(missing_between(self.expected, base_offset, cleaned=cleaned, is_damaged=is_damaged))
         elif self.is_new and not is_begun:
             self.damaged_segments.add(~base_offset)
@@ -234,25 +218,24 @@ class _FoldedLog:
     def _reach(self, offset: int, *, cleaned: int) -> Iterator[pa.RecordBatch]:
         """End the log at an offset; if its newest segment begins there, the next run reads no earlier segment."""
         if offset >= (self.state.log_end_offset or 0):
-            before = [row for row in self.tail if not _is_read_again(row["file"], offset)]
-            self.tail = [row for row in self.tail if _is_read_again(row["file"], offset)]
+            before = [each for each in self.tail if not _is_read_again(each.file, offset)]
+            self.tail = [each for each in self.tail if _is_read_again(each.file, offset)]
             if self.expected is not None and offset > self.expected:
                 is_damaged = bool(before)
                 yield from self._follow(missing_between(self.expected, offset, cleaned=cleaned, is_damaged=is_damaged))
             yield from self._damage(before, is_final=True)
             self.state.log_end_offset = self.expected = offset
 
-    def _damage(self, rows: list[Row], *, is_final: bool) -> Iterator[pa.RecordBatch]:
-        if not rows:
+    def _damage(self, errors: Sequence[ReadError], *, is_final: bool) -> Iterator[pa.RecordBatch]:
+        if not errors:
             return
         state = self.state
-        self.is_damaged |= any(not DamagedRange(0, 0, row["error"]).is_torn for row in rows)
+        self.is_damaged |= any(not each.damage.is_torn for each in errors)
         state.is_damaged |= is_final and self.is_damaged
-        self.is_unread |= any(DamagedRange(0, 0, row["error"]).is_unreadable for row in rows)
-        self.damaged_segments |= damaged_segments(rows)
-        log_columns = {"topic": state.topic, "partition": state.partition, "broker_id": state.broker_id}
-        errors = [{**log_columns, **{name: row.get(name) for name in ("file", "position", "error")}} for row in rows]
-        yield from self._log_transactions(LOG_TRANSACTIONS.arrow(errors), is_final=is_final)
+        self.is_unread |= any(each.damage.is_unreadable for each in errors)
+        self.damaged_segments |= damaged_segments(errors)
+        log_id = LogId(topic=state.topic, partition=state.partition, broker_id=state.broker_id)
+        yield from self._log_transactions(error_table(errors, log_id), is_final=is_final)
 
     def _log_transactions(self, log_transactions: pa.Table, *, is_final: bool) -> Iterator[pa.RecordBatch]:
         if log_transactions.num_rows:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from toolkit.schema import Row
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 EARLIER = "~"
 """Before a number in place of a topic id: an earlier topic of that name, deleted and created again."""
 
 
-def renames(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> dict[str, str]:
+def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
     """New names of stored logs, by their old names.
 
     `listings`: the listing of each log, by name.
@@ -39,27 +39,27 @@ def renames(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> d
         if stored is None:
             continue
         state = states[stored]
-        if stored == name or (row["topic_id"] or state.topic_id) is None:
-            if row["topic_id"] is None and _is_other_topic(row, state):
+        if stored == name or (row.topic_id or state.topic_id) is None:
+            if row.topic_id is None and _is_other_topic(row, state):
                 found[stored] = _earlier_name(identity, [*states, *found.values()])
             elif stored != name:
                 found[stored] = name
-        elif row["topic_id"] is None or state.topic_id is None or stored in old_names.values():
+        elif row.topic_id is None or state.topic_id is None or stored in old_names.values():
             found[stored] = name
     return found
 
 
-def _is_other_topic(row: Row, state: StoredState) -> bool:
+def _is_other_topic(row: LogListing, state: StoredState) -> bool:
     """Whether a log without a topic id is of a topic that was created again since."""
-    first_batch = row.get("first_batch")
+    first_batch = row.first_batch
     if first_batch is not None and state.first_batch is not None:
         (base, crc), (known_base, known_crc) = (each.split(":") for each in (first_batch, state.first_batch))
         if base == known_base:
             return bool(crc != known_crc)
-    if row.get("leader_epochs") is None:  # of a live cluster, which never loses committed records
-        end, known_end = row["high_watermark"], state.log_end_offset
+    if row.leader_epochs is None:  # of a live cluster, which never loses committed records
+        end, known_end = row.high_watermark, state.log_end_offset
         return end is not None and known_end is not None and end < known_end
-    epochs = [int(epoch) for epoch in json.loads(row["leader_epochs"])]
+    epochs = [int(epoch) for epoch in json.loads(row.leader_epochs)]
     return bool(epochs) and state.leader_epoch is not None and max(epochs) < state.leader_epoch
 
 
@@ -69,7 +69,7 @@ def _earlier_name(identity: LogIdentity, names: Iterable[str]) -> str:
     return next(name for name in numbered if name not in taken)
 
 
-def _names_of_the_first_layout(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> dict[str, str]:
+def _names_of_the_first_layout(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
     """The names that stored logs had in the first layout, by the present ones: broker and path, or partition."""
     old = {name: state for name, state in states.items() if ":" in name.split("/", 1)[0]}
     if not old:
@@ -82,29 +82,29 @@ def _names_of_the_first_layout(listings: Mapping[str, Row], states: Mapping[str,
     found = {}
     for name, row in listings.items():
         ending = IDS if name.endswith(IDS) else ""
-        broker_id = row.get("broker_id")
+        broker_id = row.broker_id
         candidates = (
-            f"{'' if broker_id is None else broker_id}:{row.get('folder')}/{ending}",
-            f"{row.get('folder')}#{row['topic']}-{row['partition']}{ending}",
-            f"live:{row['topic']}-{row['partition']}{ending}" if LogIdentity.of(name).broker == LEADER else "",
+            f"{'' if broker_id is None else broker_id}:{row.folder}/{ending}",
+            f"{row.folder}#{row.topic}-{row.partition}{ending}",
+            f"live:{row.topic}-{row.partition}{ending}" if LogIdentity.of(name).broker == LEADER else "",
         )
         same_path = next((each for each in candidates if each in old), None)
-        if same_path is not None and row["topic_id"] and old[same_path].topic_id not in {None, row["topic_id"]}:
+        if same_path is not None and row.topic_id and old[same_path].topic_id not in {None, row.topic_id}:
             same_path = None  # another topic is there now
-        known = by_topic_id.get((broker_id, row["topic_id"], row["topic"], row["partition"], bool(ending)))
+        known = by_topic_id.get((broker_id, row.topic_id, row.topic, row.partition, bool(ending)))
         if same_path or known:
             found[name] = str(same_path or known)
     return found
 
 
-def _names_by_path(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> dict[str, str]:
+def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
     """The names that stored logs had while their files lacked cluster or broker, by the present ones."""
     found: dict[str, str] = {}
     for name, row in listings.items():
         identity = LogIdentity.of(name)
-        if name in states or identity.is_by_path or row.get("folder") is None:
+        if name in states or identity.is_by_path or row.folder is None:
             continue
-        place = row["folder"] + (IDS if name.endswith(IDS) else "")
+        place = row.folder + (IDS if name.endswith(IDS) else "")
         for broker in (None, identity.broker):
             if (by_path := str(LogIdentity(None, broker, identity.topic_id, place))) in states:
                 found[name] = by_path

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as sf
 
 from toolkit.analysis.history.resume_state import LogState
-from toolkit.schema import Row
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.pipeline_source import FROM_OFFSET
 from toolkit.spark.pipeline.tables.staging_table import IDS, IS_FINAL, LOG, StoredState
@@ -59,7 +59,7 @@ class OlderCopies:
         return found
 
 
-def find_older_copies(listings: Mapping[str, Row], states: Mapping[str, StoredState]) -> OlderCopies:
+def find_older_copies(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> OlderCopies:
     """The older copies among the stored logs.
 
     `listings`: the listing of each log, by name.
@@ -73,7 +73,7 @@ def find_older_copies(listings: Mapping[str, Row], states: Mapping[str, StoredSt
     listed: dict[str, str] = {}
     for name, row in listings.items():
         identity = LogIdentity.of(name)
-        copies = old.get((identity.topic_id, identity.broker, row["topic"], row["partition"], name.endswith(IDS)))
+        copies = old.get((identity.topic_id, identity.broker, row.topic, row.partition, name.endswith(IDS)))
         if copies is None or identity.is_by_path:
             continue
         if name in states:

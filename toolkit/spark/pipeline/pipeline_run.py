@@ -22,10 +22,11 @@ from pyspark.sql.dataframe import DataFrame
 
 from toolkit.errors import UsageError
 from toolkit.formats.columns import to_ipc
-from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Row, Table
+from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
 from toolkit.spark.arrow_types import from_arrow, mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, PARTIAL_TRANSACTIONS_SCHEMA, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
@@ -33,7 +34,7 @@ from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording,
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
     RECORDS,
-    current_of_clusters,
+    current_transaction_history,
     fold_history_table,
     fold_transaction_history,
     remembered_records,
@@ -54,10 +55,10 @@ from toolkit.spark.pipeline.run_summary import (
 )
 from toolkit.spark.pipeline.tables.migration import migrate
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
-from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS
+from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
 from toolkit.spark.pipeline.tables.table_views import make_views
-from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, TopicFindings, log_rows
+from toolkit.spark.pipeline.topic_findings import CURRENT_FINDINGS, StoredFinding, StoredRecord, TopicFindings, log_rows
 from toolkit.spark.spark_errors import translate_errors
 
 if TYPE_CHECKING:
@@ -143,8 +144,12 @@ def run(
         sources = _sources(spark, source, topics=topics, asserted=asserted)
         this = _PipelineRun.begin(store, sources, states, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
-        found = done["findings"] if this.has_news else store.rows("findings", FINDINGS, *FINDINGS.names, IS_CURRENT)
-        summary = summarised(store, this.read(), this.counts, findings=found, started=started)
+        if this.has_news:
+            findings = done["findings"]
+        else:
+            columns = (*FINDINGS.names, CLUSTER_ID, TOPIC_ID, IS_CURRENT)
+            findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
+        summary = summarised(store, this.read(), this.counts, findings=findings, started=started)
         assumed = this.sources.logs.assumptions if this.sources.logs else ()
         return replace(summary, proof=this.proof(), assumptions=(*this.copies.sentences, *assumed))
 
@@ -189,7 +194,7 @@ class _PipelineRun:
     # states, plans, listings: state, plan and listing of each log
     states: FoldStates
     plans: Mapping[str, LogPlan]
-    listings: Mapping[str, Row]
+    listings: Mapping[str, LogListing]
     copies: OlderCopies  # older copies of logs, whose rows are dropped
     min_held_ms: int  # shortest hold of the LSO to keep
     # new rows of `staging_table.STAGE`; Arrow data if this process made them
@@ -344,7 +349,7 @@ class _PipelineRun:
             if state.latest is not None:
                 origin = LogIdentity.of(log).origin
                 latest[origin] = max(state.latest, latest.get(origin, state.latest))
-        make = partial(current_of_clusters, latest=latest)
+        make = partial(current_transaction_history, latest=latest)
         if isinstance(self.staged, DataFrame):
             current = mapped(self.states.remembered(states), make, CURRENT)
         else:
@@ -370,7 +375,7 @@ class _PipelineRun:
 
     # Findings.
 
-    def _make_findings(self) -> list[Row]:
+    def _make_findings(self) -> list[StoredFinding]:
         """Make all findings and holds of the LSO from the stored tables, and change those stored."""
         made = TopicFindings(
             store=self.store,
@@ -379,11 +384,15 @@ class _PipelineRun:
             is_consistent=self.sources.logs is not None and self.sources.logs.is_consistent,
             min_held_ms=self.min_held_ms,
         )
-        holds, found = made.rows(with_samples=self._has_samples)
-        for name, rows in (("logs", log_rows(self.states.all.values())), ("lso_holds", holds), ("findings", found)):
+        holds, findings = made.stored(with_samples=self._has_samples)
+        records: dict[str, Sequence[StoredRecord | StoredFinding]]
+        records = {"logs": log_rows(self.states.all.values()), "lso_holds": holds, "findings": findings}
+        for name, of_table in records.items():
+            rows = [each.row() for each in of_table]
             written = self.store.merge(name, KEPT[name], rows, run_id=self.states.run_id)
-            self.counts[name] = TableCounts.of(rows, new=written)
-        return found
+            errors = sum(row.get("error") is not None for row in rows)
+            self.counts[name] = TableCounts(rows=len(rows), errors=errors, new=written)
+        return findings
 
     @property
     def _has_samples(self) -> bool:
@@ -401,9 +410,9 @@ class _PipelineRun:
         self.states.save()
 
 
-def _replaced(plans: Iterable[str], listings: Mapping[str, Row], before: Mapping[str, StoredState]) -> list[str]:
+def _replaced(plans: Iterable[str], listings: Mapping[str, LogListing], before: Mapping[str, StoredState]) -> list[str]:
     """Replicas of ``__transaction_state`` that another replica replaces as the best one, in the same cluster."""
-    read = {(LogIdentity.of(log).origin, listings[log]["partition"]): log for log in plans if log.endswith(IDS)}
+    read = {(LogIdentity.of(log).origin, listings[log].partition): log for log in plans if log.endswith(IDS)}
     return [
         log
         for log, state in before.items()

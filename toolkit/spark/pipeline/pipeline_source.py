@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from toolkit.schema import Row
 from toolkit.schema.live import Partition
+from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_identity import LogIdentity
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import (
     LOST,
     PARTIAL_TRANSACTIONS_ARROW,
     REMEMBERED,
     TRUNCATED,
-    partial_transaction_rows,
+    PartialRecord,
+    record_batch,
 )
 from toolkit.spark.pipeline.tables.staging_table import IDS, LOG, StoredState
 
@@ -44,48 +46,26 @@ LOST_SENTENCE = "OFFSETS_LOST: Offsets {:,} to {:,} were deleted from the log be
 
 
 class LogPlan(NamedTuple):
-    """How to read the new data of a log.
+    """How to read the new data of a log."""
 
-    Parameters
-    ----------
-    start
-        First offset to read; null for the beginning of the log.
-    stop
-        End offset, exclusive; null for the end of the log.
-    remembered
-        How to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without a state.
-    offset
-        For `TRUNCATED`: the first offset whose stored rows are obsolete.
-    error
-        For `LOST`: the lost offsets.
-    """
-
-    start: int | None = None
-    stop: int | None = None
-    remembered: str | None = None
-    offset: int | None = None
-    error: str | None = None
+    start: int | None = None  # first offset to read; null for the beginning of the log
+    stop: int | None = None  # end offset, exclusive; null for the end of the log
+    remembered: str | None = None  # how to use the stored state: `REMEMBERED`, `LOST` or `TRUNCATED`; null without one
+    offset: int | None = None  # for `TRUNCATED`: the first offset whose stored rows are obsolete
+    error: str | None = None  # for `LOST`: the lost offsets
 
 
-def plan_logs(listed: Iterable[Row], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
-    """How to read the new data of each changed log in files.
-
-    Parameters
-    ----------
-    listed
-        Rows of `toolkit.spark.datasources.log_options.LISTING_TYPE`.
-    states
-        The stored states, by log.
-    """
+def plan_logs(listed: Iterable[LogListing], states: Mapping[str, StoredState]) -> dict[str, LogPlan]:
+    """How to read the new data of each changed log in files. `states`: the stored states, by log."""
     found = {}
     for row in listed:
-        state = states.get(row["log"])
+        state = states.get(row.log)
         if state is None:
-            found[row["log"]] = LogPlan()
-        elif state.broker_id is None and LogIdentity.of(row["log"]).broker is not None:  # meta.properties was missing
-            found[row["log"]] = LogPlan(remembered=TRUNCATED, offset=0)
-        elif row["listing"] != state.listing or state.is_unread:
-            found[row["log"]] = _plan_changed(row, state)
+            found[row.log] = LogPlan()
+        elif state.broker_id is None and LogIdentity.of(row.log).broker is not None:  # meta.properties was missing
+            found[row.log] = LogPlan(remembered=TRUNCATED, offset=0)
+        elif row.listing != state.listing or state.is_unread:
+            found[row.log] = _plan_changed(row, state)
     return found
 
 
@@ -105,34 +85,34 @@ def plan_live(partition: Partition, state: StoredState | None) -> LogPlan | None
     return LogPlan(start=last_end, stop=end, remembered=REMEMBERED) if last_end < end else None
 
 
-def _plan_changed(row: Row, state: StoredState) -> LogPlan:
-    begin, end = row["begin"] or 0, state.log_end_offset
+def _plan_changed(row: LogListing, state: StoredState) -> LogPlan:
+    begin, end = row.begin or 0, state.log_end_offset
     if end is None:
         return LogPlan(remembered=TRUNCATED, offset=begin)
-    if row["begin"] is None:  # its folder cannot be read
+    if row.begin is None:  # its folder cannot be read
         return LogPlan(start=end, remembered=REMEMBERED)
-    epochs = {int(epoch): offset for epoch, offset in json.loads(row["leader_epochs"]).items()}
+    epochs = {int(epoch): offset for epoch, offset in json.loads(row.leader_epochs or "{}").items()}
     last_epoch = -1 if state.leader_epoch is None else state.leader_epoch
     newer = min((offset for epoch, offset in epochs.items() if 0 <= last_epoch < epoch), default=end)
     is_comparable = bool(epochs) and (last_epoch >= 0 or end <= begin)
     if state.is_unread or not is_comparable or newer < end or _was_incomplete(row, state):
-        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in _damaged(state) else min(begin, newer))
+        return LogPlan(remembered=TRUNCATED, offset=0 if ~begin in state.damaged_bases else min(begin, newer))
     if begin > end:
         return LogPlan(remembered=LOST, error=LOST_SENTENCE.format(end, begin - 1))
     return LogPlan(start=end, remembered=REMEMBERED)
 
 
-def _was_incomplete(row: Row, state: StoredState) -> bool:
+def _was_incomplete(row: LogListing, state: StoredState) -> bool:
     """Whether segments that were read were missing, incomplete or damaged, and now are not what they were."""
     if state.segment_sizes is None:  # of a release that did not note them
         return bool(state.is_damaged)
     known = {base: (size, modified) for base, size, modified in json.loads(state.segment_sizes)}
-    damaged, begin = _damaged(state), row["begin"]
+    damaged, begin = state.damaged_bases, row.begin or 0
     lost_before = [~each for each in damaged if each < 0]
-    if any(row["has_snapshot"] if base == begin else begin < base <= row["cleaned"] for base in lost_before):
+    if any(row.has_snapshot if base == begin else begin < base <= row.cleaned for base in lost_before):
         return True
     newest, log_end = max(known, default=0), state.log_end_offset or 0
-    listed = json.loads(row["segment_sizes"])
+    listed = json.loads(row.segment_sizes or "[]")
     ends = [*(base for base, _, _ in listed[1:]), NEVER]
     for (base, size, modified), end in zip(listed, ends, strict=True):
         if base in damaged and known.get(base) != (size, modified):
@@ -145,27 +125,19 @@ def _was_incomplete(row: Row, state: StoredState) -> bool:
     return False
 
 
-def _damaged(state: StoredState) -> Collection[int]:
-    found: list[int] = json.loads(state.damaged_segments or "[]")
-    return found
-
-
 def remembered_partials(states: pa.Table, plans: Mapping[str, LogPlan]) -> pa.Table:
     """The states of logs, as rows of ``partial_transactions`` that precede those of the new ranges.
 
-    Parameters
-    ----------
-    states
-        Rows of `toolkit.spark.pipeline.tables.staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
-    plans
-        The plan of each log.
+    `states`: rows of `staging_table.STATE`, with at least the columns `REMEMBERED_COLUMNS`.
+    `plans`: the plan of each log.
     """
     rows = []
-    for state in states.to_pylist():
-        plan = plans[state["log"]]
-        columns = {"kind": plan.remembered, "range_order": -1, "log_end_offset": plan.offset, "error": plan.error}
-        rows.append(partial_transaction_rows({**state, **columns, "packed": state["remembered"]}, rows=1))
-    return pa.Table.from_batches(rows, PARTIAL_TRANSACTIONS_ARROW)
+    for state in StoredState.of_table(states):
+        plan = plans[state.log]
+        row = PartialRecord(log=state.log, kind=plan.remembered or REMEMBERED, range_order=-1, packed=state.remembered)
+        row = replace(row, topic=state.topic, partition=state.partition, broker_id=state.broker_id)
+        rows.append(replace(row, log_end_offset=plan.offset, error=plan.error))
+    return pa.Table.from_batches(map(record_batch, rows), PARTIAL_TRANSACTIONS_ARROW)
 
 
 def read_here(reader: LogReader | BatchesReader) -> pa.Table:
@@ -201,8 +173,8 @@ class PipelineSource(Protocol):
         """A value that changes when the logs or the selection change."""
 
     @property
-    def listings(self) -> Mapping[str, Row]:
-        """The listed columns of each log's state: ``topic``, ``partition``, ``listing``, ``topic_id``."""
+    def listings(self) -> Mapping[str, LogListing]:
+        """Each log, as listed."""
 
     @property
     def assumptions(self) -> Sequence[str]:
@@ -239,14 +211,9 @@ FROM_OFFSET = {
 def obsolete_rows(table: str, plans: Mapping[str, LogPlan], obsolete_logs: Collection[str]) -> list[str]:
     """SQL conditions for the stored rows of truncated and replaced logs.
 
-    Parameters
-    ----------
-    table
-        Name of the table.
-    plans
-        What this run reads of each log.
-    obsolete_logs
-        Replicas of ``__transaction_state`` that another one replaces.
+    `table`: name of the table.
+    `plans`: what this run reads of each log.
+    `obsolete_logs`: replicas of ``__transaction_state`` that another one replaces.
     """
     found = []
     for log, plan in plans.items():

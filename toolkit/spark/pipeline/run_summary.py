@@ -12,10 +12,11 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from toolkit.schema import FINDINGS, Row
+from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding
-from toolkit.spark.pipeline.tables.stored_tables import IS_CURRENT, KEPT, RECORDED_AS, RUN_ID
+from toolkit.spark.pipeline.tables.stored_tables import KEPT, RECORDED_AS, RUN_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore
+from toolkit.spark.pipeline.topic_findings import StoredFinding
 
 ENDED = "ended"
 
@@ -28,11 +29,6 @@ class TableCounts:
     rows: int = 0
     errors: int = 0
     new: int = 0  # rows that this run wrote
-
-    @staticmethod
-    def of(rows: Sequence[Row], *, new: int) -> TableCounts:
-        """The counts of a table whose rows were all made."""
-        return TableCounts(rows=len(rows), errors=sum(row.get("error") is not None for row in rows), new=new)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +101,7 @@ def summarised(
     read: Sequence[ReadCounts],
     counts: Mapping[str, TableCounts],
     *,
-    findings: Sequence[Row],
+    findings: Sequence[StoredFinding],
     started: float,
 ) -> RunSummary:
     """The result of a run, from the stored tables.
@@ -113,10 +109,10 @@ def summarised(
     `store`: the stored tables.
     `read`: what was read of each source.
     `counts`: row counts of each stored table.
-    `findings`: rows of ``schema.FINDINGS``, with `IS_CURRENT`.
+    `findings`: all stored findings.
     `started`: start of the run, by `time.monotonic`.
     """
-    current = FINDINGS.in_order(Finding.of(row) for row in findings if row[IS_CURRENT])
+    current = FINDINGS.in_order(each.finding for each in findings if each.is_current)
     verdicts = Counter(each.verdict for each in current)
     ended = len(findings) - len(current)
     return RunSummary(

@@ -52,7 +52,10 @@ def best_logs(states: Iterable[StoredState]) -> list[StoredState]:
 
 
 def diagnosable(
-    holds: Iterable[LsoHold], current_findings: Iterable[Finding], *, listed: Collection[tuple[str, int]] | None
+    holds: Iterable[LsoHold],
+    current_findings: Iterable[Finding],
+    *,
+    listed: Collection[tuple[str | None, int | None]] | None,
 ) -> list[LsoHold]:
     """The holds of ended transactions, and of open ones that can be diagnosed now.
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
@@ -24,8 +25,10 @@ from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
+from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.fold_states import FoldStates
 from toolkit.spark.pipeline.stored_findings import (
     best_logs,
@@ -36,12 +39,40 @@ from toolkit.spark.pipeline.stored_findings import (
     markers,
     near_transaction_history,
 )
-from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
+from toolkit.spark.pipeline.tables.staging_table import IDS, StoredLog, StoredState
 from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore
 
 CURRENT_FINDINGS = "current_findings"
 ENDED = "ended"
+
+
+class StoredRecord(NamedTuple):
+    """A row of ``lso_holds`` or ``logs``."""
+
+    record: LsoHold | StoredLog
+    origin: Origin
+
+    def row(self) -> dict[str, Any]:
+        """Its stored columns."""
+        return {**self.record.row(), **self.origin._asdict()}
+
+
+class StoredFinding(NamedTuple):
+    """A row of ``findings``."""
+
+    finding: Finding
+    origin: Origin
+    is_current: bool
+
+    @staticmethod
+    def of(row: Row) -> StoredFinding:
+        """The finding of a stored row."""
+        return StoredFinding(Finding.of(row), Origin(row[CLUSTER_ID], row[TOPIC_ID]), bool(row[IS_CURRENT]))
+
+    def row(self) -> dict[str, Any]:
+        """Its stored columns."""
+        return {**self.finding.row(), **self.origin._asdict(), IS_CURRENT: self.is_current}
 
 
 @dataclass(slots=True)
@@ -58,29 +89,25 @@ class TopicFindings:
 
     store: TableStore  # the stored tables
     states: FoldStates  # the states of logs, those of this run included
-    listings: Mapping[str, Row]  # the logs of this run
+    listings: Mapping[str, LogListing]  # the logs of this run
     is_consistent: bool  # whether they are asserted to be a consistent copy
     min_held_ms: int  # shortest hold of the LSO to keep
 
-    def rows(self, *, with_samples: bool) -> tuple[list[Row], list[Row]]:
-        """The rows of ``lso_holds`` and ``findings``.
-
-        `with_samples`: whether there are samples of recordings.
-        """
+    def stored(self, *, with_samples: bool) -> tuple[list[StoredRecord], list[StoredFinding]]:
+        """All holds and findings. `with_samples`: whether there are samples of recordings."""
         found = self._of_logs() if CURRENT_FINDINGS in self.states.all else {}
         if with_samples:
             self._add_samples(found)
         since = self._since(with_samples=with_samples)
-        holds: list[Row] = []
-        rows: list[Row] = []
+        holds: list[StoredRecord] = []
+        findings: list[StoredFinding] = []
         for origin, results in found.items():
-            ids = {CLUSTER_ID: origin.cluster_id, TOPIC_ID: origin.topic_id}
-            holds += [{**hold.row(), **ids} for hold in results.holds]
+            holds += [StoredRecord(hold, origin) for hold in results.holds]
             for each in without_short(results.findings, min_held_ms=self.min_held_ms):
                 is_open = each.held_to is None and each.verdict != ENDED
                 is_current = is_open and (since is None or each.observed_at >= since)
-                rows.append({**each.row(), **ids, IS_CURRENT: is_current})
-        return holds, rows
+                findings.append(StoredFinding(each, origin, is_current))
+        return holds, findings
 
     @cached_property
     def _origins(self) -> Mapping[TopicPartition, Origin]:
@@ -90,8 +117,8 @@ class TopicFindings:
             if state.topic is not None and state.partition is not None and not state.log.endswith(IDS):
                 found[TopicPartition(state.topic, state.partition)] = LogIdentity.of(state.log).origin
         for name, row in self.listings.items():
-            if row["topic"] is not None and not name.endswith(IDS):
-                found[TopicPartition(row["topic"], row["partition"])] = LogIdentity.of(name).origin
+            if row.topic is not None and row.partition is not None and not name.endswith(IDS):
+                found[TopicPartition(row.topic, row.partition)] = LogIdentity.of(name).origin
         return found
 
     @cached_property
@@ -159,9 +186,9 @@ class TopicFindings:
         }
 
     @property
-    def _listed(self) -> Collection[tuple[str, int]] | None:
+    def _listed(self) -> Collection[tuple[str | None, int | None]] | None:
         """The partitions of files that are asserted to be a consistent copy; null for others."""
-        return {(row["topic"], row["partition"]) for row in self.listings.values()} if self.is_consistent else None
+        return {(row.topic, row.partition) for row in self.listings.values()} if self.is_consistent else None
 
     # Recordings, which have no topic ids: they are of the present topics, but for transactions of an earlier one.
 
@@ -202,7 +229,7 @@ class TopicFindings:
         return self.store.load(name, KEPT[name]).select(*KEPT[name].names)
 
 
-def log_rows(states: Iterable[StoredState]) -> list[Row]:
+def log_rows(states: Iterable[StoredState]) -> list[StoredRecord]:
     """The rows of the table ``logs``.
 
     `states`: the states of all logs.
@@ -211,11 +238,9 @@ def log_rows(states: Iterable[StoredState]) -> list[Row]:
     logs = [each for each in states if not each.log.startswith("recording:")]
     best = {each.log for each in best_logs(logs)}
     return [
-        {
-            **{name: value for name, value in each.row().items() if name in KEPT["logs"].names},
-            "is_best": each.log in best,
-            "is_damaged": bool(each.is_damaged),
-            **LogIdentity.of(each.log).origin._asdict(),
-        }
+        StoredRecord(
+            replace(StoredLog.of_columns(each.row()), is_best=each.log in best, is_damaged=bool(each.is_damaged)),
+            LogIdentity.of(each.log).origin,
+        )
         for each in logs
     ]

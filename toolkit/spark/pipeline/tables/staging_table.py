@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from toolkit.formats.log.headers import DamagedRange
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
+from toolkit.sources.log_tables import ReadError
 from toolkit.spark.arrow_types import arrow_fields, struct_arrays, struct_fields
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class StoredState(TableRow):
     latest: Annotated[dt.datetime | None, "Newest time in the log."] = None
     is_held: Annotated[bool | None, "Whether its LSO is or was held."] = None
     remembered: Annotated[bytes | None, "Open transactions and LSO holds (LogState)."] = None
+
+    @property
+    def damaged_bases(self) -> list[int]:
+        """The numbers in ``damaged_segments``."""
+        return list(json.loads(self.damaged_segments or "[]"))
 
 
 STATE = StoredState.table
@@ -127,8 +133,7 @@ def rows_of(staged: DataFrame, table: str) -> DataFrame:
     return staged.where(sf.col("table") == table).select(f"{table}.*", *common)
 
 
-def damaged_segments(rows: Iterable[Row]) -> set[int]:
-    """Base offsets of the segments that rows with an ``error`` are about, other than at a torn end."""
-    damaged = (row for row in rows if not DamagedRange(0, 0, row["error"]).is_torn)
-    base_offsets = (segment_base_offset(row.get("file")) for row in damaged)
+def damaged_segments(errors: Iterable[ReadError]) -> set[int]:
+    """Base offsets of the segments that errors are about, other than at a torn end."""
+    base_offsets = (segment_base_offset(each.file) for each in errors if not each.damage.is_torn)
     return {each for each in base_offsets if each is not None}
