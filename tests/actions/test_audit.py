@@ -155,6 +155,12 @@ def test_an_unwritable_file_stops_the_action(tmp_path: Path, path: str) -> None:
         pytest.fail("the action was not stopped")
 
 
+def test_an_unwritable_file_stops_the_command_before_its_plan(audit: Audit, tmp_path: Path) -> None:
+    audit.check()
+    with pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"):
+        Audit(tmp_path).check()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) -> None:
     with (  # noqa: PT012  the statements of the block are the test

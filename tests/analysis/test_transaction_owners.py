@@ -181,6 +181,11 @@ def test_the_owner_of_each_form_of_id(case: str) -> None:
     assert owner_clauses([transaction(transactional_id)], groups=groups) == {transactional_id: expected}
 
 
+def test_an_iceberg_sink_without_a_prefix_has_no_application() -> None:
+    assert owner(f"worker-txn-{PROCESS}-0").application is None
+    assert owner(f"lake-worker-txn-{PROCESS}-0").application == "lake-"
+
+
 REASONS = {
     "payments-3-17": "Flink's KafkaSink, Spring Kafka and numbered instances use ids like this; its owner is unknown.",
     "tx-0": "It ends in a number, as ids of Spring Kafka and of numbered instances do; its owner is unknown.",
