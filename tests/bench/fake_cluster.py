@@ -26,7 +26,6 @@ PER_TOPIC = 100
 COORDINATORS = 50
 HELD_EVERY = 1000
 END, HELD_FROM = 1000, 500
-STARTED = int(time.time() * 1000)  # within its time-out: what is overdue would have to be proven by logs
 NOT_FOUND, SECURITY_DISABLED = 105, 54
 REQUESTS = (
     metadata.ApiVersionsRequest,
@@ -54,6 +53,7 @@ class FakeCluster:
         self.topics = [f"orders-{number:05}" for number in range(partitions // PER_TOPIC)]
         self.names = frozenset(self.topics)
         self.ids = ids
+        self.started = int(time.time() * 1000)  # of what is open; what is overdue would have to be proven by logs
         self._encoded: dict[tuple[Any, ...], bytes] = {}
 
     def number(self, topic: str, partition: int) -> int:
@@ -184,7 +184,7 @@ def describe_producers(cluster: FakeCluster, broker: int, request: Any, version:
             producer_id=cluster.number(name, number),
             producer_epoch=0,
             last_sequence=9,
-            last_timestamp=STARTED,
+            last_timestamp=cluster.started,
             coordinator_epoch=0,
             current_txn_start_offset=HELD_FROM if cluster.is_held(name, number) else -1,
         )
@@ -239,7 +239,7 @@ def describe_transactions(cluster: FakeCluster, broker: int, request: Any, versi
                 transactional_id=name,
                 transaction_state=_state(cluster, number) if is_there else "",
                 transaction_timeout_ms=900_000 if is_there else 0,
-                transaction_start_time_ms=STARTED if is_there else 0,
+                transaction_start_time_ms=cluster.started if is_there else 0,
                 producer_id=number,
                 producer_epoch=0,
                 topics=[state.TopicData(topic=topic, partitions=[number % PER_TOPIC])] if is_open else [],
