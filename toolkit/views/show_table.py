@@ -335,6 +335,9 @@ def show(
     return TableView(table=known, rows=rows, columns=selected, now=now)
 
 
+NO_VERDICT = "unknown"  # where a selection of columns has none
+
+
 def _finding_rows(data: Data, now: dt.datetime | None) -> list[Row]:
     """Rows of findings, the most urgent first; where one lacks a text or a list that every finding has, it is empty."""
     findings = [
@@ -342,7 +345,7 @@ def _finding_rows(data: Data, now: dt.datetime | None) -> list[Row]:
             each,
             reason=each.reason or "",
             remedy=each.remedy or "",
-            verdict=each.verdict or "unknown",
+            verdict=each.verdict or NO_VERDICT,
             missing=each.missing or (),
             evidence=each.evidence or (),
             observed_at=each.observed_at or utc_now(),
