@@ -18,7 +18,7 @@ from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
-from toolkit.schema.record import TableRow, replace
+from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
 from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
@@ -329,33 +329,27 @@ def show(
     unknown = [name for name in columns or () if name not in known.names]
     if unknown:
         raise UsageError(f"{known.name} has no column {', '.join(unknown)}.", do=f"It has {', '.join(known.names)}.")
-    rows = _finding_rows(data, now) if known is FINDINGS else rows_of(data, known)
+    rows = _finding_rows(data) if known is FINDINGS else rows_of(data, known)
     is_whole = set(known.names if known is not FINDINGS else SUMMARY) <= set(names)
     selected = columns if columns is not None or is_whole or not names else [n for n in known.names if n in set(names)]
-    return TableView(table=known, rows=rows, columns=selected, now=now)
+    return TableView(table=known, rows=_by_urgency(rows, now) if known is FINDINGS else rows, columns=selected, now=now)
 
 
-NO_VERDICT = "unknown"  # where a selection of columns has none
-
-
-def _finding_rows(data: Data, now: dt.datetime | None) -> list[Row]:
-    """Rows of findings, the most urgent first; where one lacks a text or a list that every finding has, it is empty."""
-    findings = [
-        replace(
-            each,
-            reason=each.reason or "",
-            remedy=each.remedy or "",
-            verdict=each.verdict or NO_VERDICT,
-            missing=each.missing or (),
-            evidence=each.evidence or (),
-            observed_at=each.observed_at or utc_now(),
-        )
-        for each in records_of(data, Finding)
-    ]
-    return [each.row() for each in by_urgency(findings, now)]
+def _finding_rows(data: Data) -> list[Row]:
+    """Rows of findings; of those without a text or a list that every finding has, it is empty."""
+    found = rows_of(data, FINDINGS)
+    texts = (("reason", ""), ("remedy", ""), ("verdict", "unknown"))
+    empty: Row = dict((*texts, ("missing", []), ("evidence", []), ("observed_at", utc_now())))
+    return [{**row, **{name: value for name, value in empty.items() if row[name] is None}} for row in found]
 
 
 SUMMARY = {"topic", "partition", "verdict", "reason"}  # without one of these, columns are shown as selected
+
+
+def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
+    findings = records_of(rows, Finding)
+    row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
+    return [row_of[id(finding)] for finding in by_urgency(findings, now)]
 
 
 def table_of(names: Sequence[str]) -> Table | None:
