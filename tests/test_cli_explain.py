@@ -68,6 +68,8 @@ def test_with_a_recording_the_finding_and_missing_tables_are_shown() -> None:
         "The history of transactional ids: a recording has none.",
         "Group g: a recording has no committed offsets.",
     )
+    # long lines scroll, also by keyboard; that of a busy cluster failed axe's check
+    assert '<pre tabindex="0">' in explained._repr_html_()
 
 
 def test_an_unreachable_cluster_does_not_suppress_the_explanation() -> None:
