@@ -145,7 +145,8 @@ class ProducerBatches:
         kind = NAMES.get(int(header["marker"]), "batch") if header["attributes"] & CONTROL else "batch"
         text = f"offsets {header['base_offset']}..{header['last_offset']}: {kind}, epoch {header['producer_epoch']}"
         if kind == "batch":
-            text += f", sequence {header['base_sequence']}, {header['record_count']} records"
+            count = header["record_count"]
+            text += f", sequence {header['base_sequence']}, {count} record{'' if count == 1 else 's'}"
         else:
             text += f", coordinator epoch {header['coordinator_epoch']}"
         time = utc(int(header["max_timestamp"]))
