@@ -40,6 +40,8 @@ SLOW = (
     "06_spark_pipeline",
     "08_databricks",
     "04_abort",
+    "tests/spark/test_log_fold.py",  # these two need no broker, and would come last
+    "tests/analysis/test_lso_holds.py",
 )
 """Groups of tests, and notebooks, that take minutes: workers start with them, the longest first."""
 

@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+from tests.staged_state import check_staged, end_staged
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.decision import owned_rules
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, ClusterSetup, Incident, StagedIncident
+from toolkit.lab.queries import SteadyClient, config_of
 from toolkit.schema import Row
 from toolkit.sources.live import observe as live_observation
 
@@ -73,6 +75,7 @@ class _Play:
     def __init__(self, kafka: Kafka, incident: Incident) -> None:
         self.kafka, self.incident = kafka, incident
         self.staged: StagedIncident | None = None
+        self._client = SteadyClient(config_of(kafka))  # before brokers are stopped, so that it knows them all
         self._verdicts: list[str] = []
         self._failure = ""
 
@@ -84,6 +87,7 @@ class _Play:
         """Stage it, and judge it by the graces that the product has: a busy machine takes seconds for that."""
         with self._failing():
             staged = self.staged = self.incident(self.kafka)
+            check_staged(self._client, staged, version=self.kafka.version)
             with self._cluster() as cluster:
                 self._verdicts.append(_judge(cluster, staged, expected=staged.expected))
                 for other in staged.also:
@@ -97,8 +101,10 @@ class _Play:
                     self._verdicts.append(_await_verdict(cluster, self.staged))
 
     def close(self) -> None:
-        if self.staged:
-            self.staged.close()
+        """Write the markers that are missing, and see that it ends as described."""
+        with self._failing(), self._client as client:
+            if self.staged:
+                end_staged(client, self.staged)
 
     def _cluster(self) -> Cluster:
         # A broker that was stopped is waited for in vain; a busy one is not.
@@ -109,7 +115,7 @@ class _Play:
         try:
             yield
         except (AssertionError, ToolkitError) as error:
-            self._failure = f"failed: {type(error).__name__}: {error}"
+            self._failure = self._failure or f"failed: {type(error).__name__}: {error}"
 
 
 def finding_of(cluster: Cluster, staged: StagedIncident, *, long_ms: int = 900_000) -> Row:

@@ -1,4 +1,4 @@
-"""Every incident is staged on a real broker, has the described state, and ends as described."""
+"""What incidents do to consumers and groups on a real broker; `tests.test_incident_matrix` stages all of them."""
 
 import datetime as dt
 import uuid
@@ -9,65 +9,16 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.brokers import NEWEST, on_cluster
 from tests.coordinator_state import described_transaction
-from tests.incident_matrix import VERSIONS
+from tests.staged_state import COORDINATOR, coordinator_state, write_marker
 from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka, incidents
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
-from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup, Incident, StagedIncident
+from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup
 from toolkit.lab.producer import TxnProducer, write_committed
-from toolkit.lab.queries import (
-    LeaderTransaction,
-    RequestRefused,
-    SteadyClient,
-    config_of,
-    leader,
-    offsets,
-    open_transactions,
-    send_until_accepted,
-    until,
-)
+from toolkit.lab.queries import RequestRefused, SteadyClient, config_of, leader, offsets, open_transactions, until
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-
-CASES = [
-    on_cluster(
-        version,
-        incident.setup,
-        incident,
-        id=f"{version}-{name}",
-        marks=[] if version == NEWEST else [pytest.mark.full],  # the matrix also stages them on 3.5.2
-    )
-    for name, incident in INCIDENTS.items()
-    for version in (VERSIONS if incident.setup is EVERYDAY else (NEWEST,))
-]
-
-COORDINATOR = {  # the state of the transaction, and whether the coordinator still lists its partition
-    "never_added": ("Empty", False),
-    "late_message": ("CompleteAbort", False),
-    "late_after_commit": ("CompleteCommit", False),
-    "offsets_never_added": ("Empty", False),
-    "superseded_elsewhere": ("Ongoing", False),
-    "superseded_same_partition": ("Ongoing", True),
-    "superseded_written": ("Ongoing", True),
-    "busy_elsewhere": ("Ongoing", False),
-    "several_open": ("Empty", False),
-    "head_deleted": ("Empty", False),
-    "future_clock": ("Empty", False),
-    "orphan": (None, False),
-    "old_event_times": ("Ongoing", True),
-    "open_young": ("Ongoing", True),
-    "open_long": ("Ongoing", True),
-    "overdue": ("Ongoing", True),
-    "prepared": ("Ongoing", True),
-    "committing": ("PrepareCommit", True),
-    "skipped_marker": ("CompleteCommit", False),
-    "lost_marker": ("CompleteCommit", False),
-    "unreplicated": ("PrepareCommit", True),
-    "coordinator_gone": ("Ongoing", True),  # after the coordinator is back
-    "marker_only": ("CompleteCommit", False),
-    "fenced_by_timeout": ("CompleteAbort", False),
-}
 
 
 @pytest.fixture
@@ -92,86 +43,6 @@ def test_a_coordinator_that_never_checks_leaves_a_transaction_overdue(lab: Kafka
 
         until(lambda: True if age() > dt.timedelta(seconds=2) else None, awaited="twenty times its timeout")
         assert coordinator_state(cluster, staged) == ("Ongoing", True)
-
-
-@pytest.mark.lab
-@pytest.mark.parametrize(("lab", "incident"), CASES, indirect=["lab"])
-def test_each_incident_is_staged_as_described_and_ends_properly(
-    lab: Kafka, cluster: BrokerClient, incident: Incident
-) -> None:
-    with incident(lab) as staged:
-        all_staged = (staged, *staged.also)
-        log_start, lso, high_watermark = offsets(cluster, staged.topic, staged.partition)
-        open_now = open_transactions(cluster, staged.topic, staged.partition)
-
-        if staged.expected == "clear":
-            assert (open_now, lso) == ([], high_watermark)
-        elif staged.expected == "unreplicated":
-            assert open_now == []
-            assert lso == staged.start_offset < high_watermark
-        else:
-            for each in all_staged:
-                assert staged_identity(each) in map(
-                    open_identity, open_transactions(cluster, each.topic, each.partition)
-                )
-            assert open_now[0].start_offset == staged.start_offset
-            assert lso < high_watermark
-            assert lso == staged.start_offset or log_start > staged.start_offset
-        if incident.name != "coordinator_gone" and lab.version != "2.8.2":
-            assert coordinator_state(cluster, staged) == COORDINATOR[incident.name]
-        if staged.expected == "prepared":
-            assert described_transaction(cluster, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
-
-        for each in all_staged:
-            if each.action in {"abort", "complete"}:
-                write_marker(cluster, each)
-    for each in all_staged:
-        assert open_transactions(cluster, each.topic, each.partition) == []
-        _, lso, high_watermark = offsets(cluster, each.topic, each.partition)
-        assert lso == high_watermark
-
-
-def staged_identity(staged: StagedIncident) -> tuple[int, int, int]:
-    return staged.producer_id, staged.producer_epoch, staged.start_offset
-
-
-def open_identity(open_transaction: LeaderTransaction) -> tuple[int, int, int]:
-    return open_transaction.producer_id, open_transaction.producer_epoch, open_transaction.start_offset
-
-
-def coordinator_state(cluster: BrokerClient, staged: StagedIncident) -> tuple[str | None, bool]:
-    description = described_transaction(cluster, staged.transactional_id)
-    if description is None:
-        return None, False
-    topic_partitions = {(each.topic, partition) for each in description.topics for partition in each.partitions}
-    return description.transaction_state, (staged.topic, staged.partition) in topic_partitions
-
-
-def write_marker(cluster: BrokerClient, staged: StagedIncident) -> None:
-    """Write a marker with the leader's values; the LSO is then the next transaction's start or the log end."""
-    topic_partition = staged.topic, staged.partition
-    (open_transaction,) = [
-        each for each in open_transactions(cluster, *topic_partition) if each.producer_id == staged.producer_id
-    ]
-    marker_type = messages.WriteTxnMarkers.WritableTxnMarker
-    marker = marker_type(
-        producer_id=open_transaction.producer_id,
-        producer_epoch=open_transaction.producer_epoch,
-        transaction_result=staged.outcome == "commit",
-        topics=[marker_type.WritableTxnMarkerTopic(name=staged.topic, partition_indexes=[staged.partition])],
-        coordinator_epoch=max(open_transaction.coordinator_epoch, 0),
-    )
-    send_until_accepted(
-        cluster,
-        lambda: messages.WriteTxnMarkers(markers=[marker], max_version=1),
-        of=staged.name,
-        to=lambda: leader(cluster, *topic_partition),
-        codes=lambda message: [message.markers[0].topics[0].partitions[0].error_code],
-    )
-    remaining = open_transactions(cluster, *topic_partition)
-    assert open_transaction not in remaining
-    _, lso, high_watermark = offsets(cluster, *topic_partition)
-    assert lso == min([each.start_offset for each in remaining], default=high_watermark)
 
 
 @pytest.mark.lab

@@ -1,7 +1,7 @@
 """The same rows from pandas, classic Spark and Spark Connect, for every table, on the histories of real clients.
 
-Both with the installed newest pyspark, and in a separate environment with the oldest supported pyspark, pandas and
-pyarrow.
+With the installed newest pyspark, and in a separate environment with the oldest supported pyspark, pandas and pyarrow.
+All other tests of this folder run in classic sessions of the newest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def oldest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.fixture(scope="module", params=[f"{mode}-{age}" for age in ("newest", "oldest") for mode in SESSION_MODULES])
+@pytest.fixture(scope="module", params=["connect-newest", "classic-oldest", "connect-oldest"])
 def spark_output(request: pytest.FixtureRequest, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the tables that a process with its own session read and wrote."""
     out = tmp_path_factory.mktemp(request.param)
