@@ -1,13 +1,14 @@
 """Observations for the tests of verdicts."""
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.recorded import FirstBatch
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, 0, tzinfo=dt.UTC)
 COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
@@ -15,6 +16,9 @@ COMPLETE = Coverage(brokers=(1, 2, 3), proofs=("no broker has an authorizer",))
 
 def ago(**duration: float) -> dt.datetime:
     return NOW - dt.timedelta(**duration)
+
+
+EARLIER = ago(hours=2)
 
 
 def partition(
@@ -48,6 +52,14 @@ def transaction(
     })  # fmt: skip
 
 
+def first_batch(pid: int = 7, *, epoch: int = 0, time: dt.datetime | None = EARLIER, **more: Any) -> FirstBatch:
+    """That of the transaction of `producer`, of five records."""
+    return FirstBatch.of({
+        "topic": "orders", "partition": 0, "start_offset": 100, "base_offset": 100, "last_offset": 104,
+        "producer_id": pid, "producer_epoch": epoch, "base_timestamp": time, "log_append_time": False, **more,
+    })  # fmt: skip
+
+
 def observation(
     *transactions: Transaction,
     partitions: Any = None,
@@ -55,7 +67,7 @@ def observation(
     after: Any = None,
     partitions_after: Any = None,
     coverage: Coverage = COMPLETE,
-    first_batches: dict[tuple[str, int, int], FirstBatch] | None = None,
+    first_batches: Sequence[FirstBatch] = (),
     at: dt.datetime = NOW,
 ) -> Observation:
     partitions = [partition()] if partitions is None else partitions
@@ -67,7 +79,7 @@ def observation(
         partitions_after=partitions if partitions_after is None else partitions_after,
         producers_after=producers if after is None else after,
         coverage=coverage,
-        first_batches=first_batches or {},
+        first_batches=first_batches,
         observed_at=at,
     )
 

@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
+from tests.analysis.build import (
+    COMPLETE,
+    NOW,
+    ago,
+    first_batch,
+    observation,
+    only,
+    partition,
+    producer,
+    transaction,
+    twice,
+)
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
@@ -14,7 +25,7 @@ from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.observation import AsOf, Coverage, FirstBatch, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.observation import AsOf, Coverage, IndexedObservation, Observation
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
@@ -80,21 +91,7 @@ def test_without_the_coordinators_log_nothing_is_hanging(state: str | None) -> N
 
 
 def test_a_hanging_finding_names_owner_reason_and_remedy() -> None:
-    first_batch = FirstBatch(
-        base_offset=100,
-        last_offset=104,
-        producer_id=7,
-        producer_epoch=0,
-        base_timestamp=ago(hours=2),
-        log_append_time=False,
-    )
-    row = only(
-        diagnosed(
-            twice(
-                observation(transaction(state="CompleteAbort", on=()), first_batches={("orders", 0, 100): first_batch})
-            )
-        )
-    )
+    row = only(diagnosed(twice(observation(transaction(state="CompleteAbort", on=()), first_batches=[first_batch()]))))
     assert row.reason == (
         'coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
         "(seen twice, 5 s apart; all 3 brokers answered)."
@@ -262,15 +259,8 @@ def test_the_start_offset_may_be_below_the_log_start() -> None:
 
 
 def test_a_first_batch_of_another_producer_is_ignored() -> None:
-    other_batch = FirstBatch(
-        base_offset=103,
-        last_offset=104,
-        producer_id=99,
-        producer_epoch=0,
-        base_timestamp=ago(hours=2),
-        log_append_time=False,
-    )
-    assert only(diagnosed([observation(first_batches={("orders", 0, 100): other_batch})])).opened_at is None
+    other_batch = first_batch(99, base_offset=103)
+    assert only(diagnosed([observation(first_batches=[other_batch])])).opened_at is None
 
 
 def test_an_unreadable_partition_is_a_row_and_others_are_diagnosed() -> None:
@@ -344,23 +334,8 @@ def test_a_prepare_state_without_the_partition_is_unknown() -> None:
 
 
 def test_a_dead_epoch_below_a_live_one_is_reported_and_never_aborted() -> None:
-    first = FirstBatch(
-        base_offset=100,
-        last_offset=100,
-        producer_id=7,
-        producer_epoch=0,
-        base_timestamp=ago(hours=2),
-        log_append_time=True,
-    )
-    row = only(
-        diagnosed(
-            [
-                observation(
-                    transaction(epoch=1), producers=[producer(epoch=1)], first_batches={("orders", 0, 100): first}
-                )
-            ]
-        )
-    )
+    first = first_batch(last_offset=100, log_append_time=True)
+    row = only(diagnosed([observation(transaction(epoch=1), producers=[producer(epoch=1)], first_batches=[first])]))
     assert (row.verdict, row.cause) == ("ongoing", "mixed epochs in one transaction")
     assert "Never an abort marker" in row.remedy
 
@@ -529,15 +504,7 @@ def test_the_time_in_a_state_begins_with_that_state() -> None:
 
 
 def test_whose_clock_counts_when_it_opened_and_whether_it_expires() -> None:
-    batch = FirstBatch(
-        base_offset=100,
-        last_offset=100,
-        producer_id=7,
-        producer_epoch=0,
-        base_timestamp=ago(hours=2),
-        log_append_time=True,
-    )
-    first = {("orders", 0, 100): batch}
+    first = [first_batch(last_offset=100, log_append_time=True)]
 
     def opened(*owners: Transaction, **more: Any) -> tuple[Any, ...]:
         found = only(diagnosed(twice(observation(*owners, first_batches=first, **more))))
@@ -641,11 +608,7 @@ def test_a_partition_with_an_error_counts_as_recovered_only_if_it_was_read_again
 
 def test_a_first_batch_counts_only_for_its_producer_and_offset() -> None:
     def first_epoch(**more: Any) -> int | None:
-        fields = {
-            "base_offset": 100, "last_offset": 104, "producer_id": 7, "producer_epoch": 0, "base_timestamp": NOW,
-            "log_append_time": False, **more,
-        }  # fmt: skip
-        batches = {("orders", 0, 100): FirstBatch(**fields)}
+        batches = [first_batch(**more)]
         ((txn,),) = IndexedObservation(observation(producers=[producer(epoch=1)], first_batches=batches)).cases.values()
         assert txn.is_mixed is (txn.first_epoch == 0)
         return txn.first_epoch

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import NOW, ago, observation, partition, transaction, twice
+from tests.analysis.build import NOW, ago, first_batch, observation, partition, transaction, twice
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.evidence_text import (
     by_observations,
@@ -17,15 +17,13 @@ from toolkit.analysis.diagnosis.evidence_text import (
     record_entry,
     transaction_evidence,
 )
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, IndexedObservation, Observation
+from toolkit.analysis.diagnosis.observation import Coverage, IndexedObservation, Observation
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 
 NOW_TEXT = "2026-11-21T12:00:00.000+00:00"
-FIRST_BATCH = FirstBatch(
-    base_offset=100, last_offset=104, producer_id=7, producer_epoch=0, base_timestamp=NOW, log_append_time=False
-)
+FIRST_BATCH = first_batch(time=NOW)
 
 
 def texts(found: Iterable[EvidenceEntry]) -> list[tuple[str | None, ...]]:
@@ -81,8 +79,8 @@ def test_a_start_in_the_future_shows_how_far_the_coordinators_clock_is_ahead(
 
 @pytest.mark.parametrize(("by_broker", "clock"), [(True, "broker"), (False, "producer")])
 def test_the_first_batch_has_the_time_of_a_clock(by_broker: bool, clock: str) -> None:
-    first_batch = replace(FIRST_BATCH, log_append_time=by_broker)
-    found = of_transaction(observation(first_batches={(*HERE, 100): first_batch}))
+    first = replace(FIRST_BATCH, log_append_time=by_broker)
+    found = of_transaction(observation(first_batches=[first]))
     assert [entry for entry in found if entry[0] == "Fetch"] == [
         ("Fetch", "first_batch_producer", "7 epoch 0"),
         ("Fetch", "first_batch_offsets", "100..104"),

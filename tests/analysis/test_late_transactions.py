@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, ago, observation, partition, producer, transaction
+from tests.analysis.build import NOW, ago, first_batch, observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.diagnose import diagnose
-from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.history.sample_findings import first_seen, late_transactions
 from toolkit.schema import LATE_TRANSACTIONS
 from toolkit.schema.recorded import LateTransaction
@@ -22,18 +22,6 @@ def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) 
     )
     LATE_TRANSACTIONS.arrow(row.row() for row in rows)
     return rows
-
-
-def first_batch(time: dt.datetime | None, *, by_broker: bool = False) -> dict[tuple[str, int, int], FirstBatch]:
-    one = FirstBatch(
-        base_offset=100,
-        last_offset=101,
-        producer_id=7,
-        producer_epoch=0,
-        base_timestamp=time,
-        log_append_time=by_broker,
-    )
-    return {("orders", 0, 100): one}
 
 
 def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
@@ -54,27 +42,27 @@ def test_the_default_padding_is_five_minutes() -> None:
 
 
 def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:
-    (row,) = late(observation(first_batches=first_batch(ago(minutes=21), by_broker=True)))
+    (row,) = late(observation(first_batches=[first_batch(time=ago(minutes=21), log_append_time=True)]))
     assert (row.transactional_id, row.timeout_ms, row.opened_at_clock) == (None, 900_000, "broker")
-    assert late(observation(first_batches=first_batch(ago(minutes=19)))) == []
-    assert late(observation(first_batches=first_batch(ago(minutes=21))), longest_timeout_ms=3_600_000) == []
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=19))])) == []
+    assert late(observation(first_batches=[first_batch(time=ago(minutes=21))]), longest_timeout_ms=3_600_000) == []
 
 
 def test_a_superseded_transaction_is_late_by_the_timeout_of_its_id() -> None:
-    (row,) = late(observation(transaction(state="Empty", on=()), first_batches=first_batch(ago(minutes=7))))
+    (row,) = late(observation(transaction(state="Empty", on=()), first_batches=[first_batch(time=ago(minutes=7))]))
     assert (row.opened_at_clock, row.timeout_ms) == ("producer", 60_000)
 
 
 @pytest.mark.parametrize("time", [None, NOW + dt.timedelta(minutes=50)], ids=["no time", "clock ahead"])
 def test_without_a_start_time_a_transaction_counts_from_its_first_sample(time: dt.datetime | None) -> None:
-    one = observation(first_batches=first_batch(time))
+    one = observation(first_batches=[first_batch(time=time)])
     (row,) = late(one, first_seen_at=ago(minutes=30))
     assert (row.opened_at, row.opened_at_clock) == (ago(minutes=30), "recorder")
     assert late(one, first_seen_at=ago(minutes=3)) == []
 
 
 def test_a_transaction_seen_for_the_first_time_is_not_late() -> None:
-    one = observation(first_batches=first_batch(None))
+    one = observation(first_batches=[first_batch(time=None)])
     assert late_transactions(diagnose([one]).findings(), one, sampled_at=NOW, first_seen={}, padding_ms=0) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.analysis.build import NOW, observation, partition, producer, transaction
+from tests.analysis.build import NOW, first_batch, observation, partition, producer, transaction
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
@@ -39,7 +39,7 @@ from tests.tiers import fuzzed
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, producer_batches
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
-from toolkit.analysis.diagnosis.observation import FirstBatch, IndexedObservation, OpenTransaction
+from toolkit.analysis.diagnosis.observation import IndexedObservation, OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
@@ -484,10 +484,8 @@ def test_of_records_of_two_epochs_the_first_one_counts() -> None:
 
 def test_the_first_batch_is_known_without_the_log_of_the_partition() -> None:
     """A recording has the epoch of the first batch, not the batches before it."""
-    first = FirstBatch(
-        base_offset=100, last_offset=100, producer_id=7, producer_epoch=1, base_timestamp=NOW, log_append_time=False
-    )
-    found = observation(producers=[producer(epoch=1)], first_batches={("orders", 0, 100): first})
+    first = first_batch(epoch=1, last_offset=100)
+    found = observation(producers=[producer(epoch=1)], first_batches=[first])
     ((known,),) = IndexedObservation(found).cases.values()
     assert find(known, None, record(3, "Empty", second=-1, epoch=1)).name == "undecided"
     ((not_known,),) = IndexedObservation(observation(producers=[producer(epoch=1)])).cases.values()

@@ -5,12 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import COMPLETE, NOW, ago, observation, only, partition, producer, transaction, twice
+from tests.analysis.build import (
+    COMPLETE,
+    NOW,
+    ago,
+    first_batch,
+    observation,
+    only,
+    partition,
+    producer,
+    transaction,
+    twice,
+)
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
-from toolkit.analysis.diagnosis.observation import FirstBatch, Observation
+from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.schema.live import Transaction
 
@@ -18,14 +29,7 @@ ELSEWHERE = (("payments", 2),)
 LAST_EPOCH = producer(epoch=32766)
 TWO_PHASE = 2**31 - 1
 FLINK_MS = 3_600_000
-FIRST_BATCH = FirstBatch(
-    base_offset=100,
-    last_offset=104,
-    producer_id=7,
-    producer_epoch=1,
-    base_timestamp=ago(hours=2),
-    log_append_time=False,
-)
+FIRST_BATCH = first_batch(epoch=1)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
     """The batch may be of an earlier transaction; one that began less than 10 s ago ends soon."""
     batch = replace(FIRST_BATCH, producer_epoch=0, base_timestamp=ago(seconds=written_before))
     owner = transaction(start_time=ago(seconds=open_for))
-    diagnosis = diagnose(twice(observation(owner, first_batches={("orders", 0, 100): batch})))
+    diagnosis = diagnose(twice(observation(owner, first_batches=[batch])))
     assert only(diagnosis.findings()).verdict == "ongoing"
     assert bool(diagnosis.to_read()) == is_read
 
@@ -226,13 +230,9 @@ def test_a_producer_that_went_on_with_another_epoch_needs_observations_that_agre
         observation(transaction(), transaction(coordinator_id=2)),
         observation(transaction(), producers=[producer(epoch=1)]),
         observation(transaction(producer_epoch=None)),
+        observation(transaction(epoch=2), producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
         observation(
-            transaction(epoch=2), producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}
-        ),
-        observation(
-            transaction(epoch=1, start_time=ago(seconds=11)),
-            producers=[producer(epoch=1)],
-            first_batches={("orders", 0, 100): FIRST_BATCH},
+            transaction(epoch=1, start_time=ago(seconds=11)), producers=[producer(epoch=1)], first_batches=[FIRST_BATCH]
         ),
     ],
     ids=[
@@ -253,7 +253,7 @@ def test_the_logs_of_an_odd_transaction_are_read(one: Observation) -> None:
     [
         observation(transaction(on=ELSEWHERE, start_time=ago(minutes=2))),
         observation(transaction(on=ELSEWHERE, start_time=ago(minutes=20), timeout_ms=FLINK_MS)),
-        observation(producers=[producer(epoch=2)], first_batches={("orders", 0, 100): FIRST_BATCH}),
+        observation(producers=[producer(epoch=2)], first_batches=[FIRST_BATCH]),
     ],
     ids=["overdue elsewhere", "long elsewhere", "of two epochs, and no owner"],
 )

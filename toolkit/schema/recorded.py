@@ -19,8 +19,8 @@ _PHASE = Column(
 
 @declares("first_batches", row="the first batch of an open transaction")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedFirstBatch(TableRow):
-    """The first batch of an open transaction, as a sample has it."""
+class FirstBatch(TableRow):
+    """The first batch of an open transaction, read from the log at its start offset."""
 
     topic: Annotated[str, "Topic name."]
     partition: Annotated[Int32, "Partition number."]
@@ -51,7 +51,7 @@ class RecordedSample(TableRow):
     proofs: Annotated[tuple[str, ...] | None, "What proves the coordinators' answers complete."] = None
     gaps: Annotated[tuple[str, ...] | None, "Missing for that proof."] = None
     topic_gaps: Annotated[tuple[str, ...] | None, "Missing for an answer about the whole cluster."] = None
-    first_batches: Annotated[tuple[RecordedFirstBatch, ...] | None, "First batches of open transactions."] = None
+    first_batches: Annotated[tuple[FirstBatch, ...] | None, "First batches of open transactions."] = None
     error: Annotated[str | None, "Why the sample failed, as NAME: sentence; null where it did not."] = None
 
 

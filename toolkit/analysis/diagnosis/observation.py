@@ -14,6 +14,7 @@ from typing import TypeVar
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition, Producer, Transaction
+from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import TopicPartition
 
 OfPartition = TypeVar("OfPartition", Partition, Producer)
@@ -31,18 +32,6 @@ class Coverage:
     gaps: Sequence[str] = ()
     # what is missing to diagnose the whole cluster: rights without which topics stay hidden
     topic_gaps: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstBatch:
-    """The first batch of an open transaction, read from the log at its start offset."""
-
-    base_offset: int
-    last_offset: int
-    producer_id: int
-    producer_epoch: int
-    base_timestamp: dt.datetime | None
-    log_append_time: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +61,8 @@ class Observation:
     producers_after: Sequence[Producer]
     coverage: Coverage  # whether the coordinators' responses are complete
     observed_at: dt.datetime  # when the observation ended, by this machine's clock; from files, the newest time in them
-    # first batch by (topic, partition, start offset), if it was read
-    first_batches: Mapping[tuple[str, int, int], FirstBatch] = field(default_factory=dict)
+    # of open transactions, as far as they were read
+    first_batches: Sequence[FirstBatch] = ()
     # whether it was read from log directories. Then the rows after are those before, but for what began while the files
     # were copied; `doubts` states what that leaves unproven, and the state of an id is proven up to `as_of` only.
     from_files: bool = False
@@ -172,6 +161,9 @@ class IndexedObservation:
                 self._owners.setdefault(each.producer_id, []).append(each)
         self._errors_before = _errors(chain(observation.partitions, observation.producers))
         self._errors_after = _errors(chain(observation.partitions_after, observation.producers_after))
+        self._first_batches = {
+            (each.topic, each.partition, each.start_offset): each for each in observation.first_batches
+        }
         self._read_again = {each.tp for each in observation.partitions_after}
         self.cases: dict[TopicPartition, list[OpenTransaction]] = {}
         for txn in (*self._open_on_leaders(), *self._open_on_coordinators()):
@@ -238,7 +230,7 @@ class IndexedObservation:
         same_leader = (before.leader, before.leader_epoch) == (after.leader, after.leader_epoch)
         assert producer.producer_id is not None
         producer_id, start = producer.producer_id, producer.current_txn_start_offset
-        first = None if start is None else self.observation.first_batches.get((*tp, start))
+        first = None if start is None else self._first_batches.get((*tp, start))
         first_epoch = None
         if first is not None and start is not None and first.producer_id == producer_id:
             first_epoch = first.producer_epoch if first.base_offset <= start <= first.last_offset else None

@@ -10,12 +10,13 @@ from operator import itemgetter
 
 from toolkit.analysis.broker_software import software_gaps
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation, is_held
+from toolkit.analysis.diagnosis.observation import Coverage, Observation, is_held
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import read_header
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer, Transaction
+from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import Error, TopicPartition, utc_now
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchPosition, fetch
@@ -281,9 +282,7 @@ def _partitions_to_recheck(
     return sorted(tp for tp in found if tp in observed)
 
 
-def _first_batches(
-    client: BrokerClient, producers: Iterable[Producer], *, per_partition: int
-) -> Mapping[tuple[str, int, int], FirstBatch]:
+def _first_batches(client: BrokerClient, producers: Iterable[Producer], *, per_partition: int) -> list[FirstBatch]:
     """The batch at the start offset of open transactions, lowest first.
 
     One that retention deleted is left out. On a compacted topic the batch may be another producer's.
@@ -296,15 +295,12 @@ def _first_batches(
     positions = [
         FetchPosition(*each) for _, group in groupby(opened, key=itemgetter(0)) for each in islice(group, per_partition)
     ][:MAX_FIRST_BATCHES]
-    found: dict[tuple[str, int, int], FirstBatch] = {}
-    for position, fetched in zip(positions, fetch(client, positions, max_bytes=1), strict=True):
-        first_batch = _first_batch(fetched.records)
-        if first_batch is not None:
-            found[*position.tp, position.offset] = first_batch
-    return found
+    fetched = zip(positions, fetch(client, positions, max_bytes=1), strict=True)
+    found = (_first_batch(position, each.records) for position, each in fetched)
+    return [each for each in found if each is not None]
 
 
-def _first_batch(records: bytes) -> FirstBatch | None:
+def _first_batch(position: FetchPosition, records: bytes) -> FirstBatch | None:
     try:
         header = read_header(records)
     except DecodeError:
@@ -315,6 +311,9 @@ def _first_batch(records: bytes) -> FirstBatch | None:
     # With LogAppendTime the broker sets only the max timestamp; the base stays the producer's.
     time = header.max_timestamp if log_append_time else None if header.has_delete_horizon else header.base_timestamp
     return FirstBatch(
+        topic=position.tp.topic,
+        partition=position.tp.partition,
+        start_offset=position.offset,
         base_offset=header.base_offset,
         last_offset=header.last_offset,
         producer_id=header.producer_id,

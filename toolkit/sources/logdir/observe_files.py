@@ -29,7 +29,7 @@ from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
 from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
@@ -39,6 +39,7 @@ from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.record import replace as change
+from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
 from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope
@@ -108,7 +109,7 @@ def observe_files(
         producers_after=producers,
         coverage=_coverage(scope, state_topic),
         observed_at=observed_at,
-        first_batches=dict(_first_batches(states)),
+        first_batches=list(_first_batches(states)),
         from_files=True,
         as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
@@ -195,23 +196,23 @@ def _coverage(scope: FileScope, state_topic: StateTopic) -> Coverage:
     return Coverage(brokers=sorted(scope.brokers), proofs=proofs, gaps=gaps)
 
 
-def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[tuple[tuple[str, int, int], FirstBatch]]:
+def _first_batches(states: Mapping[TopicPartition, ReplicaState]) -> Iterator[FirstBatch]:
     """The first batch of each open transaction, if it still exists."""
     for tp, state in states.items():
         for start, (header,) in state.window.first_batches.items():
             appended = bool(header["attributes"] & LOG_APPEND_TIME)
             # Log append time is in max_timestamp; the cleaner overwrites base_timestamp with the delete horizon.
             base = None if header["attributes"] & DELETE_HORIZON else int(header["base_timestamp"])
-            yield (
-                (*tp, start),
-                FirstBatch(
-                    base_offset=int(header["base_offset"]),
-                    last_offset=int(header["last_offset"]),
-                    producer_id=int(header["producer_id"]),
-                    producer_epoch=int(header["producer_epoch"]),
-                    base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
-                    log_append_time=appended,
-                ),
+            yield FirstBatch(
+                topic=tp.topic,
+                partition=tp.partition,
+                start_offset=start,
+                base_offset=int(header["base_offset"]),
+                last_offset=int(header["last_offset"]),
+                producer_id=int(header["producer_id"]),
+                producer_epoch=int(header["producer_epoch"]),
+                base_timestamp=utc(int(header["max_timestamp"]) if appended else base),
+                log_append_time=appended,
             )
 
 

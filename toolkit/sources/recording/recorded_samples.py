@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
-from toolkit.analysis.diagnosis.observation import Coverage, FirstBatch, Observation
+from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
 from toolkit.schema.live import Coordinator, Finding, Partition, Producer, Transaction, open_starts
 from toolkit.schema.offsets import OffsetVisibility
-from toolkit.schema.recorded import LateTransaction, RecordedFirstBatch, RecordedSample
+from toolkit.schema.recorded import LateTransaction, RecordedSample
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.offset_queries.offset_reader import of_partition
 from toolkit.sources.recording.recording_folder import AN_INSTANT, files_of, read, sample_times
@@ -36,20 +36,7 @@ def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: 
         proofs=tuple(coverage.proofs),
         gaps=tuple(coverage.gaps),
         topic_gaps=tuple(coverage.topic_gaps),
-        first_batches=tuple(
-            RecordedFirstBatch(
-                topic=topic,
-                partition=partition,
-                start_offset=start_offset,
-                base_offset=first.base_offset,
-                last_offset=first.last_offset,
-                producer_id=first.producer_id,
-                producer_epoch=first.producer_epoch,
-                base_timestamp=first.base_timestamp,
-                log_append_time=first.log_append_time,
-            )
-            for (topic, partition, start_offset), first in observation.first_batches.items()
-        ),
+        first_batches=tuple(observation.first_batches),
     )
 
 
@@ -120,17 +107,7 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
             topic_gaps=sample.topic_gaps or (),
         ),
         observed_at=sample.observed_at,
-        first_batches={
-            (each.topic, each.partition, each.start_offset): FirstBatch(
-                base_offset=each.base_offset,
-                last_offset=each.last_offset,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                base_timestamp=each.base_timestamp,
-                log_append_time=each.log_append_time,
-            )
-            for each in sample.first_batches or ()
-        },
+        first_batches=sample.first_batches or (),
     )
     return SampleContent(
         observation=observation, findings=Finding.of_table(findings), late_transactions=LateTransaction.of_table(late)
