@@ -4,8 +4,9 @@ import datetime as dt
 
 import pytest
 
-from tests.analysis.build import NOW, partition, transaction
+from tests.analysis.build import EARLIER, NOW, partition, transaction
 from toolkit.schema.live import Partition, Transaction
+from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import utc_now
 
 
@@ -19,6 +20,13 @@ def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:
     row = {"topic": "orders", "partition": 0, "isr": [1], "observed_at": NOW, "sampled_at": NOW, "phase": "before"}
     found = Partition.of(row)
     assert (found.isr, found.replicas, found.leader) == ((1,), None, None)
+
+
+def test_records_have_the_order_of_their_table_and_an_unknown_is_last() -> None:
+    unknown, first = transaction(transactional_id=None), transaction()
+    assert Transaction.table.in_order([unknown, first]) == [first, unknown]
+    samples = [RecordedSample(sampled_at=at, observed_at=at) for at in (NOW, EARLIER)]
+    assert RecordedSample.table.in_order(samples) == samples[::-1], "one column"
 
 
 @pytest.mark.parametrize("source", [{}, {"source": None}])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -178,8 +177,7 @@ class Table:
 
     def in_order(self, records: Iterable[R]) -> list[R]:
         """Records in the table's order; an unknown sorts last."""
-        values = attrgetter(*self.sort)
-        return sorted(records, key=lambda each: [(value is None, value) for value in values(each)])
+        return sorted(records, key=lambda each: [((value := getattr(each, name)) is None, value) for name in self.sort])
 
     def _joined(self, tables: list[pa.Table]) -> pa.Table:
         import pyarrow as pa
