@@ -2,6 +2,7 @@
 
 import datetime as dt
 import getpass
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.record import replace
 
 ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
+CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})
 KILLED_SCRIPT = """
 import os, signal
 from tests.actions.test_audit import ABORT_ACTION, Audit, replace
@@ -37,6 +39,7 @@ def test_an_action_writes_an_intent_and_an_outcome(audit: Audit) -> None:
         outcome.last_stable_offset_after = 9
     intent, final = audit.rows()
     assert intent["action_id"] == final["action_id"]
+    assert "null" not in audit.path.read_text(), "a line has only what is known"
     assert (final["step"], final["last_stable_offset_before"], final["last_stable_offset_after"]) == ("outcome", 7, 9)
     assert "@" in final["who"]
     assert audit.unfinished() == []
@@ -124,7 +127,9 @@ def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None
     assert len(audit.frame()) == 4
 
 
-@pytest.mark.parametrize("line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00"])
+@pytest.mark.parametrize(
+    "line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00", CHANGED]
+)
 def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
     audit.path.parent.mkdir()
     audit.path.write_text(f"{line}\n")
