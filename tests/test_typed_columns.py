@@ -1,8 +1,9 @@
 """A wrong column is an error of mypy: wrong names are seeded in copies of every module that reads rows.
 
-In the copies, each attribute that is named like a column gets another name, and ``reveal_type`` shows what each object
-is whose column is read by a string. One run of mypy checks all of them. By its name this file comes after
-tests/test_style.py, whose run of mypy leaves what this one needs of other packages in the cache.
+In the copies, each attribute that is named like a column gets another name, and so does each column that a record or
+``replace`` takes; ``reveal_type`` shows what each object is whose column is read by a string. One run of mypy checks
+all of them. By its name this file comes after tests/test_style.py, whose run of mypy leaves what this one needs of
+other packages in the cache.
 """
 
 import ast
@@ -17,17 +18,19 @@ from pathlib import Path
 import pytest
 
 from toolkit.schema import TABLES
+from toolkit.schema.record import TableRow
 
 pytestmark = [pytest.mark.full, pytest.mark.xdist_group("mypy")]
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ["actions", "analysis", "sources", "spark", "views"]
 COLUMNS = {column.name for table in TABLES.values() for column in table.columns}
+TAKES_COLUMNS = {"replace", *(record.__name__ for record in TableRow.__subclasses__())}
 LINE = re.compile(r'(toolkit/\S+?):(\d+): (?:(error): |note: Revealed type is "(.*)")')
 UNTYPED = {"Any", "types.ModuleType"}  # responses of kafka-python, Arrow, Spark; `re.error`
 A_DICT = re.compile(r"(?:builtins\.dict|dict|typing\.(?:Mutable)?Mapping)\[str, Any\]")
 DICT_READERS = {
-    "actions": {"audit.py"},
+    "actions": set(),
     "analysis": {"history/resume_state.py"},
     "sources": {"live/logs/partition_tables.py"},
     "spark": {"pipeline/tables/stored_tables.py", "datasources/batches_reader.py"},
@@ -68,17 +71,19 @@ class Seeded:
     types: defaultdict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def reads(tree: ast.Module) -> Iterator[ast.Attribute | ast.Subscript]:
-    """Where a column is read, calls of methods apart; not in f-strings, whose parts have no positions before 3.12."""
+def uses(tree: ast.Module) -> Iterator[ast.Attribute | ast.Subscript | ast.Call]:
+    """Where a column is read or set, methods apart; not in f-strings, whose parts have no positions before 3.12."""
     unplaced = {id(each) for text in ast.walk(tree) if isinstance(text, ast.JoinedStr) for each in ast.walk(text)}
     called = {id(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
     for node in ast.walk(tree):
         if id(node) in unplaced or id(node) in called:
             continue
         match node:
-            case ast.Attribute(ctx=ast.Load(), value=ast.Name("self" | "cls")):
+            case ast.Attribute(value=ast.Name("self" | "cls")):
                 pass
-            case ast.Attribute(ctx=ast.Load()) if node.attr in COLUMNS:
+            case ast.Attribute() if node.attr in COLUMNS:
+                yield node
+            case ast.Call(func=ast.Name(name)) if name in TAKES_COLUMNS:
                 yield node
             case ast.Subscript(ctx=ast.Load(), slice=ast.Constant(value)) if value in COLUMNS:
                 yield node
@@ -90,7 +95,13 @@ def seed(path: Path) -> Seeded:
     added: defaultdict[int, list[tuple[int, bool, bytes]]] = defaultdict(list)
     attributes: defaultdict[int, list[str]] = defaultdict(list)
     strings: defaultdict[int, list[str]] = defaultdict(list)
-    for node in reads(ast.parse(text)):
+    for node in uses(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            for each in node.keywords:
+                if each.arg in COLUMNS:
+                    attributes[node.lineno].append(each.arg)  # mypy shows the line of the call
+                    added[each.lineno].append((each.col_offset + len(each.arg), False, b"_"))
+            continue
         value = node.value
         assert value.end_lineno
         assert node.end_lineno

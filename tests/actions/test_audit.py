@@ -2,6 +2,7 @@
 
 import datetime as dt
 import getpass
+import json
 import os
 import subprocess
 import sys
@@ -12,28 +13,33 @@ import pytest
 from toolkit.actions.audit import AUDIT_FILE, Audit
 from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.live import EvidenceEntry
+from toolkit.schema.record import replace
 
-ABORT_ACTION = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
-KILLED_SCRIPT = f"""
+ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
+CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})
+KILLED_SCRIPT = """
 import os, signal
-from toolkit.actions.audit import Audit
-with Audit().recording(**{ABORT_ACTION}, verdict="hanging"):
+from tests.actions.test_audit import ABORT_ACTION, Audit, replace
+with Audit().recording(replace(ABORT_ACTION, verdict="hanging")):
     os.kill(os.getpid(), signal.SIGKILL)
 """
-WRITING_SCRIPT = f"""
-from toolkit.actions.audit import Audit
+WRITING_SCRIPT = """
+from tests.actions.test_audit import ABORT_ACTION, Audit
 for _ in range(50):
-    with Audit().recording(**{ABORT_ACTION}) as outcome:
-        outcome["response"] = "NONE" * 2000
+    with Audit().recording(ABORT_ACTION) as outcome:
+        outcome.response = "NONE" * 2000
 """
 
 
 def test_an_action_writes_an_intent_and_an_outcome(audit: Audit) -> None:
-    with audit.recording(**ABORT_ACTION, last_stable_offset_before=7) as outcome:
+    with audit.recording(replace(ABORT_ACTION, last_stable_offset_before=7)) as outcome:
         assert [row["step"] for row in audit.rows()] == ["intent"]
-        outcome["last_stable_offset_after"] = 9
+        outcome.last_stable_offset_after = 9
     intent, final = audit.rows()
     assert intent["action_id"] == final["action_id"]
+    assert "null" not in audit.path.read_text(), "a line has only what is known"
     assert (final["step"], final["last_stable_offset_before"], final["last_stable_offset_after"]) == ("outcome", 7, 9)
     assert "@" in final["who"]
     assert audit.unfinished() == []
@@ -42,7 +48,7 @@ def test_an_action_writes_an_intent_and_an_outcome(audit: Audit) -> None:
 
 
 def test_only_the_owner_can_read_the_file(audit: Audit) -> None:
-    with audit.recording(**ABORT_ACTION):
+    with audit.recording(ABORT_ACTION):
         pass
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert audit.path.parent.stat().st_mode & 0o777 == 0o700
@@ -54,7 +60,7 @@ def test_the_trail_is_in_the_users_state_directory_if_none_is_named(
     monkeypatch.delenv(AUDIT_FILE)
     assert Audit().path.parts[-2:] == ("kafka-txn", "audit.jsonl")
     deep = Audit(tmp_path / "not" / "yet" / "trail.jsonl")
-    with deep.recording(**ABORT_ACTION):
+    with deep.recording(ABORT_ACTION):
         pass
     assert len(deep.rows()) == 2, "its folders are created"
 
@@ -89,9 +95,9 @@ def test_a_killed_process_leaves_an_intent_without_outcome(audit: Audit) -> None
 
 
 def test_a_failure_is_written_as_the_outcome(audit: Audit) -> None:
-    with pytest.raises(RuntimeError, match="lost"), audit.recording(**ABORT_ACTION):
+    with pytest.raises(RuntimeError, match="lost"), audit.recording(ABORT_ACTION):
         raise RuntimeError("the connection was lost")
-    with pytest.raises(KeyboardInterrupt), audit.recording(**ABORT_ACTION):
+    with pytest.raises(KeyboardInterrupt), audit.recording(ABORT_ACTION):
         raise KeyboardInterrupt
     errors = [row["error"] for row in audit.rows() if row["step"] == "outcome"]
     assert errors == ["RuntimeError: the connection was lost", "KeyboardInterrupt: interrupted"]
@@ -108,11 +114,11 @@ def test_two_processes_write_whole_lines(audit: Audit) -> None:
 
 
 def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None:
-    with audit.recording(**ABORT_ACTION):
+    with audit.recording(ABORT_ACTION):
         pass
     whole = audit.path.read_bytes()
     audit.path.write_bytes(whole[:-9])
-    with audit.recording(**ABORT_ACTION):
+    with audit.recording(ABORT_ACTION):
         pass
     steps = [(row["step"], row["error"]) for row in audit.rows()]
     torn = ("unreadable", "TORN_LINE: line 2 is cut off, or was changed.")
@@ -121,7 +127,9 @@ def test_a_torn_line_is_reported_and_the_next_line_is_read(audit: Audit) -> None
     assert len(audit.frame()) == 4
 
 
-@pytest.mark.parametrize("line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00"])
+@pytest.mark.parametrize(
+    "line", ["[]", "null", '{"at": "yesterday"}', '{"at": "2026-11-21T12:00:00Z"}', "\x00", CHANGED]
+)
 def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
     audit.path.parent.mkdir()
     audit.path.write_text(f"{line}\n")
@@ -131,18 +139,18 @@ def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
 
 
 def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
-    audit.refused(ActionRefused("It is ongoing."), **ABORT_ACTION, override="unknown")
+    audit.refused(ActionRefused("It is ongoing."), replace(ABORT_ACTION, override="unknown"))
     audit.path.write_text(audit.path.read_text().replace("override", "forced_past"))
     (row,) = audit.rows()
     assert (row["override"], list(row)) == ("unknown", ACTIONS.names)
 
 
 def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:
-    audit.refused(ActionRefused("It is ongoing."), **ABORT_ACTION)
+    audit.refused(ActionRefused("It is ongoing."), ABORT_ACTION)
     (row,) = audit.rows()
     assert (row["step"], row["error"]) == ("refused", "ActionRefused: It is ongoing.")
     assert audit.unfinished() == []
-    Audit(tmp_path).refused(ActionRefused("It is ongoing."), **ABORT_ACTION)
+    Audit(tmp_path).refused(ActionRefused("It is ongoing."), ABORT_ACTION)
 
 
 @pytest.mark.parametrize("path", [".", "/dev/full", "/proc/none/audit.jsonl", "a-file/audit.jsonl"])
@@ -150,7 +158,7 @@ def test_an_unwritable_file_stops_the_action(tmp_path: Path, path: str) -> None:
     (tmp_path / "a-file").touch()
     with (
         pytest.raises(ActionRefused, match=r"cannot be written: .*Nothing was sent.*--audit-file"),
-        Audit(tmp_path / path).recording(**ABORT_ACTION),
+        Audit(tmp_path / path).recording(ABORT_ACTION),
     ):
         pytest.fail("the action was not stopped")
 
@@ -165,7 +173,7 @@ def test_an_unwritable_file_stops_the_command_before_its_plan(audit: Audit, tmp_
 def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) -> None:
     with (  # noqa: PT012  the statements of the block are the test
         pytest.raises(AuditFailed, match="It failed: ValueError: no" if fails else "It was done") as raised,
-        audit.recording(**ABORT_ACTION),
+        audit.recording(ABORT_ACTION),
     ):
         audit.path.rename(audit.path.with_suffix(".kept"))
         audit.path.symlink_to("/dev/full")
@@ -177,21 +185,21 @@ def test_a_full_disk_after_the_action_is_reported(audit: Audit, *, fails: bool) 
 
 def test_a_line_that_does_not_fit_leaves_nothing(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk took a part of it, and every later listing of the trail had a torn line."""
-    with audit.recording(**ABORT_ACTION):
+    with audit.recording(ABORT_ACTION):
         pass
     before, write = audit.path.read_bytes(), os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: len(data) // 2]))
-    with pytest.raises(ActionRefused, match="No space left on device"), audit.recording(**ABORT_ACTION):
+    with pytest.raises(ActionRefused, match="No space left on device"), audit.recording(ABORT_ACTION):
         pytest.fail("the action was not stopped")
     assert audit.path.read_bytes() == before
 
 
 def test_times_and_evidence_round_trip(audit: Audit) -> None:
     observed_at = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-    entry = {"source": "Fetch", "broker_id": 1, "observed_at": observed_at, "name": "note", "value": "text"}
-    with audit.recording(**ABORT_ACTION, evidence=[entry]):
+    entry = EvidenceEntry(source="Fetch", broker_id=1, observed_at=observed_at, name="note", value="text")
+    with audit.recording(replace(ABORT_ACTION, evidence=(entry,))):
         pass
-    assert audit.rows()[0]["evidence"] == [entry]
+    assert audit.rows()[0]["evidence"] == [entry.row()]
 
 
 def test_a_user_without_a_name_is_a_number(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,6 +207,6 @@ def test_a_user_without_a_name_is_a_number(audit: Audit, monkeypatch: pytest.Mon
         raise KeyError("getpwuid(): uid not found: 4711")
 
     monkeypatch.setattr(getpass, "getuser", unknown_user)
-    with audit.recording(**ABORT_ACTION):
+    with audit.recording(ABORT_ACTION):
         pass
     assert audit.rows()[0]["who"].startswith("uid ")

@@ -10,10 +10,12 @@ from typing import Any
 from tests.exploration.seam import ModelClient, connect, running
 from tests.exploration.server import TOPIC, id_of
 from toolkit.actions.abort import AbortPlan, plan_abort
+from toolkit.actions.audit import ActionOutcome
 from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
 from toolkit.errors import ToolkitError
 from toolkit.schema import Row
+from toolkit.schema.actions import ActionStep
 
 Procedure = Callable[[ModelClient], Any]
 
@@ -25,14 +27,14 @@ class NoAudit:
     """An audit trail that is not kept."""
 
     @contextmanager
-    def recording(self, **intent: object) -> Iterator[dict[str, Any]]:
-        yield {}
+    def recording(self, intent: ActionStep) -> Iterator[ActionOutcome]:
+        yield ActionOutcome()
 
     @contextmanager
     def exclusive(self, check: Callable[[], None] = lambda: None) -> Iterator[None]:
         yield
 
-    def refused(self, error: Exception, **intent: object) -> None:
+    def refused(self, error: Exception, intent: ActionStep) -> None:
         pass
 
 

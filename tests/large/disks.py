@@ -30,6 +30,8 @@ from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KIB, PAGE = 1024, 4096  # a tmpfs gives out pages
-ACTION = {"action": "abort", "bootstrap_servers": "localhost:9092", "target": "orders-0@7"}
+ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
 REASONS = FULL, READ_ONLY = ("No space left on device", "Read-only file system")
 
 
@@ -131,7 +133,7 @@ def audit_trail(sitting: Sitting, attempts: int = 40) -> None:
         audit, lines = Audit(disk.path / "audit" / "trail.jsonl"), 0
         for _ in range(attempts):
             disk.leave(chance.choice([0, 0, 1, 2, 3]) * PAGE)
-            wanted = {**ACTION, "reason": "x" * chance.randrange(9000)}
+            wanted = replace(ACTION, reason="x" * chance.randrange(9000))
             with contextlib.ExitStack() as stack:
                 if chance.random() < 0.1 and audit.path.exists():
                     stack.enter_context(disk.read_only())
@@ -146,18 +148,18 @@ def audit_trail(sitting: Sitting, attempts: int = 40) -> None:
             if sitting.problems:
                 return
         disk.clear()
-        with audit.recording(**ACTION):
+        with audit.recording(ACTION):
             pass
         sitting.check(len(audit.rows()) == lines + 2, "audit: not written though there is room")
 
 
-def _audited(sitting: Sitting, audit: Audit, wanted: dict[str, str], disk: Disk) -> int:
+def _audited(sitting: Sitting, audit: Audit, wanted: ActionStep, disk: Disk) -> int:
     """How many lines were written."""
     lines = 0
     try:
-        with audit.recording(**wanted) as outcome:
+        with audit.recording(wanted) as outcome:
             lines = 1
-            outcome["response"] = "y" * sitting.chance.randrange(9000)
+            outcome.response = "y" * sitting.chance.randrange(9000)
         lines = 2
     except (ActionRefused, AuditFailed) as error:
         sitting.counts[f"audit: {type(error).__name__}"] += 1

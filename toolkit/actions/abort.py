@@ -7,10 +7,10 @@ transaction silently loses its records there. What it discards is saved first.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,13 @@ from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
-    check_columns,
     finding_of,
     leader_view,
     no_longer_open,
     partition_view,
     state_of,
+    transaction_step,
+    with_check,
 )
 from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
 from toolkit.errors import ActionRefused
@@ -162,19 +163,20 @@ class AbortPlan(MarkerPlan):
             If the marker was sent, and the audit file could not be written any more.
         """
         trail, progress, marker = audit or Audit(), self.progress("ABORT", cancel), self.marker_of(is_commit=False)
-        about = {**self.about("abort"), "override": override}
-        with self._saved(trail, progress, max_bytes=max_save_bytes) if save else _no_records() as save_now:
-            with audited_refusal(trail, about), progress.stated():
+        step = replace(transaction_step("abort", self.cluster, self), override=override)
+        with self._saved(trail, progress, max_bytes=max_save_bytes) if save else nullcontext() as save_now:
+            with audited_refusal(trail, step), progress.stated():
                 check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
                 check_abort(self.basis, override, target=self.target)
                 check_saving(self.basis, override, is_saved=save)
                 before = progress.wait(self.read_partition)
-                saved = save_now(before)
+                saved = None if save_now is None else save_now(before)
                 fresh = progress.wait(partial(self._preflight, recheck_after, override))
                 progress.check_cancelled()
             leader = fresh.broker_id or 0
-            entry = {**about, **check_columns(fresh), "records_file": _path(saved), "request": marker.request(leader)}
-            with trail.recording(**entry) as outcome, progress.stated():
+            file = None if saved is None else str(saved.path)
+            intent = replace(with_check(step, fresh), records_file=file, request=marker.request(leader))
+            with trail.recording(intent) as outcome, progress.stated():
                 self.write(
                     marker,
                     leader=leader,
@@ -184,7 +186,7 @@ class AbortPlan(MarkerPlan):
                     outcome=outcome,
                 )
                 done = self.verify(since=fresh, check=progress.check_cancelled)
-                outcome["last_stable_offset_after"] = done.last_stable_offset_after
+                outcome.last_stable_offset_after = done.last_stable_offset_after
         return done if saved is None else replace(done, records_file=saved.path, records_saved=saved.records)
 
     def verify(
@@ -229,10 +231,10 @@ class AbortPlan(MarkerPlan):
         alive = txn.state == "Ongoing" and txn.producer_epoch in {None, self.producer_epoch}
         return self.includes_partition(txn) and (alive or (txn.state or "").startswith("Prepare"))
 
-    @contextlib.contextmanager
+    @contextmanager
     def _saved(
         self, trail: Audit, progress: Progress, *, max_bytes: int | None
-    ) -> Iterator[Callable[[Partition], SavedRecords | None]]:
+    ) -> Iterator[Callable[[Partition], SavedRecords]]:
         """A function that saves the records; the file is deleted at the end if nothing was written to the cluster."""
         from toolkit.actions.saved_records import MAX_SAVE_BYTES, save_records
         from toolkit.sources.live.logs.transaction_records import LastBatch
@@ -260,15 +262,6 @@ class AbortPlan(MarkerPlan):
             if progress.effect == "nothing":
                 for each in files:
                     each.discard()
-
-
-@contextlib.contextmanager
-def _no_records() -> Iterator[Callable[[Partition], SavedRecords | None]]:
-    yield lambda partition: None
-
-
-def _path(saved: SavedRecords | None) -> str | None:
-    return None if saved is None else str(saved.path)
 
 
 def plan_abort(cluster: Cluster, finding: FindingLike | Finding) -> AbortPlan:

@@ -17,6 +17,7 @@ from toolkit.actions.marker_plan import RECHECK_AFTER, audited_refusal
 from toolkit.actions.refusals import NOTHING_WRITTEN, check_confirmation
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError
+from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -116,8 +117,8 @@ class AbortListPlan:
             If the confirmation is another one, or nothing of the list is aborted.
         """
         trail = Audit(None if audit is None else audit.path, confirmation=self.target)
-        about = {"action": "abort", "bootstrap_servers": self.cluster.bootstrap_servers, "target": self.target}
-        with audited_refusal(trail, about):
+        step = ActionStep(action="abort", bootstrap_servers=self.cluster.bootstrap_servers, target=self.target)
+        with audited_refusal(trail, step):
             if not self.plans:
                 raise ActionRefused("No transaction of the list is proven to be hanging.", means=NOTHING_WRITTEN)
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)

@@ -16,14 +16,17 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from platformdirs import user_state_path
 
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.record import replace
 from toolkit.sources.recording.durable_files import flush
 
 if TYPE_CHECKING:
@@ -35,6 +38,14 @@ AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 INTENT, OUTCOME, REFUSED, UNREADABLE = "intent", "outcome", "refused", "unreadable"
 LOCK_POLL_S = 0.05
 REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
+
+
+@dataclass(slots=True)
+class ActionOutcome:
+    """Columns of the outcome, which the action sets."""
+
+    response: str | None = None
+    last_stable_offset_after: int | None = None
 
 
 class Audit:
@@ -57,17 +68,17 @@ class Audit:
         return f"Audit({str(self.path)!r})"
 
     @contextmanager
-    def recording(self, **intent: object) -> Iterator[dict[str, Any]]:
+    def recording(self, intent: ActionStep) -> Iterator[ActionOutcome]:
         """Write the intent, run the action, and write its outcome.
 
         Parameters
         ----------
-        **intent
-            Columns of ``schema.ACTIONS``.
+        intent
+            The action; time, id, step and user are set here.
 
         Yields
         ------
-        dict
+        ActionOutcome
             For the columns of the outcome.
 
         Raises
@@ -77,18 +88,18 @@ class Audit:
         AuditFailed
             If the outcome cannot be written: the action happened.
         """
-        about = {**intent, "action_id": uuid.uuid4().hex}
+        intent = replace(intent, action_id=uuid.uuid4().hex, step=INTENT)
         try:
-            self._write({**about, "step": INTENT})
+            self._write(intent)
         except OSError as error:
             raise self._unwritable(error) from error
-        outcome: dict[str, Any] = {}
+        outcome = ActionOutcome()
         try:
             yield outcome
         except BaseException as error:
-            self._end({**about, **outcome, "error": _text(error)}, cause=error)
+            self._end(intent, outcome, error=_text(error))
             raise
-        self._end({**about, **outcome}, cause=None)
+        self._end(intent, outcome, error=None)
 
     def check(self) -> None:
         """Find out before a plan, which takes seconds, whether a line can be added; the file is made if need be.
@@ -132,28 +143,22 @@ class Audit:
         finally:
             os.close(file)
 
-    def refused(self, error: ActionRefused | ActionFailed, **intent: object) -> None:
+    def refused(self, error: ActionRefused | ActionFailed, intent: ActionStep) -> None:
         """Write that an action was refused; a failure to write it is ignored.
 
         Parameters
         ----------
         error
             Why.
-        **intent
-            Columns of ``schema.ACTIONS``.
+        intent
+            The action; time, id, step and user are set here.
         """
-        try:
-            self._write({**intent, "action_id": uuid.uuid4().hex, "step": REFUSED, "error": _text(error)})
-        except OSError:
-            return
+        with suppress(OSError):
+            self._write(replace(intent, action_id=uuid.uuid4().hex, step=REFUSED, error=_text(error)))
 
     def rows(self) -> list[Row]:
         """Rows of ``schema.ACTIONS``, as they were written; a line that is cut off is a row with `error`."""
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return []
-        return [_row(line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        return [step.row() for step in self._steps()]
 
     def frame(self) -> pd.DataFrame:
         """The same as a frame of ``schema.ACTIONS``."""
@@ -161,25 +166,32 @@ class Audit:
 
     def unfinished(self) -> list[Row]:
         """Intents without outcome: these actions may have happened."""
-        rows = self.rows()
-        ended = {row["action_id"] for row in rows if row["step"] == OUTCOME}
-        return [row for row in rows if row["step"] == INTENT and row["action_id"] not in ended]
+        steps = self._steps()
+        ended = {step.action_id for step in steps if step.step == OUTCOME}
+        return [step.row() for step in steps if step.step == INTENT and step.action_id not in ended]
 
-    def _end(self, outcome: Row, *, cause: BaseException | None) -> None:
+    def _steps(self) -> list[ActionStep]:
         try:
-            self._write({**outcome, "step": OUTCOME})
-        except OSError as error:
-            went = f"It failed: {_text(cause)}" if cause else "It was done, and answered without an error."
-            raise AuditFailed(
-                f"The outcome of {outcome['action']} {outcome['target']} could not be written to {self.path}: "
-                f"{error.strerror or error}.",
-                means=went,
-                do="Note it by hand: the file shows an intent without outcome.",
-            ) from error
+            text = self.path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        return [_step(line, number) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
 
-    def _write(self, entry: Row) -> None:
-        line = {"at": dt.datetime.now(dt.UTC), "who": _who(), "confirmation": self.confirmation, **entry}
-        text = json.dumps({name: line[name] for name in ACTIONS.names if line.get(name) is not None}, default=_plain)
+    def _end(self, intent: ActionStep, outcome: ActionOutcome, *, error: str | None) -> None:
+        response, lso = outcome.response, outcome.last_stable_offset_after
+        try:
+            self._write(replace(intent, step=OUTCOME, response=response, last_stable_offset_after=lso, error=error))
+        except OSError as unwritten:
+            raise AuditFailed(
+                f"The outcome of {intent.action} {intent.target} could not be written to {self.path}: "
+                f"{unwritten.strerror or unwritten}.",
+                means=f"It failed: {error}" if error else "It was done, and answered without an error.",
+                do="Note it by hand: the file shows an intent without outcome.",
+            ) from unwritten
+
+    def _write(self, step: ActionStep) -> None:
+        line = replace(step, at=dt.datetime.now(dt.UTC), who=_who(), confirmation=self.confirmation).row()
+        text = json.dumps({name: value for name, value in line.items() if value is not None}, default=_plain)
         file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -219,22 +231,17 @@ def _closing(file: int) -> str:
     return "\n" if size and os.pread(file, 1, size - 1) != b"\n" else ""
 
 
-def _row(line: str, number: int) -> Row:
-    empty = dict.fromkeys(ACTIONS.names)
-    try:
+def _step(line: str, number: int) -> ActionStep:
+    with suppress(ValueError, KeyError, TypeError):
         found = json.loads(line)
-        timed = {**found, "at": dt.datetime.fromisoformat(found["at"])}
-        for entry in timed.get("evidence") or ():
-            if entry["observed_at"]:
-                entry["observed_at"] = dt.datetime.fromisoformat(entry["observed_at"])
-        missing = [name for name in REQUIRED if not isinstance(timed[name], (str, dt.datetime))]
-    except (ValueError, KeyError, TypeError):
-        missing = REQUIRED
-    if missing:
-        unknown = dict.fromkeys(REQUIRED, "") | {"at": dt.datetime.fromtimestamp(0, dt.UTC), "step": UNREADABLE}
-        return {**empty, **unknown, "error": f"TORN_LINE: line {number} is cut off, or was changed."}
-    former = {"override": timed.get("forced_past")}  # its name in older trails
-    return {**empty, **former, **{name: value for name, value in timed.items() if name in empty}}
+        if all(isinstance(found[name], str) for name in REQUIRED):
+            for entry in found.get("evidence") or ():
+                if entry["observed_at"]:
+                    entry["observed_at"] = dt.datetime.fromisoformat(entry["observed_at"])
+            former = {"override": found.get("forced_past")}  # its name in older trails
+            return ActionStep.of({**former, **found, "at": dt.datetime.fromisoformat(found["at"])})
+    error = f"TORN_LINE: line {number} is cut off, or was changed."
+    return ActionStep(step=UNREADABLE, action="", bootstrap_servers="", target="", error=error)
 
 
 def _plain(value: object) -> str:

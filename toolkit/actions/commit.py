@@ -21,10 +21,10 @@ from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
     POLL_S,
-    audit_columns,
     check_response,
     describe_owner,
     owner_evidence,
+    owner_step,
     send_until_decided,
 )
 from toolkit.actions.delivery import delivered
@@ -42,6 +42,7 @@ from toolkit.actions.refusals import check_confirmation
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.record import replace
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.transaction_records import LastBatch
@@ -162,8 +163,8 @@ class CommitPlan:
             If the request was sent, and the audit file could not be written any more.
         """
         trail, progress = audit or Audit(), self._progress(cancel)
-        about = audit_columns("commit", self.cluster, self.committable)
-        with audited_refusal(trail, about), progress.stated():
+        step = owner_step("commit", self.cluster, self.transactional_id, self.committable)
+        with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(lambda: plan_commit(self.cluster, self.transactional_id, recheck_after=recheck_after))
             if fresh.committable != self.committable:
@@ -173,19 +174,18 @@ class CommitPlan:
                 )
             progress.check_cancelled()
         basis = next((each.basis for each in fresh.partitions), None)
-        source = {
-            "verdict": basis.verdict if basis else None,
-            "reason": f"{fresh.checkpoint.name} is to commit it.",
-            "evidence": owner_evidence(fresh.owner),
-        }
-        request = (
-            f"EndTxn transactional_id={self.transactional_id}, producer_id={self.committable.producer_id}, "
-            f"producer_epoch={self.committable.producer_epoch}, committed=true"
+        intent = replace(
+            step,
+            verdict=basis.verdict if basis else None,
+            reason=f"{fresh.checkpoint.name} is to commit it.",
+            evidence=owner_evidence(fresh.owner),
+            request=f"EndTxn transactional_id={self.transactional_id}, producer_id={self.committable.producer_id}, "
+            f"producer_epoch={self.committable.producer_epoch}, committed=true",
         )
-        with trail.recording(**about, **source, request=request) as outcome, progress.stated():
+        with trail.recording(intent) as outcome, progress.stated():
             with trail.exclusive(progress.check_cancelled):
                 check_owner(describe_owner(self.cluster, self.transactional_id), self.committable)
-                outcome["response"] = response = self._send(progress)
+                outcome.response = response = self._send(progress)
             check_response(response, request=f"commit {self.transactional_id!r}")
             progress.effect = "written"
             return fresh.verify(check=progress.check_cancelled)

@@ -24,16 +24,18 @@ from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
-    check_columns,
     finding_of,
     leader_view,
     no_longer_open,
     partition_view,
     state_of,
+    transaction_step,
+    with_check,
 )
 from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, check_confirmation, complete_refusal
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.schema.record import replace
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
 
 if TYPE_CHECKING:
@@ -155,17 +157,17 @@ class CompletePlan(MarkerPlan):
         AuditFailed
             If the marker was sent, and the audit file could not be written any more.
         """
-        trail, marker, about = audit or Audit(), self._marker, self.about("complete")
+        trail, marker, step = audit or Audit(), self._marker, transaction_step("complete", self.cluster, self)
         progress = self.progress(marker.kind, cancel)
-        with audited_refusal(trail, about), progress.stated():
+        with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
             before = progress.wait(self.read_partition)
             remaining = AFTER_PLAN_S - (time.monotonic() - self.planned_at)
             fresh = progress.wait(partial(self._preflight, max(recheck_after, remaining)))
             progress.check_cancelled()
         leader = fresh.broker_id or 0
-        entry = {**about, **check_columns(fresh), "request": marker.request(leader)}
-        with trail.recording(**entry) as outcome, progress.stated():
+        intent = replace(with_check(step, fresh), request=marker.request(leader))
+        with trail.recording(intent) as outcome, progress.stated():
             self.write(
                 marker,
                 leader=leader,
@@ -175,7 +177,7 @@ class CompletePlan(MarkerPlan):
                 outcome=outcome,
             )
             done = self.verify(since=fresh, check=progress.check_cancelled)
-            outcome["last_stable_offset_after"] = done.last_stable_offset_after
+            outcome.last_stable_offset_after = done.last_stable_offset_after
         return done
 
     def verify(

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Container
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.errors import BrokerError, NotFound
-from toolkit.schema.live import Transaction
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.live import EvidenceEntry, Transaction
+from toolkit.schema.record import replace
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators
@@ -92,19 +94,19 @@ def check_response(response: str, *, request: str) -> None:
         )
 
 
-def audit_columns(action: str, cluster: Cluster, owner: Transaction | Committable) -> dict[str, Any]:
-    """Columns of every line of the audit trail."""
-    return {
-        "action": action,
-        "bootstrap_servers": cluster.bootstrap_servers,
-        "target": owner.transactional_id,
-        "transactional_id": owner.transactional_id,
-        "producer_id": owner.producer_id,
-        "producer_epoch": owner.producer_epoch,
-    }
+def owner_step(action: str, cluster: Cluster, transactional_id: str, owner: Transaction | Committable) -> ActionStep:
+    """What every line of the audit trail has of an action on an id."""
+    return ActionStep(
+        action=action,
+        bootstrap_servers=cluster.bootstrap_servers,
+        target=transactional_id,
+        transactional_id=transactional_id,
+        producer_id=owner.producer_id,
+        producer_epoch=owner.producer_epoch,
+    )
 
 
-def owner_evidence(owner: Transaction) -> list[dict[str, Any]]:
+def owner_evidence(owner: Transaction) -> tuple[EvidenceEntry, ...]:
     """What the fresh check found, as the evidence column has it."""
     values = {
         "state": owner.state,
@@ -114,5 +116,5 @@ def owner_evidence(owner: Transaction) -> list[dict[str, Any]]:
         "start_time": owner.start_time,
         "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
     }
-    source = {"source": owner.source, "broker_id": owner.broker_id, "observed_at": owner.observed_at}
-    return [{**source, "name": name, "value": str(value)} for name, value in values.items() if value is not None]
+    source = EvidenceEntry(source=owner.source, broker_id=owner.broker_id, observed_at=owner.observed_at)
+    return tuple(replace(source, name=name, value=str(each)) for name, each in values.items() if each is not None)

@@ -19,10 +19,10 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
-    audit_columns,
     check_response,
     describe_owner,
     owner_evidence,
+    owner_step,
     send_until_decided,
 )
 from toolkit.actions.marker_plan import audited_refusal
@@ -36,6 +36,7 @@ from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
+from toolkit.schema.record import replace
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 
@@ -239,17 +240,22 @@ class FencePlan:
             If the request was sent, and the audit file could not be written any more.
         """
         trail, progress = audit or Audit(), self._progress(cancel)
-        about = {**audit_columns("fence", self.cluster, self.owner), "override": override}
-        with audited_refusal(trail, about), progress.stated():
+        step = replace(owner_step("fence", self.cluster, self.transactional_id, self.owner), override=override)
+        with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
             fresh = progress.wait(partial(self._preflight, override))
             progress.check_cancelled()
         verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
-        source = {"verdict": verdict, "reason": MEANINGS[verdict], "evidence": owner_evidence(fresh)}
-        request = f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1"
-        with trail.recording(**about, **source, request=request) as outcome, progress.stated():
+        intent = replace(
+            step,
+            verdict=verdict,
+            reason=MEANINGS[verdict],
+            evidence=owner_evidence(fresh),
+            request=f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1",
+        )
+        with trail.recording(intent) as outcome, progress.stated():
             self._unchanged_owner()  # the check and the audit line have taken a while
-            outcome["response"] = response = self._send(progress)
+            outcome.response = response = self._send(progress)
             check_response(response, request=f"fence {self.transactional_id!r}")
             progress.effect = "written"
             return self.verify(check=progress.check_cancelled)

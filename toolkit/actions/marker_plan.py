@@ -5,23 +5,25 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolkit.actions.marker import Marker
 from toolkit.actions.progress import Progress
 from toolkit.actions.refusals import NOTHING_WRITTEN
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
+from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.record import replace
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_response import TOO_OLD
 
 if TYPE_CHECKING:
-    from toolkit.actions.audit import Audit
+    from toolkit.actions.audit import ActionOutcome, Audit
     from toolkit.schema import Row
     from toolkit.schema.coerce import FindingLike
     from toolkit.sources.live.cluster import Cluster
@@ -102,12 +104,6 @@ class MarkerPlan:
             ),
             cancel=cancel,
         )
-
-    def about(self, action: str) -> dict[str, Any]:
-        """Columns of every line of the audit trail."""
-        names = ("target", "topic", "partition", "start_offset", "producer_id", "producer_epoch")
-        values = {name: getattr(self, name) for name in names}
-        return {"action": action, "bootstrap_servers": self.cluster.bootstrap_servers, **values}
 
     def fresh_finding(self, recheck_after: float) -> Finding:
         """The finding of the same transaction, diagnosed again with the logs.
@@ -213,7 +209,7 @@ class MarkerPlan:
         trail: Audit,
         progress: Progress,
         guards: Callable[[], None],
-        outcome: dict[str, Any],
+        outcome: ActionOutcome,
     ) -> None:
         """Check the guards and send the marker, one process of this audit trail at a time.
 
@@ -232,7 +228,7 @@ class MarkerPlan:
             guards()
             progress.sending()
             response = progress.wait(lambda: marker.send(self.cluster.client, leader))
-            outcome["response"] = response
+            outcome.response = response
             try:
                 marker.check_response(response, leader=leader, target=self.target, find_out=progress.find_out)
             except ActionFailed as error:
@@ -294,20 +290,40 @@ class MarkerPlan:
 
 
 @contextmanager
-def audited_refusal(trail: Audit, about: Mapping[str, Any]) -> Iterator[None]:
+def audited_refusal(trail: Audit, step: ActionStep) -> Iterator[None]:
     """Write to the audit trail that the action was refused, or failed before anything was sent."""
     try:
         yield
     except (ActionRefused, ActionFailed) as error:
-        trail.refused(error, **about)
+        trail.refused(error, step)
         raise
 
 
-def check_columns(fresh: Finding) -> dict[str, Any]:
-    """Columns of the audit trail from the fresh check."""
-    row = fresh.row()
-    check = {name: row[name] for name in ("verdict", "outcome", "reason", "evidence", "transactional_id")}
-    return {**check, "last_stable_offset_before": fresh.last_stable_offset}
+def transaction_step(action: str, cluster: Cluster, transaction: Finding | MarkerPlan) -> ActionStep:
+    """What every line of the audit trail has of an action on a transaction."""
+    return ActionStep(
+        action=action,
+        bootstrap_servers=cluster.bootstrap_servers,
+        target=f"{transaction.topic}-{transaction.partition}@{transaction.start_offset}",
+        topic=transaction.topic,
+        partition=transaction.partition,
+        start_offset=transaction.start_offset,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+    )
+
+
+def with_check(step: ActionStep, fresh: Finding) -> ActionStep:
+    """The step with what the fresh check found."""
+    return replace(
+        step,
+        verdict=fresh.verdict,
+        outcome=fresh.outcome,
+        reason=fresh.reason,
+        evidence=fresh.evidence,
+        transactional_id=fresh.transactional_id,
+        last_stable_offset_before=fresh.last_stable_offset,
+    )
 
 
 def finding_of(finding: FindingLike | Finding) -> Finding:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from toolkit.cli.action_answer import ActionAnswer, ActionFormat, ActionOutput, 
 from toolkit.cli.common_options import MaxTransactionTimeout, Partition, RecheckAfter, Topic
 from toolkit.cli.output import progress
 from toolkit.cli.source_options import SourceOptions, takes_source
-from toolkit.errors import ActionRefused, NotFound, UsageError
+from toolkit.errors import NotFound, UsageError
 from toolkit.views import action_texts as texts
 from toolkit.views.row_formats import size_text
 
@@ -288,30 +287,18 @@ def find_transaction(
     )
 
 
-@contextmanager
-def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit | None) -> Iterator[None]:
+def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit | None) -> AbstractContextManager[None]:
     """Write to the audit trail that a confirmed action was refused when it was planned.
 
     `action`, `cluster`, `finding`: the action, and what it is for. `audit`: null unless it was confirmed.
     """
-    try:
-        yield
-    except ActionRefused as error:
-        if audit is not None:
-            audit.refused(
-                error,
-                action=action,
-                bootstrap_servers=cluster.bootstrap_servers,
-                target=f"{finding.topic}-{finding.partition}@{finding.start_offset}",
-                topic=finding.topic,
-                partition=finding.partition,
-                start_offset=finding.start_offset,
-                producer_id=finding.producer_id,
-                producer_epoch=finding.producer_epoch,
-                verdict=finding.verdict,
-                outcome=finding.outcome,
-            )
-        raise
+    from toolkit.actions.marker_plan import audited_refusal, transaction_step
+    from toolkit.schema.record import replace
+
+    if audit is None:
+        return nullcontext()
+    step = transaction_step(action, cluster, finding)
+    return audited_refusal(audit, replace(step, verdict=finding.verdict, outcome=finding.outcome))
 
 
 def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, declares
+from toolkit.schema.table import EPOCH
 
 
 @declares(
@@ -18,15 +19,16 @@ from toolkit.schema.record import Int16, Int32, Int64, TableRow, declares
 class ActionStep(TableRow):
     """One step of an action on a cluster: before its request is sent, or after the response."""
 
-    at: Annotated[dt.datetime, "When the line was written, by the clock of the machine that acts."]
-    action_id: Annotated[str, "Id of the action; the same for both its steps."]
+    # at, action_id, step, who: set by the audit trail when it writes the line
+    at: Annotated[dt.datetime, "When the line was written, by the clock of the machine that acts."] = EPOCH
+    action_id: Annotated[str, "Id of the action; the same for both its steps."] = ""
     action: Annotated[str, "abort, complete, commit or fence."]
     step: Annotated[
         str,
         "intent: the request is sent next. outcome: the response or error. refused: nothing was sent. After an "
         "intent without an outcome, the action may have taken effect.",
-    ]
-    who: Annotated[str, "User and host that took the action."]
+    ] = ""
+    who: Annotated[str, "User and host that took the action."] = ""
     bootstrap_servers: Annotated[str, "Bootstrap servers of the cluster, as configured."]
     target: Annotated[str, "Target that the user confirmed: orders-0@913095344, or a transactional id."]
     confirmation: Annotated[str | None, "What the user typed for a list of targets: 12 transactions; else null."] = None
