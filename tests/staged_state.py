@@ -30,7 +30,7 @@ COORDINATOR = {  # the state of the transaction, and whether the coordinator sti
     "skipped_marker": ("CompleteCommit", False),
     "lost_marker": ("CompleteCommit", False),
     "unreplicated": ("PrepareCommit", True),
-    "coordinator_gone": ("Ongoing", True),  # after the coordinator is back
+    "coordinator_gone": ("Ongoing", True),  # once the coordinator is back
     "marker_only": ("CompleteCommit", False),
     "fenced_by_timeout": ("CompleteAbort", False),
 }
@@ -51,7 +51,7 @@ def check_staged(client: BrokerClient, staged: StagedIncident, *, version: str) 
         assert open_now[0].start_offset == staged.start_offset
         assert lso < high_watermark
         assert lso == staged.start_offset or log_start > staged.start_offset
-    if staged.name != "coordinator_gone" and version != "2.8.2":  # it cannot be asked, or cannot be described
+    if staged.name != "coordinator_gone" and version != "2.8.2":  # away, or without DescribeTransactions
         assert coordinator_state(client, staged) == COORDINATOR[staged.name]
     if staged.expected == "prepared":
         assert described_transaction(client, staged.transactional_id).transaction_timeout_ms == 2**31 - 1
