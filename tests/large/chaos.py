@@ -98,13 +98,12 @@ class Chaos(Campaign):
 
     def _commit_offline(self, _: Row) -> None:
         """The only replica is down at the commit or abort, and the coordinator skips its marker (KAFKA-20734)."""
-        away = self.chance.choice(self.kafka.broker_ids)
         topic = f"staged-{uuid.uuid4().hex[:6]}"
         self.watcher.staged.add(topic)
         commit = self.chance.random() < 0.6
         with Cluster(self.kafka.bootstrap_servers, timeout=20) as cluster:
             try:
-                self._end_while_down(cluster, topic, away, commit=commit)
+                self._end_while_down(cluster, topic, commit=commit)
             except STAGING_ERRORS as error:
                 self._not_staged(error)
                 return
@@ -113,11 +112,13 @@ class Chaos(Campaign):
             self.staged[topic, 0] = ("stuck_ending", "commit", "complete") if commit else ("hanging", "abort", "abort")
             self.done["markers skipped"] += 1
 
-    def _end_while_down(self, cluster: Cluster, topic: str, away: int, *, commit: bool) -> None:
+    def _end_while_down(self, cluster: Cluster, topic: str, *, commit: bool) -> None:
+        name = f"offline-{uuid.uuid4().hex[:6]}"
+        # After a roll, one broker may coordinate every id.
+        leads = coordinator(cluster.client, name)
+        away = self.chance.choice([each for each in self.kafka.broker_ids if each != leads])
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         admin.create_topics([NewTopic(topic, 1, replica_assignment=[[away]])])[topic].result()
-        names = (f"offline-{uuid.uuid4().hex[:6]}" for _ in range(100))
-        name = next(each for each in names if coordinator(cluster.client, each) != away)
         producer = TxnProducer(cluster.client, name, timeout_ms=60_000).init()
         producer.add(topic, 0)
         producer.send(topic, 0)
