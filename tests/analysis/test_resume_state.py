@@ -192,11 +192,12 @@ def test_lost_transactions_are_returned_and_forgotten() -> None:
     ]
     assert (state.log_end_offset, state.end_time, state.leader_epoch) == (None, -1, -1)
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1], "the one that has ended"
+    assert state.lose(is_deleted=True).num_rows == 0, "nothing was read since"
 
 
 def test_transactions_are_lost_before_any_batch_was_read() -> None:
     state = state_of(before=OPENED)
-    assert sorted(state.lose()["first_offset"].to_pylist()) == [3, 99]
+    assert sorted(state.lose(is_deleted=False)["first_offset"].to_pylist()) == [3, 99]
 
 
 def test_a_truncated_log_keeps_the_holds_before() -> None:

@@ -155,7 +155,7 @@ class LogState:
             rows.append(row)
         return pa.Table.from_pylist(rows, schema=LSO_HOLDS.arrow_schema)
 
-    def lose(self, *, is_deleted: bool = False) -> pa.Table:
+    def lose(self, *, is_deleted: bool) -> pa.Table:
         """Drop the open transactions, which may have ended at offsets that were not read, and return their rows.
 
         `is_deleted`: whether the log now begins after these offsets: the next range starts a new log.
