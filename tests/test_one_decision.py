@@ -60,12 +60,7 @@ def _has_text(value: ast.expr) -> bool:
 
 
 def _is_finding(call: ast.Call, keyword: ast.keyword) -> bool:
-    """Whether a call makes a finding; others have an `action` or `missing` of their own.
-
-    A step of the audit trail copies the verdict of the finding that it is about.
-    """
-    if _name(call.func) == "replace" and call.args and _name(call.args[0]) == "step":
-        return False
+    """Whether a call makes a finding; others have an `action` or `missing` of their own."""
     return _name(call.func) == "Finding" or keyword.arg == "verdict"
 
 

@@ -22,13 +22,13 @@ from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
+    checked_step,
     finding_of,
     leader_view,
     no_longer_open,
     partition_view,
     state_of,
     transaction_step,
-    with_check,
 )
 from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
 from toolkit.errors import ActionRefused
@@ -175,7 +175,9 @@ class AbortPlan(MarkerPlan):
                 progress.check_cancelled()
             leader = fresh.broker_id or 0
             file = None if saved is None else str(saved.path)
-            intent = replace(with_check(step, fresh), records_file=file, request=marker.request(leader))
+            intent = replace(
+                checked_step("abort", self, fresh), override=override, records_file=file, request=marker.request(leader)
+            )
             with trail.recording(intent) as outcome, progress.stated():
                 self.write(
                     marker,

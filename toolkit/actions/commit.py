@@ -173,10 +173,9 @@ class CommitPlan:
                     means=NOTHING_SENT,
                 )
             progress.check_cancelled()
-        basis = next((each.basis for each in fresh.partitions), None)
+        verdict = next((each.basis.verdict for each in fresh.partitions), None)
         intent = replace(
-            step,
-            verdict=basis.verdict if basis else None,
+            owner_step("commit", self.cluster, self.transactional_id, self.committable, verdict=verdict),
             reason=f"{fresh.checkpoint.name} is to commit it.",
             evidence=owner_evidence(fresh.owner),
             request=f"EndTxn transactional_id={self.transactional_id}, producer_id={self.committable.producer_id}, "

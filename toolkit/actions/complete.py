@@ -24,13 +24,13 @@ from toolkit.actions.marker_plan import (
     RECHECK_AFTER,
     MarkerPlan,
     audited_refusal,
+    checked_step,
     finding_of,
     leader_view,
     no_longer_open,
     partition_view,
     state_of,
     transaction_step,
-    with_check,
 )
 from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, check_confirmation, complete_refusal
 from toolkit.errors import ActionRefused, BrokerError
@@ -166,7 +166,7 @@ class CompletePlan(MarkerPlan):
             fresh = progress.wait(partial(self._preflight, max(recheck_after, remaining)))
             progress.check_cancelled()
         leader = fresh.broker_id or 0
-        intent = replace(with_check(step, fresh), request=marker.request(leader))
+        intent = replace(checked_step("complete", self, fresh), request=marker.request(leader))
         with trail.recording(intent) as outcome, progress.stated():
             self.write(
                 marker,

@@ -94,8 +94,15 @@ def check_response(response: str, *, request: str) -> None:
         )
 
 
-def owner_step(action: str, cluster: Cluster, transactional_id: str, owner: Transaction | Committable) -> ActionStep:
-    """What every line of the audit trail has of an action on an id."""
+def owner_step(
+    action: str,
+    cluster: Cluster,
+    transactional_id: str,
+    owner: Transaction | Committable,
+    *,
+    verdict: str | None = None,
+) -> ActionStep:
+    """What every line of the audit trail has of an action on an id, and the verdict of its check, if any."""
     return ActionStep(
         action=action,
         bootstrap_servers=cluster.bootstrap_servers,
@@ -103,6 +110,7 @@ def owner_step(action: str, cluster: Cluster, transactional_id: str, owner: Tran
         transactional_id=transactional_id,
         producer_id=owner.producer_id,
         producer_epoch=owner.producer_epoch,
+        verdict=verdict,
     )
 
 

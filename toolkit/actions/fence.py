@@ -247,8 +247,8 @@ class FencePlan:
             progress.check_cancelled()
         verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
         intent = replace(
-            step,
-            verdict=verdict,
+            owner_step("fence", self.cluster, self.transactional_id, self.owner, verdict=verdict),
+            override=override,
             reason=MEANINGS[verdict],
             evidence=owner_evidence(fresh),
             request=f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1",

@@ -299,8 +299,10 @@ def audited_refusal(trail: Audit, step: ActionStep) -> Iterator[None]:
         raise
 
 
-def transaction_step(action: str, cluster: Cluster, transaction: Finding | MarkerPlan) -> ActionStep:
-    """What every line of the audit trail has of an action on a transaction."""
+def transaction_step(
+    action: str, cluster: Cluster, transaction: Finding | MarkerPlan, *, verdict: str | None = None
+) -> ActionStep:
+    """What every line of the audit trail has of an action on a transaction, and the verdict of its check, if any."""
     return ActionStep(
         action=action,
         bootstrap_servers=cluster.bootstrap_servers,
@@ -310,14 +312,14 @@ def transaction_step(action: str, cluster: Cluster, transaction: Finding | Marke
         start_offset=transaction.start_offset,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
+        verdict=verdict,
     )
 
 
-def with_check(step: ActionStep, fresh: Finding) -> ActionStep:
-    """The step with what the fresh check found."""
+def checked_step(action: str, plan: MarkerPlan, fresh: Finding) -> ActionStep:
+    """The same of a plan, with what the fresh check found."""
     return replace(
-        step,
-        verdict=fresh.verdict,
+        transaction_step(action, plan.cluster, plan, verdict=fresh.verdict),
         outcome=fresh.outcome,
         reason=fresh.reason,
         evidence=fresh.evidence,

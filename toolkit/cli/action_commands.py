@@ -297,8 +297,8 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
 
     if audit is None:
         return nullcontext()
-    step = transaction_step(action, cluster, finding)
-    return audited_refusal(audit, replace(step, verdict=finding.verdict, outcome=finding.outcome))
+    step = transaction_step(action, cluster, finding, verdict=finding.verdict)
+    return audited_refusal(audit, replace(step, outcome=finding.outcome))
 
 
 def agreed_size(plan: AbortPlan, max_save_bytes: int) -> int:
