@@ -177,6 +177,19 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
         assert held(watcher) == ["hidden-waiting"]
 
 
+def test_an_offset_that_may_not_be_read_is_not_none(guarded: Kafka, admin: Cluster, acls: Acls) -> None:
+    topic = INCIDENTS["never_added"](guarded.client_config("admin"), topic="hidden-topic").topic
+    with blocked_consumer(guarded.client_config("admin"), topic, "seen"):
+        pass
+    acls.allow((GROUP_RESOURCE, "*", LITERAL, DESCRIBE), *SEE_ACLS)
+    assert admin.committing_groups([TopicPartition(topic, 0)]) == {TopicPartition(topic, 0): ["seen"]}
+    with (
+        Cluster(guarded.client_config("watcher")) as watcher,
+        pytest.raises(BrokerError, match=f"on {topic}-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"),
+    ):
+        watcher.committing_groups([TopicPartition(topic, 0)])
+
+
 def test_an_incomplete_recording_has_one_warning(ask: Ask, acls: Acls, tmp_path: Path) -> None:
     recorded = ask("watcher", "record", "--output", str(tmp_path / "samples"), "--interval", "1s", "--samples", "2")
     assert recorded.returncode == 0, recorded.stderr

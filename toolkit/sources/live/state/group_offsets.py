@@ -132,6 +132,20 @@ class GroupOffsets(NamedTuple):
             for part in topic.partitions
         }
 
+    def committed(self) -> dict[TopicPartition, int | None]:
+        """Committed offset by partition, negative for none, null where an open transaction has a pending commit.
+
+        Raises BrokerError or ConnectionFailed if the coordinator did not respond, or one of the offsets is an error.
+        """
+        offsets: dict[TopicPartition, int | None] = {}
+        for tp, (offset, code) in self.by_partition().items():
+            if code not in (0, UNSTABLE_OFFSET_COMMIT):
+                error = error_text(code)
+                text = f"The offset of group {self.group!r} on {tp} cannot be read: {error}"
+                raise BrokerError(text, code=Error.of(error).code)
+            offsets[tp] = None if code else offset
+        return offsets
+
     def pending(self) -> dict[TopicPartition, int]:
         """Error code of the partitions where an open transaction has a pending commit; errors as `by_partition`."""
         return {tp: code for tp, (_, code) in self.by_partition().items() if code == UNSTABLE_OFFSET_COMMIT}
@@ -162,15 +176,14 @@ def pending_offsets(
 def committing_groups(client: BrokerClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
     """Groups with a committed or a pending offset of some partitions, those with a pending one first.
 
-    Raises BrokerError or ConnectionFailed if a broker does not list its groups, or a coordinator does not respond.
+    Raises BrokerError or ConnectionFailed if a broker does not list its groups, or an offset cannot be read.
     """
     coordinators = group_ids(client, sorted(client.brokers))
     found: dict[TopicPartition, list[tuple[bool, str]]] = {tp: [] for tp in partitions}
     for answer in fetch_offsets(client, coordinators, partitions, require_stable=True):
-        for tp, (offset, code) in answer.by_partition().items():
-            is_pending = code == UNSTABLE_OFFSET_COMMIT
-            if tp in found and (is_pending or offset >= 0):
-                found[tp].append((not is_pending, answer.group))
+        for tp, offset in answer.committed().items():
+            if tp in found and (offset is None or offset >= 0):
+                found[tp].append((offset is not None, answer.group))
     return {tp: [group for _, group in sorted(groups)] for tp, groups in found.items()}
 
 
@@ -197,7 +210,7 @@ def read_offsets_of(
     Raises BrokerError or ConnectionFailed if the offsets of a group could not be read.
     """
     return [
-        (answer.group, {tp: offset for tp, (offset, code) in answer.by_partition().items() if code == 0})
+        (answer.group, {tp: offset for tp, offset in answer.committed().items() if offset is not None})
         for answer in fetch_offsets(client, coordinators, partitions)
     ]
 
