@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from toolkit.analysis.coordinator.transaction_owners import ClientGroup, GroupMember, possible_groups
 from toolkit.analysis.diagnosis.verdicts import BRIEF
@@ -28,8 +28,6 @@ from toolkit.sources.live.state.group_offsets import (
     list_groups,
     read_offsets_of,
 )
-
-Key = TypeVar("Key")
 
 NEAR = 1000  # offsets before the LSO; a group further back is assumed to lag for another reason
 FETCH_BYTES = 1 << 17
@@ -58,13 +56,10 @@ def groups_held(client: BrokerClient, held: Sequence[FetchPosition]) -> dict[Top
 
     `held`: the LSO of each partition, and its leader.
     """
-    offsets = [each for each in held if each.tp.topic == OFFSETS_TOPIC]
-    data = [each for each in held if each.tp.topic != OFFSETS_TOPIC]
+    offsets = {each.tp: each.broker_id for each in held if each.tp.topic == OFFSETS_TOPIC}
+    data = [each for each in held if each.tp not in offsets]
     found = (groups_at(client, sorted(client.brokers), data) if data else None) or {}
-    unstable = (
-        unstable_groups(client, {each.tp.partition: each.broker_id for each in offsets}) if offsets else None
-    ) or {}
-    return found | {TopicPartition(OFFSETS_TOPIC, number): groups for number, groups in unstable.items() if groups}
+    return found | (unstable_groups(client, offsets) if offsets else {})
 
 
 def groups_at(
@@ -89,38 +84,34 @@ def groups_at(
     for each in held:
         waiting = _waiting(client, each, {at[each.tp] for _, at in offsets if each.tp in at})
         found[each.tp] = sorted(group for group, at in offsets if at.get(each.tp) in waiting)
-    return _without_hidden(client, brokers, found)
+    if all(found.values()) or not visibility_of(GROUPS, client, brokers).gaps:
+        return found
+    return {tp: groups for tp, groups in found.items() if groups}  # none that is visible is not none
 
 
-def unstable_groups(client: BrokerClient, partitions: Mapping[int, int]) -> dict[int, list[str]] | None:
+def unstable_groups(client: BrokerClient, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[str]]:
     """Groups with a pending offset commit of an open transaction: their consumers cannot start.
 
     A consumer that requests stable offsets gets UNSTABLE_OFFSET_COMMIT until the transaction ends. A group without
     another committed offset of the same data partition is not found: Kafka returns such a partition only if the request
     names it.
 
-    Group ids by partition, sorted; null if the offsets of a group could not be read. As `groups_at`.
-    `partitions`: partition of ``__consumer_offsets`` to its leader's broker id.
+    Group ids by partition, sorted; without partitions where none is found, as that does not prove that there is none.
+    `leaders`: broker id by partition of ``__consumer_offsets``.
     """
-    leaders = sorted(set(partitions.values()))
-    found: dict[int, list[str]] = {number: [] for number in partitions}
+    found: dict[TopicPartition, list[str]] = {}
     try:
         coordinator_topic = CoordinatorTopic.read(client, OFFSETS_TOPIC)
-        listed = group_ids(client, leaders).items()
-        selected = {group: leader for group, leader in listed if coordinator_topic.partition(group) in partitions}
+        listed = group_ids(client, sorted(set(leaders.values())))
+        numbers = ((group, coordinator_topic.partition(group)) for group in listed)
+        partitions = {group: TopicPartition(OFFSETS_TOPIC, each) for group, each in numbers if each is not None}
+        selected = {group: listed[group] for group, tp in partitions.items() if tp in leaders}
         for answer in fetch_offsets(client, selected, None):
             if answer.pending():
-                found[coordinator_topic.partition(answer.group) or 0].append(answer.group)
+                found.setdefault(partitions[answer.group], []).append(answer.group)
     except (BrokerError, ConnectionFailed):
-        return None
-    return _without_hidden(client, leaders, {number: sorted(groups) for number, groups in found.items()})
-
-
-def _without_hidden(client: BrokerClient, brokers: Sequence[int], found: dict[Key, list[str]]) -> dict[Key, list[str]]:
-    """Without keys that have no group, if groups may be hidden: none that is visible is not none."""
-    if all(found.values()) or not visibility_of(GROUPS, client, brokers).gaps:
-        return found
-    return {key: groups for key, groups in found.items() if groups}
+        return {}
+    return {tp: sorted(groups) for tp, groups in found.items()}
 
 
 def _union(some: Collection[str] | None, others: Collection[str] | None) -> tuple[str, ...] | None:
