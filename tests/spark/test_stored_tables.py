@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,7 +26,7 @@ from toolkit.spark.pipeline.tables.table_store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIXTURE = Path(__file__).parent / "tables_0_1.tar.xz"  # of the sample late-message, written by version 0.1
+FIXTURE = Path(__file__).parent / "tables_0_1.zip"  # of the sample late-message, written by version 0.1
 NOW = dt.datetime.now(dt.UTC)
 LAST_MONTH = (NOW.replace(day=1) - dt.timedelta(days=5)).replace(hour=12, minute=0, second=0, microsecond=0)
 LONG_HOLDS = (Path(__file__).parents[2] / "docs" / "spark.md").read_text().split("<!-- long holds -->\n```sql\n")[1]
@@ -158,8 +157,7 @@ def test_tables_of_version_0_1_are_migrated(spark: SparkSession, tmp_path: Path)
 
     Version 0.1 named a log by its path, so a second copy doubled the tables: they stayed so when they were migrated.
     """
-    with tarfile.open(FIXTURE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(FIXTURE, tmp_path)
     out = tmp_path / "tables-0.1-late-message"
     logs = shutil.copytree(samples.load("late-message").path / "log-dir", tmp_path / "logs")
     before = DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows

@@ -25,7 +25,7 @@ from platformdirs import user_state_path
 
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
-from toolkit.schema.actions import ActionStep
+from toolkit.schema.actions import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
 from toolkit.schema.record import replace
 from toolkit.sources.recording.durable_files import flush
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 AUDIT_FILE = "KAFKA_TXN_AUDIT_FILE"
 """Environment variable with the file; by default in the user's state directory."""
 
-INTENT, OUTCOME, REFUSED, UNREADABLE = "intent", "outcome", "refused", "unreadable"
 LOCK_POLL_S = 0.05
 REQUIRED = [column.name for column in ACTIONS.columns if not column.nullable]
 
@@ -166,9 +165,7 @@ class Audit:
 
     def unfinished(self) -> list[Row]:
         """Intents without outcome: these actions may have happened."""
-        steps = self._steps()
-        ended = {step.action_id for step in steps if step.step == OUTCOME}
-        return [step.row() for step in steps if step.step == INTENT and step.action_id not in ended]
+        return [step.row() for step in unfinished(self._steps())]
 
     def _steps(self) -> list[ActionStep]:
         try:
@@ -241,7 +238,7 @@ def _step(line: str, number: int) -> ActionStep:
             former = {"override": found.get("forced_past")}  # its name in older trails
             return ActionStep.of({**former, **found, "at": dt.datetime.fromisoformat(found["at"])})
     error = f"TORN_LINE: line {number} is cut off, or was changed."
-    return ActionStep(step=UNREADABLE, action="", bootstrap_servers="", target="", error=error)
+    return ActionStep(step="unreadable", action="", bootstrap_servers="", target="", error=error)
 
 
 def _plain(value: object) -> str:

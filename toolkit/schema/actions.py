@@ -1,12 +1,15 @@
 """The audit trail: actions on a cluster, who took them, why, and their results; and the records that they discard."""
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, declares
 from toolkit.schema.table import EPOCH
+
+INTENT, OUTCOME, REFUSED = "intent", "outcome", "refused"  # steps
 
 
 @declares(
@@ -60,6 +63,12 @@ class ActionStep(TableRow):
 
 
 ACTIONS = ActionStep.table
+
+
+def unfinished(steps: Sequence[ActionStep]) -> list[ActionStep]:
+    """Intents without an outcome: these actions may have happened."""
+    ended = {each.action_id for each in steps if each.step == OUTCOME}
+    return [each for each in steps if each.step == INTENT and each.action_id not in ended]
 
 
 @declares("headers", row="a header of a saved record")

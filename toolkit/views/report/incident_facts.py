@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, HEALTHY, UNKNOWN
 from toolkit.analysis.history.closing import VERDICT_BEFORE, verdict_before
+from toolkit.schema.actions import OUTCOME, unfinished
 from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end
 from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
@@ -138,14 +139,13 @@ class IncidentFacts:
     @property
     def marker_step(self) -> ActionStep | None:
         """The step of the audit trail that wrote the marker; null if none did."""
-        done = (step for step in self.actions if step.step == "outcome" and step.error is None)
+        done = (step for step in self.actions if step.step == OUTCOME and step.error is None)
         return next((step for step in done if step.action in WRITES_MARKER), None)
 
     @property
     def unfinished(self) -> list[ActionStep]:
         """Actions without an outcome: they may have happened."""
-        ended = {step.action_id for step in self.actions if step.step == "outcome"}
-        return [step for step in self.actions if step.step == "intent" and step.action_id not in ended]
+        return unfinished(self.actions)
 
     @property
     def outcome(self) -> str:

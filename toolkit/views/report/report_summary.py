@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES, UNKNOWN, VERDICTS
+from toolkit.schema.actions import OUTCOME
 from toolkit.schema.durations import duration
 from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import up_to
@@ -74,7 +75,7 @@ def what_was_done(incident: IncidentFacts) -> str:
         marker = f"{incident.marker} marker" if incident.marker else "marker"
         how = f"with kafka-txn {step.action}{override} at {moment(step.at)}"
         return f"{text(step.who)} wrote the {marker} {how}{after}."
-    done = [each for each in incident.actions if each.step == "outcome" and each.error is None]
+    done = [each for each in incident.actions if each.step == OUTCOME and each.error is None]
     if done:
         return f"{text(done[-1].who)} ran kafka-txn {done[-1].action} at {moment(done[-1].at)}."
     if incident.unfinished:

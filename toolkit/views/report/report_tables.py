@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from toolkit.analysis.cluster_events import events_around
+from toolkit.schema.actions import INTENT
 from toolkit.views.report.finding_sections import LOG, RECORDING, held_from_source, hold_end
 from toolkit.views.report.incident_facts import (
     AUDIT,
@@ -44,7 +45,7 @@ def action_grid(actions: Iterable[ActionStep]) -> Grid:
             text(action.who),
             _step(action),
             text(action.target),
-            text(action.error or (action.request if action.step == "intent" else action.response)),
+            text(action.error or (action.request if action.step == INTENT else action.response)),
             text(action.last_stable_offset_before),
             text(action.last_stable_offset_after),
         )
