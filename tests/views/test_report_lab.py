@@ -33,6 +33,7 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         staged = now()
         recording = opened.recording(samples=3)
         recorded = now()
+        long = int((recorded - staged) / MS)  # longer than the lab's healthy transactions, also on a slow machine
         (finding,) = opened.cluster.finding_rows(topics=["orders"], partitions=[0], recheck_after=1)
         goes_on = report(**collect_incident(opened.cluster, recording, topics=["orders"], recheck_after=0))
         plan = plan_abort(opened.cluster, finding)
@@ -40,8 +41,8 @@ def test_the_figures_of_a_staged_incident_are_those_of_the_lab() -> None:
         aborted = now()
         blocked_consumer(opened.kafka, "orders", "billing").close()  # it reads on, and commits
         moved = now()
-        of_cluster = collect_incident(opened.cluster, recording, topics=["orders"], min_held_ms=1000, recheck_after=0)
-        tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=1000)
+        of_cluster = collect_incident(opened.cluster, recording, topics=["orders"], min_held_ms=long, recheck_after=0)
+        tables = collect_incident(*opened.sources(), topics=["orders"], min_held_ms=long)
         actions = opened.audit.rows()
         saved = pq.read_metadata(result.records_file).num_rows
         made = report(**tables, actions=actions)
