@@ -31,8 +31,8 @@ def marker(time: float | None, *, is_commit: bool = True, **more: Any) -> Produc
 
 def last(decided: list[DecidedTransaction], *markers: ProducerMarker, **more: Any) -> set[int]:
     fields: dict[str, Any] = {
-        "lowest_epoch": 3, "began": None, "read_from": -math.inf, "has_gaps": False, "is_one_coordinator": True,
-        "is_one_clock": False,
+        "lowest_epoch": 3, "began": None, "read_from": -math.inf, "written_at": math.inf, "has_gaps": False,
+        "is_one_coordinator": True, "is_one_clock": False,
     }  # fmt: skip
     return ClosedTransactions(decided=decided, markers=markers, **{**fields, **more}).last()
 
@@ -49,6 +49,14 @@ def test_without_a_marker_nothing_is_closed_if_the_partition_was_read_from_befor
     assert last([commit(12_000), commit(20_000)], read_from=9_000) == {-1, 0}, "the second one's marker would be there"
     assert last([commit(20_000)], has_gaps=True) == {-1, 0}
     assert last([]) == {-1}
+
+
+def test_offset_0_is_the_beginning_only_if_the_records_were_written_before_the_decision() -> None:
+    """A topic that was deleted and created again begins at offset 0, too, and has no marker from before."""
+    assert last([commit(20_000)], read_from=math.inf, written_at=20_000) == {-1}
+    assert last([commit(20_000)], read_from=math.inf, written_at=20_001) == {-1, 0}
+    assert last([commit(20_000), commit(30_000)], read_from=math.inf, written_at=25_000) == {-1, 0}
+    assert last([commit(20_000)], read_from=math.inf, written_at=19_000, has_gaps=True) == {-1, 0}
 
 
 # By epochs

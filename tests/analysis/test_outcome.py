@@ -302,7 +302,7 @@ def test_the_only_record_left_is_complete_commit() -> None:
     """It has no partitions: with transaction version 1 it may be of a transaction without this partition."""
     world = after(Txn(gap=10_000), Txn(gap=10_000, marker=False), version=1)
     assert world.outcome(compacted=len(world.records)).name == "unknown"
-    found = after(Txn(here=False), OtherMarker(gap=6_000), LateBatch()).outcome(compacted=4)
+    found = after(OtherMarker(), Txn(gap=10_000, here=False), OtherMarker(gap=6_000), LateBatch()).outcome(compacted=4)
     assert found.name == "unknown"
     assert found.missing[0].startswith("the partitions of the transaction of")
     world = after(Txn(gap=10_000), Txn(gap=10_000, marker=False), version=2)

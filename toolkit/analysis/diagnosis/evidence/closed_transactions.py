@@ -87,9 +87,11 @@ class ClosedTransactions:
     # when the first transaction of the records began, or their first record was written; earlier transactions, which
     # ended before, may be missing. Null if none is, as the producer began with it
     began: float | None
-    # earliest broker's time in the excerpt of the partition, in ms; minus infinity if it was read from its beginning,
-    # infinity if it was not read
+    # earliest broker's time in the excerpt of the partition, in ms; infinity if it was not read, or has none
     read_from: float
+    # if the partition was read from offset 0: when the open records were written, in ms by their client, else infinity.
+    # Offset 0 alone proves nothing: a topic that was created again has no marker from before
+    written_at: float
     has_gaps: bool  # whether batches before the open records were removed by the cleaner: markers may be among them
     is_one_coordinator: bool  # whether one broker has written all records that are compared
     is_one_clock: bool  # whether that broker has written the markers too
@@ -115,12 +117,17 @@ class ClosedTransactions:
         if self._has_own_epoch(transaction) and (marker is None or marker.is_commit or marker.epoch != epoch):
             return False
         if marker is None:
-            return None if self.has_gaps or self.read_from >= transaction.decided_from - MAX_DIFFERENCE_MS else False
+            return False if self._is_older_than(transaction) and not self.has_gaps else None
         if epoch is not None and marker.epoch > epoch:
             return True
         if epoch is not None and marker.epoch < epoch and marker.is_commit:
             return None if self.has_gaps else False
         return None
+
+    def _is_older_than(self, transaction: DecidedTransaction) -> bool:
+        """Whether the excerpt begins before the decision: a marker of the transaction would be in it."""
+        before = transaction.decided_from
+        return self.read_from < before - MAX_DIFFERENCE_MS or self.written_at <= before
 
     def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
         """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""

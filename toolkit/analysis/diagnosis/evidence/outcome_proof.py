@@ -161,7 +161,12 @@ class _Proof:
     def _what_decides(self) -> str:
         if self.markers:
             return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
-        return f"the log of {self.txn.tp[0]}-{self.txn.tp[1]} from before offset {self.txn.start}, with its markers"
+        name = f"{self.txn.tp[0]}-{self.txn.tp[1]}"
+        if self.batches is not None and self.batches.excerpt.start == 0:
+            return (
+                f"a proof that the log of {name} is older than this decision, and its topic was not created again since"
+            )
+        return f"the log of {name} from before offset {self.txn.start}, with its markers"
 
     @property
     def _marker_offset(self) -> int | None:
@@ -177,6 +182,7 @@ class _Proof:
             lowest_epoch=self._lowest_epoch,
             began=None if began is None else _milliseconds(began),
             read_from=self._read_from,
+            written_at=self._written_at,
             has_gaps=self.batches is not None and self.batches.has_gaps,
             is_one_coordinator=self._is_one_coordinator,
             is_one_clock=self._is_one_clock,
@@ -204,10 +210,17 @@ class _Proof:
         """The earliest time in the excerpt of the partition."""
         if self.batches is None:
             return math.inf
-        if self.batches.excerpt.start == 0:
-            return -math.inf
         earliest = self.batches.brokers_time_first
         return math.inf if earliest is None else _milliseconds(earliest)
+
+    @property
+    def _written_at(self) -> float:
+        """When a log that was read from offset 0 existed, by the client: its producer had begun by then, too."""
+        began = self.first.start_time or self.first.timestamp
+        if self.batches is None or self.batches.excerpt.start != 0 or not len(self.batches.first_batch) or not began:
+            return math.inf
+        written = float(self.batches.first_batch["max_timestamp"][0])
+        return written if written >= _milliseconds(began - CLOCKS_DIFFER) else math.inf
 
     @cached_property
     def _compared_records(self) -> Sequence[TransactionLogRecord]:
