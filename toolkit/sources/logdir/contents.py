@@ -29,7 +29,13 @@ from toolkit.sources.logdir.replica.log_dir_layout import (
     read_partition_checkpoints,
 )
 from toolkit.sources.logdir.replica.log_window import MarkerNeighbourhood, ReadLimit
-from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, metadata_end, metadata_logs, metadata_records
+from toolkit.sources.logdir.replica.metadata_log import (
+    MetadataEnd,
+    furthest,
+    metadata_end,
+    metadata_logs,
+    metadata_records,
+)
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 from toolkit.sources.logdir.replica.replica_state import ReplicaState, read_state
@@ -284,7 +290,10 @@ class Contents:
     def by_partition(
         self, logs: Iterable[ReplicaLog], *, limit: ReadLimit = ReadLimit.TAIL
     ) -> Iterator[tuple[TopicPartition, list[ReplicaState]]]:
-        """The replicas of each partition, the one with most of the log first; only that one is read by `limit`."""
+        """The replicas of each partition, the one with most of the log first; only that one is read by `limit`.
+
+        One of a topic that was deleted since, by the metadata log, comes after all others.
+        """
         found: dict[TopicPartition, list[ReplicaLog]] = {}
         for log in logs:
             if log.where.topic is not None and log.where.partition is not None:
@@ -292,11 +301,30 @@ class Contents:
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
+                if len({self.read(log).topic_id for log in replicas} - {None}) > 1:
+                    current = self._topic_ids(self.read(replicas[0]))
+                    replicas.sort(key=lambda log: self.read(log).topic_id not in current)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
             list(pool.map(lambda log: self.read(log, limit=limit), firsts))
         for tp in sorted(found):
             yield tp, list(map(self.read, found[tp]))
+
+    def created_again(self, replicas: Sequence[ReplicaState]) -> str | None:
+        """Why the first replica may be of a topic that was deleted since, as an error; null if it is not."""
+        ids = {each.topic_id for each in replicas} - {None}
+        if len(ids) < 2 or replicas[0].topic_id in self._topic_ids(replicas[0]):
+            return None
+        return (
+            f"INCONSISTENT_TOPIC_ID: its topic was deleted and created again: the replicas have {len(ids)} topic ids, "
+            "and the metadata log of these files does not show which one is current"
+        )
+
+    def _topic_ids(self, state: ReplicaState) -> Collection[str]:
+        """The current ids of a replica's topic, by the metadata log; none if it is not among the files."""
+        end = furthest(self.metadata_ends)
+        topics = {} if end is None else end.state.topics
+        return {topic_id for topic_id, name in topics.items() if name == state.log.where.topic}
 
     def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""

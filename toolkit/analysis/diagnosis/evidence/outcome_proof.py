@@ -163,9 +163,7 @@ class _Proof:
             return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
         name = f"{self.txn.tp[0]}-{self.txn.tp[1]}"
         if self.batches is not None and self.batches.excerpt.start == 0:
-            return (
-                f"a proof that the log of {name} is older than this decision, and its topic was not created again since"
-            )
+            return f"a proof that {name} was not created again, or lost its log, after this decision"
         return f"the log of {name} from before offset {self.txn.start}, with its markers"
 
     @property
