@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import Process, run
+from toolkit import LogDir
 from toolkit.lab.samples import load
 
 POSITION = "Timeout of 8000ms expired before the position for partition orders-0 could be determined"
@@ -40,7 +41,12 @@ def of(files: Path, *arguments: str) -> Process:
 def test_a_history_without_the_partition_of_its_id(data_only: Path) -> None:
     history = of(data_only, "history", "--transactional-id", "payments-7")
     assert history.returncode == 3
-    assert "Nothing is known of 'payments-7': its partition __transaction_state-N is not among" in history.stderr
+    assert "its partition __transaction_state-N is not among the files" in " ".join(history.stdout.split())
+    with LogDir(data_only) as files:
+        (row,) = files.transaction_history_rows(transactional_ids=["payments-7"])
+    assert row["error"] == "UNKNOWN_TOPIC_OR_PARTITION: its partition __transaction_state-N is not among the files"
+    scan = run("scan", "--table", "transaction_history", "--transactional-id", "payments-7", str(data_only))
+    assert (scan.returncode, "no transaction history" in scan.stdout) == (3, False)
     assert "has no record" not in history.stderr
     whole = of(load("late-message").path / "log-dir", "history", "--transactional-id", "payments-7")
     assert (whole.returncode, "has no record of 'payments-7'" in whole.stderr) == (2, True)

@@ -69,6 +69,7 @@ Stop = Annotated[
 ProducerId = Annotated[int | None, typer.Option("--producer-id", metavar="ID", help="Only this producer id.")]
 ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", metavar="N", help="Only this producer epoch.")]
 OF_BROKER_LOGS = ("cluster_events", "findings", "transaction_history")  # tables that read brokers' own logs, too
+OF_IDS = {"transactions", "transaction_history"}  # tables with an error for an id of which nothing could be read
 
 
 def scan(
@@ -109,7 +110,14 @@ def scan(
     wanted = {name: value for name, value in ids.items() if value is not None}
     if unknown := wanted.keys() - set(declared.names):
         raise _not_of(table, f"--{min(unknown).replace('_', '-')}")
-    arguments = TableArguments.of(topics=topic, partitions=partition, start=_bound(start), stop=_bound(stop), crc=crc)
+    arguments = TableArguments.of(
+        topics=topic,
+        partitions=partition,
+        start=_bound(start),
+        stop=_bound(stop),
+        crc=crc,
+        transactional_ids=[transactional_id] if transactional_id is not None and table in OF_IDS else None,
+    )
     files = _open(paths or (), broker_logs=broker_log or (), broker_log_time_zone=broker_log_time_zone)
     found = _matching(_tables(files, table, arguments), wanted)
     if file is not None:

@@ -199,19 +199,13 @@ def history(
         raise UsageError("history needs an id.", do="Add --transactional-id ID.")
     with source_options.open_logs() as source:
         rows = source.transaction_history_rows(transactional_ids=transactional_id)
-        without = [each for each in transactional_id if each not in {row["transactional_id"] for row in rows}]
-        unread: list[str] = []
-        if source_options.log_dir:
-            from toolkit.sources.logdir import LogDir
-
-            assert isinstance(source, LogDir)
-            unread = source.unread_ids(without)
-    if not rows and not unread:
+    if not rows:
         raise NotFound(f"__transaction_state has no record of {', '.join(map(repr, transactional_id))}.")
     answer(TRANSACTION_HISTORY, rows, output, without=DETAILS)
-    if without and not unread:
+    found = {row["transactional_id"] for row in rows}
+    if without := [each for each in transactional_id if each not in found]:
         remark(f"__transaction_state has no record of {', '.join(map(repr, without))}.")
-    raise typer.Exit(exit_code(rows, unread))
+    raise typer.Exit(exit_code(rows))
 
 
 @takes_source("log_dir")

@@ -16,7 +16,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coo
 from toolkit.schema import utc
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Coordinator, Producer, Transaction
-from toolkit.schema.log import LogTransaction, OffsetsLogRecord, TransactionLogRecord
+from toolkit.schema.log import LogTransaction, OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import Contents
@@ -195,6 +195,23 @@ def read_coordinators(
         group_ids = _groups(contents)
         count = _count(group_ids, contents.best(OFFSETS_TOPIC))
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
+
+
+def unread_histories(
+    contents: Contents, transactional_ids: Sequence[str], txn_state_partitions: int | None
+) -> Iterator[PastTransaction]:
+    """An error for each id of which nothing is known: its partition is not among the files."""
+    present = {log.where.partition for log in contents.of_topic(STATE_TOPIC) if not log.error}
+    for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions) if transactional_ids else ():
+        if each.partition not in present:
+            number = "N" if each.partition is None else each.partition
+            yield PastTransaction(
+                transactional_id=each.key or "",
+                txn_state_partition=each.partition,
+                kind="transaction",
+                reason="No record of the id could be read.",
+                error=f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-{number} is not among the files",
+            )
 
 
 def _hashed(

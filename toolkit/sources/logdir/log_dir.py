@@ -165,18 +165,6 @@ class LogDir(LogDirTables, OffsetTables):
         lags += absent_lags(group, absent, taken_at=self.contents().taken_at)
         return lags
 
-    def unread_ids(self, transactional_ids: Sequence[str]) -> list[str]:
-        """Sentences about ids of which nothing is known: their partition of ``__transaction_state`` is not here."""
-        present = {log.where.partition for log in self.contents().of_topic(STATE_TOPIC) if not log.error}
-        from toolkit.sources.logdir.coordinator_state import read_coordinators
-
-        coordinators = read_coordinators(self.contents(), list(transactional_ids), [], self.txn_state_partitions)
-        return [
-            f"Nothing is known of {each.key!r}: its partition {STATE_TOPIC}-{number} is not among the files."
-            for each in Coordinator.table.in_order(coordinators)
-            if (number := "N" if each.partition is None else each.partition) not in present
-        ]
-
     def committing_groups(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, list[str]]:
         """Groups that have committed offsets of some partitions, by the records of ``__consumer_offsets`` in the files.
 

@@ -36,6 +36,7 @@ from toolkit.schema.record import replace
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.coordinator_state import unread_histories
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
 from toolkit.sources.logdir.replica.metadata_log import metadata_logs, metadata_records
@@ -58,6 +59,8 @@ class PartitionStats(NamedTuple):
 
 class LogDirTables(Source, ABC):
     """These tables, of the logs that `contents` lists."""
+
+    txn_state_partitions: int | None = None  # of ``__transaction_state``, if the caller knows it
 
     @abstractmethod
     def contents(self) -> Contents:
@@ -153,8 +156,11 @@ class LogDirTables(Source, ABC):
             by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
             records = (record for index in indexes for record in index.records(ids))
-        past = transaction_history(records, broker_log_events=contents.broker_log_events)
-        return only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
+        past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
+        yield from only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
+        if arguments.partition_numbers is None:
+            without = {*(ids or ())} - {each.transactional_id for each in past}
+            yield from unread_histories(contents, sorted(without), self.txn_state_partitions)
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:
