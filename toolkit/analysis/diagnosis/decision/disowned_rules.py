@@ -68,7 +68,9 @@ def _aborted_reason(e: OpenEvidence) -> str:
 
 
 def _not_proven(e: OpenEvidence) -> str:
-    return f"Not proven to be hanging: {_why_disowned(e)}."
+    owner = e.txn.owner
+    why = f"no transactional id that was read has producer {e.txn.producer_id}" if owner is None else _why_disowned(e)
+    return f"Not proven to be hanging: {why}."
 
 
 def _doubts(e: OpenEvidence) -> tuple[str, ...]:
