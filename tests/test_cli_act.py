@@ -176,6 +176,9 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
     assert "It would be refused: it is ongoing." in dry.stdout
     assert "never read by read_committed" in " ".join(dry.stdout.split())
     assert f"--confirm {staged.transactional_id} --override ongoing" in " ".join(dry.stdout.split())
+    overridden = on(kafka, *fence, "--override", "ongoing")
+    assert (overridden.returncode, "It would be refused" in overridden.stdout) == (0, False)
+    assert f"To do it, add: --confirm {staged.transactional_id}" in " ".join(overridden.stdout.split())
     for option in ([], ["--override", "ongoing"]):
         zero = on(kafka, *fence, "--max-transaction-timeout", "0", *option, "--confirm", staged.transactional_id)
         assert zero.returncode == 5, "it is called long, and is alive within its own timeout all the same"

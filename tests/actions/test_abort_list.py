@@ -190,3 +190,13 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
     assert (mixed.returncode, "--list names the transactions" in mixed.stderr) == (2, True)
     listed.write_text("topic,partition\n")
     assert "has no column producer_id, start_offset" in on(kafka, "abort", "--list", str(listed)).stderr
+
+
+def test_a_list_says_which_offsets_it_drops(kafka: Kafka, tmp_path: Path) -> None:
+    staged = INCIDENTS["offsets_never_added"](kafka)
+    partition = ["--topic", staged.topic, "--partition", str(staged.partition), "--recheck-after", "0.2"]
+    listed = tmp_path / "hanging.csv"
+    listed.write_text(on(kafka, "find-hanging", *partition, "--format", "csv").stdout)
+    dry = on(kafka, "abort", "--list", str(listed), "--recheck-after", "0.2")
+    assert f"- {target(staged)}: the offsets in it are dropped: its groups continue" in dry.stdout
+    assert f"- {target(staged)}: groups that continue: " in dry.stdout

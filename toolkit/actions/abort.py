@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,7 +31,9 @@ from toolkit.actions.marker_plan import (
     transaction_step,
 )
 from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
+from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
 from toolkit.errors import ActionRefused
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from toolkit.actions.progress import Progress
@@ -92,6 +94,11 @@ class AbortPlan(MarkerPlan):
     def refusal(self) -> str | None:
         """Why `execute` would have refused this when it was planned; null if it would not."""
         return abort_refusal(self.basis)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the marker loses beside the transaction's own records."""
+        return [OFFSETS_DROPPED] if self.topic == OFFSETS_TOPIC else []
 
     def records_path(self, audit: Audit) -> Path:
         """Where `execute` saves the records that the marker discards."""

@@ -264,7 +264,7 @@ def fence(
         answer.say(texts.fence_owner(plan))
         if confirm is not None and plan.flink_warning:
             answer.say([f"Warning: {plan.flink_warning}"])
-        confirmed = answer.confirmation(plan, confirm, texts.fence_preview(plan))
+        confirmed = answer.confirmation(plan, confirm, texts.fence_preview(plan, override=override))
         if confirmed is None:
             return
         progress("Checking it again ...")

@@ -40,6 +40,7 @@ def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
     else:
         yield "- its records are not saved"
     yield from _after_marker(impact, plan.basis)
+    yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is None:
         yield f"To do it, add: --confirm {plan.target}"
     else:
@@ -138,11 +139,14 @@ def fence_owner(plan: FencePlan) -> Iterator[str]:
         yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
 
 
-def fence_preview(plan: FencePlan) -> Iterator[str]:
-    """What a fence would do."""
+def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
+    """What a fence would do. `override`: the verdict that the caller overrides, if any."""
     yield "Dry run: nothing was changed. A fence would do this:"
     yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is None:
+        yield f"To do it, add: --confirm {plan.target}"
+    elif override is not None and override == plan.needed_override:
+        yield f"Overridden: {plan.refusal}"
         yield f"To do it, add: --confirm {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
@@ -210,6 +214,9 @@ def list_preview(plan: AbortListPlan) -> Iterator[str]:
             f"{each.target}  producer {each.producer_id} epoch {each.producer_epoch}: {records} never read, "
             f"{released} behind it can then be read"
         )
+        yield from (f"{each.target}: {text}" for text in each.warnings)
+        if impact.groups:
+            yield f"{each.target}: groups that continue: {', '.join(impact.groups)}"
 
 
 def list_left_out(plan: AbortListPlan) -> Iterator[str]:

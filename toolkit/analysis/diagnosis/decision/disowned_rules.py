@@ -11,6 +11,10 @@ from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOW
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 
 OUTCOME_NOT_PROVEN = "outcome not proven"
+OFFSETS_DROPPED = (
+    "the offsets in it are dropped: its groups continue from their last committed ones, and process records again; "
+    "output that was committed for them is then written twice, unless the groups' offsets are set first"
+)
 
 
 def first_disowned_rule(e: OpenEvidence) -> OpenRule:
@@ -24,11 +28,7 @@ def _command(txn: OpenTransaction, action: str) -> str:
 
 def _abort(e: OpenEvidence) -> str:
     if e.txn.tp[0] == OFFSETS_TOPIC:
-        return (
-            f"{_command(e.txn, 'abort')} (the offsets in it are dropped: its groups continue from their last committed "
-            "ones, and process records again; output that was committed for them is then written twice, unless the "
-            "groups' offsets are set first)"
-        )
+        return f"{_command(e.txn, 'abort')} ({OFFSETS_DROPPED})"
     return _command(e.txn, "abort")
 
 
