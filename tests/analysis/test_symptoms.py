@@ -137,6 +137,10 @@ def test_consequences_of_an_error_are_left_out_if_the_error_is_present() -> None
         ),
         ("Marking its partition (__consumer_offsets-3) as uncleanable", {"partitions": (("__consumer_offsets", 3),)}),
         (
+            "ERROR partition orders-0 ProducerFencedException; Partition a.b-c-12 [broker 1]; cannot abort orders-1@4",
+            {"partitions": (("orders", 0), ("a.b-c", 12), ("orders", 1))},
+        ),
+        (
             "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
             "billing orders 0 5 6 1 - - -\nbilling orders 1 - 9 - - - -\n",
             {"groups": ("billing",), "partitions": (("orders", 0), ("orders", 1))},

@@ -47,8 +47,8 @@ _PRODUCER_ID = _compiled(
 _PARTITIONS = _compiled(
     rf"\btopic[- ]?partition:? {_TOPIC_PARTITION}",
     rf"\bits partition \({_TOPIC_PARTITION}\) as uncleanable",
-    rf"\bposition for partition {_TOPIC_PARTITION}",
-    rf"\b(?:in|for|on|operation on) partition {_TOPIC_PARTITION}",
+    rf"\bpartition {_TOPIC_PARTITION}",
+    rf"(?<![\w.-]){_TOPIC_PARTITION}@\d{{1,19}}\b",  # as this toolkit names a transaction
     rf"at offset \d{{1,19}} in {_TOPIC_PARTITION}",
     rf"record\(s\) for {_TOPIC_PARTITION}:",
     rf"get records for compacted \S{{1,249}} {_TOPIC_PARTITION} after",
