@@ -147,10 +147,12 @@ def test_the_abort_line_is_a_comment_until_it_is_proven(folder: Path, hanging: S
     assert unsure.exit_code == 3
     assert unsure.stdout.startswith("# kafka-transactions.sh")
     assert "against  Not known: proof that" in unsure.stderr
+    assert "kafka-transactions.sh" not in unsure.stderr, "nor is one for older brokers ready to be pasted"
     sure = run(*arguments, str(hanging.producer_epoch), "--consistent-copy", "--bootstrap-server", "b:9092")
     where = f"--topic {hanging.topic} --partition {hanging.partition} --start-offset {hanging.start_offset}"
     assert sure.stdout == f"kafka-transactions.sh --bootstrap-server b:9092 abort {where}\n"
     assert f"{hanging.topic}-0@{hanging.start_offset}  for" in sure.stderr
+    assert "before Kafka 2.8" in sure.stderr
     other = run(*arguments, "7", "--consistent-copy")
     assert other.stdout.startswith("# ")
     assert f"Its epoch there is {hanging.producer_epoch}, not 7." in other.stderr

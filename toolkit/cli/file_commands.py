@@ -200,7 +200,8 @@ def abort_command(
         for title, texts in (("for", one.speaks_for), ("against", one.speaks_against)):
             for text in texts:
                 remark("\n".join(wrap(text, before=f"{one.target}  {title:<7}  ", width=width())))
-        remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
+        if one.proven:
+            remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
         show([one.line])
     raise typer.Exit(0 if all(one.proven for one in advice) else 3)
 
