@@ -192,7 +192,7 @@ def test_a_list_of_the_command_line(kafka: Kafka, tmp_path: Path) -> None:
     assert "has no column producer_id, start_offset" in on(kafka, "abort", "--list", str(listed)).stderr
 
 
-def test_a_list_says_which_offsets_it_drops(kafka: Kafka, tmp_path: Path) -> None:
+def test_a_list_names_the_offsets_that_it_drops(kafka: Kafka, tmp_path: Path) -> None:
     staged = INCIDENTS["offsets_never_added"](kafka)
     partition = ["--topic", staged.topic, "--partition", str(staged.partition), "--recheck-after", "0.2"]
     listed = tmp_path / "hanging.csv"
