@@ -301,8 +301,8 @@ class Contents:
         for replicas in found.values():
             if len(replicas) > 1:
                 replicas.sort(key=lambda log: _log_rank(self.read(log)), reverse=True)
-                if len({self.read(log).topic_id for log in replicas} - {None}) > 1:
-                    current = self._topic_ids(self.read(replicas[0]))
+                if len(topic_ids(map(self.read, replicas))) > 1:
+                    current = self._current_topic_ids(self.read(replicas[0]))
                     replicas.sort(key=lambda log: self.read(log).topic_id not in current)
         firsts = sorted((replicas[0] for replicas in found.values()), key=lambda log: log.size, reverse=True)
         with ThreadPoolExecutor(max_workers=self._at_once) as pool:  # small logs are read next to the last large one
@@ -312,15 +312,15 @@ class Contents:
 
     def created_again(self, replicas: Sequence[ReplicaState]) -> str | None:
         """Why the first replica may be of a topic that was deleted since, as an error; null if it is not."""
-        ids = {each.topic_id for each in replicas} - {None}
-        if len(ids) < 2 or replicas[0].topic_id in self._topic_ids(replicas[0]):
+        ids = topic_ids(replicas)
+        if len(ids) < 2 or replicas[0].topic_id in self._current_topic_ids(replicas[0]):
             return None
         return (
             f"INCONSISTENT_TOPIC_ID: its topic was deleted and created again: the replicas have {len(ids)} topic ids, "
             "and the metadata log of these files does not show which one is current"
         )
 
-    def _topic_ids(self, state: ReplicaState) -> Collection[str]:
+    def _current_topic_ids(self, state: ReplicaState) -> Collection[str]:
         """The current ids of a replica's topic, by the metadata log; none if it is not among the files."""
         end = furthest(self.metadata_ends)
         topics = {} if end is None else end.state.topics
@@ -329,6 +329,11 @@ class Contents:
     def best(self, topic: str, *, limit: ReadLimit = ReadLimit.TAIL) -> Mapping[int, ReplicaState]:
         """For each partition of a topic, the replica with most of the log."""
         return {tp[1]: replicas[0] for tp, replicas in self.by_partition(self.of_topic(topic), limit=limit)}
+
+
+def topic_ids(replicas: Iterable[ReplicaState]) -> Collection[str | None]:
+    """The known ids of a topic; several if it was deleted and created again."""
+    return {each.topic_id for each in replicas} - {None}
 
 
 def _log_rank(state: ReplicaState) -> tuple[bool, int, int]:

@@ -202,7 +202,7 @@ def unread_histories(
 ) -> Iterator[PastTransaction]:
     """An error for each id of which nothing is known: its partition is not among the files."""
     present = {log.where.partition for log in contents.of_topic(STATE_TOPIC) if not log.error}
-    for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions) if transactional_ids else ():
+    for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions):
         if each.partition not in present:
             number = "N" if each.partition is None else each.partition
             yield PastTransaction(

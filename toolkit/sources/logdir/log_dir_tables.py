@@ -158,8 +158,8 @@ class LogDirTables(Source, ABC):
             records = (record for index in indexes for record in index.records(ids))
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
-        if arguments.partition_numbers is None:
-            without = {*(ids or ())} - {each.transactional_id for each in past}
+        without = {*(ids or ())} - {each.transactional_id for each in past}
+        if without and arguments.partition_numbers is None:
             yield from unread_histories(contents, sorted(without), self.txn_state_partitions)
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])

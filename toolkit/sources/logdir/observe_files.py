@@ -42,7 +42,7 @@ from toolkit.schema.record import replace as change
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
-from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope
+from toolkit.sources.logdir.contents import COMPACTED, Contents, FileScope, topic_ids
 from toolkit.sources.logdir.coordinator_state import StateTopic, read_state_topic
 from toolkit.sources.logdir.copy_proof import CopyProof
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
@@ -162,7 +162,7 @@ def _with_doubts(
             found = check_consistency(
                 txn, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if consistent_copy else None
             )
-            if len(ids := {state.topic_id for state in replicas[tp]} - {None}) > 1:
+            if len(ids := topic_ids(replicas[tp])) > 1:
                 found.doubts.append(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
