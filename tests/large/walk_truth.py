@@ -67,6 +67,11 @@ class WalkTransaction:
     truth: Truth = Truth.LIVE
 
     @property
+    def last_time(self) -> float:
+        """When its end was complete; now if it is open."""
+        return time.time() if self.ended is None else self.ended[1] + 0.002
+
+    @property
     def is_overdue(self) -> bool:
         """Whether its timeout has passed."""
         return time.time() > self.begun + self.timeout_ms / 1000
@@ -90,7 +95,6 @@ class Ledger:
     def __init__(self) -> None:
         self.transactions: list[WalkTransaction] = []
         self.records: dict[str, WalkRecord] = {}
-        self.cuts: list[tuple[float, int]] = []  # when a partition of __transaction_state lost its tail
         self._numbers = itertools.count()
 
     def next_value(self) -> str:

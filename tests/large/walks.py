@@ -25,14 +25,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Assigned
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.java_gateway import JavaClients, java_clients
 from tests.large.broker_files import (
@@ -64,7 +57,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 
 VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
 ROUNDS = 8  # on one cluster
-WALKS, STEPS = 6, (40, 90)
+WALKS, STEPS = 8, (70, 140)
 STATE_PARTITIONS = 8
 PROPERTIES = {
     **EVERYDAY.properties,
@@ -73,11 +66,11 @@ PROPERTIES = {
     "log.cleaner.backoff.ms": "100",
     "delete.topic.enable": "true",
 }
-CREATE_TIME, APPEND_TIME = 4, 2  # partitions of the round's two topics
+CREATE_TIME, APPEND_TIME = 5, 3  # partitions of the round's two topics
 EVENT_TIMES = [dt.timedelta()] * 4 + [dt.timedelta(days=-20), dt.timedelta(minutes=-3), dt.timedelta(minutes=45)]
 TIMEOUTS_MS = [600_000] * 5 + [1_500]
 RECHECK_AFTER = 0.1
-WAIT_S = 6.0  # longer than the clocks of brokers may differ
+WAITS_S = (6.0, 6.0, 17.0)  # longer than the clocks of brokers may differ, and than a timeout with its grace
 PLANS: Mapping[str, Callable[..., Any]] = {
     "abort": plan_abort,
     "complete": plan_complete,
@@ -136,11 +129,13 @@ class Round:
         self.topics = {f"w-{slug}-c": CREATE_TIME, f"w-{slug}-l": APPEND_TIME}
         self.tps = [TopicPartition(topic, number) for topic, count in self.topics.items() for number in range(count)]
         self.walks = [
-            Walk(f"{slug}-{number}", self.chance.sample(self.tps, self.chance.choice([1, 2, 2, 3])))
+            Walk(f"{slug}-{number}", self.chance.sample(self.tps, self.chance.choice([2, 2, 3, 4])))
             for number in range(WALKS)
         ]
         self.noise = Walk(f"{slug}-noise", self.tps)
         self.copies: dict[int, Path] = {}
+        self.lost_states: list[tuple[str, TransactionState]] = []
+        self.judged_at = 0.0
 
     @property
     def _has_version_2(self) -> bool:
@@ -171,7 +166,7 @@ class Round:
         chance, found = self.chance, dict[int, list[Callable[[], None]]]()
         losses = chance.choice([0, 1, 1, 2, 2])
         planned: list[tuple[float, Callable[[], None]]] = [
-            (chance.uniform(0.4, 0.95), self._power_loss) for _ in range(losses)
+            (chance.uniform(0.5, 1), self._power_loss) for _ in range(losses)
         ]
         if losses and chance.random() < 0.4:
             planned.append((chance.uniform(0.1, 0.4), self._copy_state))
@@ -191,10 +186,10 @@ class Round:
             return
         is_raw, is_open = isinstance(walk.client, RawClient), walk.transaction is not None
         weights: dict[str, float] = {
-            "write": 6,
+            "write": 4,
             "commit": 4 if is_open else 0,
             "abort": 2 if is_open else 0,
-            "transaction": 0 if is_open else 5,
+            "transaction": 0 if is_open else 6,
             "late or never added": 1.5 if is_raw else 0,
             "zombie": 0.7 if walk.former else 0,
             "instance": 0.7,
@@ -363,11 +358,12 @@ class Round:
         self.note("topic created again", topic)
 
     def _wait(self) -> None:
-        time.sleep(WAIT_S)
-        self.note("wait", f"{WAIT_S:g} s")
+        seconds = self.chance.choice(WAITS_S)
+        time.sleep(seconds)
+        self.note("wait", f"{seconds:g} s")
 
     def _compaction(self) -> None:
-        """Let the cleaner leave the last record of each id: a new segment begins at the next record of each partition."""
+        """Let the cleaner leave the last record of each id, after a new segment of each partition."""
         self._set_state_topic({"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0"})
         time.sleep(0.1)
         ends = {number: _end_of(folder) for number, folder in state_folders(self.kafka).items()}
@@ -418,57 +414,71 @@ class Round:
     def _power_loss(self) -> None:
         """Logs lose their last batches, or ``__transaction_state`` is restored from the copy."""
         chance, kafka = self.chance, self.kafka
+        for walk in self.walks:
+            if walk.transaction is not None and chance.random() < 0.6:  # its markers are among the last batches
+                commit = chance.random() < 0.7
+                self._try("end", walk, lambda walk, commit=commit: self._end(walk, commit=commit))  # type: ignore[misc]
         lose_power(kafka)
-        now = time.time()
         cuts = []
         for tp in self.tps:
             folder = partition_folder(kafka, *tp)
-            if chance.random() < 0.6 and (count := self._cut_count(folder)):
-                cuts.append(f"{tp} without {', '.join(map(str, cut_tail(folder, count)))}")
+            if chance.random() < 0.6:
+                cuts.append(f"{tp} without {', '.join(map(str, cut_tail(folder, self._cut_count(folder))))}")
         is_restored = bool(self.copies) and chance.random() < 0.6
         share = chance.choice([0, 0, 0.4, 1])
         for number, folder in state_folders(kafka).items():
+            states = read_states(folder)
             if is_restored:
                 restore(folder, self.copies[number])
-                self.ledger.cuts.append((now, number))
-            elif chance.random() < share and (count := chance.choice([1, 1, 1, 2, 3, 4])):
-                states = read_states(folder)
-                cut_tail(folder, count)
-                lost = states[len(read_states(folder)) :]
-                cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
-                self.ledger.cuts.append((now, number))
+            elif chance.random() < share:
+                cut_tail(folder, chance.choice([1, 1, 1, 2, 3, 4]))
+            lost = states[len(read_states(folder)) :]
+            self.lost_states += lost
+            cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
+        self._start_again()
+        if is_restored:
+            self.note("restore", f"of {STATE_TOPIC}")
+        self.note("power loss", "; ".join(cuts))
+
+    def _start_again(self) -> None:
         self.client.close()
-        kafka.start_broker(ALWAYS_UP)
-        self.client = BrokerClient(config_of(kafka))
+        self.kafka.start_broker(ALWAYS_UP)
+        self.client = BrokerClient(config_of(self.kafka))
         await_coordinators(self.client)
         for walk in [*self.walks, self.noise]:
             for client in [walk.client, *walk.former]:
                 if isinstance(client, RawClient):
                     client.cluster = self.client
-        if is_restored:
-            self.note("restore", f"of {STATE_TOPIC}")
-        self.note("power loss", "; ".join(cuts))
 
     def _cut_count(self, folder: Path) -> int:
         """Often just as many batches that the last marker is gone."""
         batches = read_batches(folder)
         last = next((n for n, each in enumerate(reversed(batches), 1) if each.is_commit is not None), 0)
-        return last if 0 < last <= 4 and self.chance.random() < 0.7 else self.chance.choice([1, 1, 2, 3])
+        return last if 0 < last <= 5 and self.chance.random() < 0.8 else self.chance.choice([1, 1, 2, 3])
 
     # What is done about it, and whether that was right
 
     def act(self, cluster: Cluster, audit: Audit) -> None:
-        """Do what findings offer, and judge it record by record."""
+        """Do what findings offer, and judge it record by record; sometimes twice, as what is live grows old."""
         time.sleep(0.2)  # markers of a coordinator that has just loaded
+        for _ in range(self.chance.choice([1, 1, 1, 2])):
+            self._act_once(cluster, audit)
+        self._check_consumers()
+
+    def _act_once(self, cluster: Cluster, audit: Audit) -> None:
         rows = cluster.finding_rows(topics=list(self.topics), recheck_after=RECHECK_AFTER)
         before, states = self._logs(), self._states()
+        self.judged_at = time.time()
         live_before = {value for value in self.ledger.records if self.ledger.truth(value) is Truth.LIVE}
         self._count_verdicts(rows, before)
         done = self._do(cluster, rows, audit)
         after = self._logs()
         self._check_fences(done)
+        touched = {producer_id for _, producer_id in done.markers} | done.fenced
+        open_ids = {each.producer_id for each in before.open_transactions() if each.producer_id in touched}
         for walk in self.walks:
-            if walk.transaction is not None and walk.client is not None:
+            # A client that does not tell its producer id may be one of them.
+            if walk.transaction is not None and walk.transaction.producer_id in {-1, *open_ids}:
                 self._try("last commit", walk, lambda walk: self._end(walk, commit=True))
         for text, opened, value in self._wrong(before, after, done, states, live_before):
             row = _row_of(rows, opened)
@@ -477,7 +487,6 @@ class Round:
                 self.note("known limit", text)
             else:
                 self.violations.append(f"{text}; {_row_text(row)}\n{self._dump(opened, value, before, after, states)}")
-        self._check_consumers()
 
     def _logs(self) -> PartitionLogs:
         return PartitionLogs({tp: read_batches(partition_folder(self.kafka, *tp)) for tp in self.tps})
@@ -494,7 +503,8 @@ class Round:
             truth = "not committed" if truth in not_committed else truth
             row = _row_of(rows, opened)
             self.counts[f"open, {truth}: {row and row['verdict']}"] += 1
-            self.trace.append(f"finding: {opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}: {_row_text(row)}")
+            where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}"
+            self.trace.append(f"finding: {where}: {_row_text(row)}")
 
     def _do(self, cluster: Cluster, rows: Sequence[Row], audit: Audit) -> Done:
         """Plan everything first: a marker of `complete` waits for 10 s after its plan."""
@@ -567,28 +577,34 @@ class Round:
     ) -> bool:
         """Whether version 1 lost a tail of ``__transaction_state`` that no other partition shows.
 
-        The coordinators' log lost what it had of the record's transaction on its partition, and does not begin after
-        the record; nothing that was decided elsewhere contradicts it.
+        What included the partition is lost: the decision, or the record that added it. The log that is left does not
+        begin after the record, and explains every COMMIT marker of the transaction on other partitions.
         """
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
         if LOSES not in text or owner is None or owner.version != 1:
             return False
-        number = coordinator_partition(owner.transactional_id, STATE_PARTITIONS)
-        was_cut = any(at > owner.begun and cut == number for at, cut in self.ledger.cuts)
-        own = [state for id_, state in states if id_ == owner.transactional_id and state.producer_id == opened.producer_id]
-        begins_before = any((state.last_update_timestamp_ms or 0) / 1000 <= record.written for state in own)
-        from_ms = owner.begun * 1000
-        until_ms = (owner.ended or (0, time.time()))[1] * 1000 + 1
-        still_lists = any(
-            opened.tp in state.topic_partitions and from_ms - 1 <= (state.last_update_timestamp_ms or 0) <= until_ms
-            for state in own
-        )
-        is_shown = any(
-            tp != opened.tp and marker.is_commit and from_ms <= marker.timestamp_ms <= until_ms
+        of_owner = [state for id_, state in states if id_ == owner.transactional_id]
+        lost = [state for id_, state in self.lost_states if id_ == owner.transactional_id]
+        begins_before = any(_updated(state) <= record.written for state in of_owner)
+
+        def included(log: Sequence[TransactionState], tp: TopicPartition) -> bool:
+            """Whether a log decides the transaction with this partition, or has it in a live one."""
+            is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
+            return any(
+                tp in state.topic_partitions
+                and state.producer_id == opened.producer_id
+                and owner.begun <= _updated(state) <= owner.last_time
+                and (state.state.startswith("Prepare") or not is_decided)
+                for state in log
+            )
+
+        is_explained = all(
+            included(of_owner, tp)
             for tp, marker in logs.markers(opened.producer_id)
+            if tp != opened.tp and marker.is_commit and owner.begun <= marker.timestamp_ms / 1000 <= owner.last_time
         )
-        return was_cut and begins_before and not still_lists and not is_shown
+        return begins_before and included(lost, opened.tp) and not included(of_owner, opened.tp) and is_explained
 
     def _check_consumers(self) -> None:
         """A read_committed consumer receives what the logs say, up to the LSO; markers may still be on their way."""
@@ -647,7 +663,9 @@ class Round:
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
         own = [each for each in self.ledger.transactions if owner and each.transactional_id == owner.transactional_id]
-        ids = {each.transactional_id for each in own} or {id_ for id_, s in states if s.producer_id == opened.producer_id}
+        ids = {each.transactional_id for each in own} | {
+            id_ for id_, state in states if state.producer_id == opened.producer_id
+        }
         lines = [f"record {record}", f"decided by {owner}", "transactions:", *map(str, own), "state records before:"]
         lines += [_state_text(id_, state) for id_, state in states if id_ in ids]
         for tp, batches in before.batches.items():
@@ -685,6 +703,11 @@ def _lists(states: Sequence[tuple[str, TransactionState]], owner: WalkTransactio
     """Whether the last record of an id has a partition in an open transaction."""
     last = next((state for id_, state in reversed(states) if id_ == owner.transactional_id), None)
     return last is not None and last.state == "Ongoing" and tp in last.topic_partitions
+
+
+def _updated(state: TransactionState) -> float:
+    """When a coordinator changed a state; to the millisecond, up to which other times are cut, too."""
+    return ((state.last_update_timestamp_ms or 0) + 1) / 1000
 
 
 def _end_of(folder: Path) -> int:
