@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import NEWEST, on_cluster
-from tests.large import chaos, disks, model_races, mutations, recorder, skipped_races
+from tests.large import chaos, disks, model_races, mutations, recorder, skipped_races, walks
 from tests.large.broker_races import Race
 from tests.large.figures import table, table_in_page
 from tests.large.sitting import Sitting
@@ -97,3 +97,13 @@ def test_streams_among_brokers_that_are_killed(sitting: Sitting) -> None:
 def test_a_recorder_of_brokers_that_are_killed(sitting: Sitting) -> None:
     recorder.run(sitting)
     assert not sitting.problems, "\n".join(sitting.problems)
+
+
+@pytest.mark.lab
+@pytest.mark.full
+def test_random_walks_lose_and_publish_nothing(sitting: Sitting) -> None:
+    """A few rounds: each judges what was offered by the truth of every record."""
+    sitting.seconds = amount(20, full=60)
+    walks.run(sitting, "4.3.1", "3.5.2")
+    assert not sitting.problems, "\n".join(sitting.problems)
+    assert sitting.counts["rounds"] >= 2
