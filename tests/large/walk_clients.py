@@ -24,7 +24,7 @@ from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_name
 
-PATIENCE_S = 5.0
+PATIENCE_S = 2.0
 QUIET = logging.getLogger("tests.large.walks")
 QUIET.disabled = True  # brokers are down on purpose
 NOT_ADDED = {"INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"}  # a leader that verifies refuses such a batch
@@ -162,7 +162,7 @@ class LibrdkafkaClient:
         self.timeout_ms = timeout_ms
         own = {"transactional.id": transactional_id, "transaction.timeout.ms": timeout_ms, "linger.ms": 0}
         quiet = {"log_level": 0, "error_cb": lambda error: None, "logger": QUIET}
-        limits = {"message.timeout.ms": min(timeout_ms, 5000), "reconnect.backoff.max.ms": 200}
+        limits = {"message.timeout.ms": min(timeout_ms, 4000), "reconnect.backoff.max.ms": 200}
         self._producer = Producer({**config, **own, **quiet, **limits})
         self._done(self._producer.init_transactions)
 

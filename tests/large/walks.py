@@ -57,7 +57,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 
 VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
 ROUNDS = 8  # on one cluster
-WALKS, STEPS = 8, (70, 140)
+WALKS, STEPS = 8, ((25, 50), (70, 140))
 STATE_PARTITIONS = 8
 PROPERTIES = {
     **EVERYDAY.properties,
@@ -89,6 +89,7 @@ class Walk:
     client: WalkClient | None = None
     former: list[RawClient] = field(default_factory=list)
     transaction: WalkTransaction | None = None
+    is_stuck: bool = False  # its coordinator does not get rid of markers; a restart may help
 
     def give_up(self) -> None:
         """Nobody will end the open transaction: a new instance, if any, has the coordinator abort it."""
@@ -152,7 +153,7 @@ class Round:
         """Walk."""
         for topic in self.topics:
             self._create(topic)
-        count = self.chance.randint(*STEPS)
+        count = self.chance.randint(*self.chance.choice(STEPS))
         events = self._events(count)
         for number in range(count):
             for event in events.get(number, ()):
@@ -170,7 +171,7 @@ class Round:
         ]
         if losses and chance.random() < 0.4:
             planned.append((chance.uniform(0.1, 0.4), self._copy_state))
-        for share, event in ((0.35, self._compaction), (0.2, self._recreation), (0.15, self._wait)):
+        for share, event in ((0.45, self._compaction), (0.2, self._recreation), (0.15, self._wait)):
             if chance.random() < share:
                 planned.append((chance.uniform(0.3, 1), event))
         for at, event in sorted(planned, key=lambda each: each[0]):
@@ -178,9 +179,9 @@ class Round:
         return found
 
     def _step(self) -> None:
-        walk = self.chance.choice(self.walks)
-        if self.chance.random() < 0.1:
-            walk = self.noise
+        walk = self.noise if self.chance.random() < 0.1 else self.chance.choice(self.walks)
+        if walk.is_stuck:
+            return
         if walk.client is None:
             self._try("instance", walk, self._new_instance)
             return
@@ -190,10 +191,10 @@ class Round:
             "commit": 4 if is_open else 0,
             "abort": 2 if is_open else 0,
             "transaction": 0 if is_open else 6,
-            "late or never added": 1.5 if is_raw else 0,
+            "late or never added": 2.5 if is_raw else 0,
             "zombie": 0.7 if walk.former else 0,
-            "instance": 0.7,
-            "version": 0.7 if is_raw and self._has_version_2 else 0,
+            "instance": 1,
+            "version": 1.5 if is_raw and self._has_version_2 else 0,
         }
         if walk is self.noise:
             weights = {"transaction": 1} if not is_open else {"commit": 1, "abort": 1}
@@ -215,6 +216,7 @@ class Round:
             self.note(step, f"{walk.transactional_id}: {do(walk)}")
         except NotDone as refused:
             self.note(f"{step} refused", f"{walk.transactional_id}: {refused}")
+            walk.is_stuck = step == "instance" or "CONCURRENT_TRANSACTIONS" in str(refused)
             if refused.is_over and step != "zombie":
                 self._replace(walk)
 
@@ -446,6 +448,7 @@ class Round:
         self.client = BrokerClient(config_of(self.kafka))
         await_coordinators(self.client)
         for walk in [*self.walks, self.noise]:
+            walk.is_stuck = False
             for client in [walk.client, *walk.former]:
                 if isinstance(client, RawClient):
                     client.cluster = self.client
