@@ -38,6 +38,7 @@ class OpenPart:
     highest_epoch: int
     after: BrokersTime | None  # the last broker's time before them in the log; null if none was read
     before: BrokersTime | None  # the first broker's time after them
+    written_at: float | None = None  # the earliest time of their records by their client, in ms; null if none was read
 
     @property
     def epoch(self) -> int | None:
@@ -64,7 +65,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
     """
     highest = LAST_EPOCH if txn.epoch < 0 else txn.epoch
     if batches is None or not len(batches.open_data):
-        lowest = (-1 if txn.epoch < 0 else txn.epoch) if txn.first_epoch is None else txn.first_epoch
+        lowest = -1 if txn.first_epoch is None else txn.first_epoch
         return [_unread_part(txn.start or 0, lowest, highest, after=None)]
     headers, data = batches.excerpt.headers, batches.open_data
     is_brokers = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
@@ -84,6 +85,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
             highest_epoch=int(epochs[start]),
             after=_brokers_time(timed, int(after[start])),
             before=_brokers_time(timed, int(before[start])),
+            written_at=min((t for t in data["max_timestamp"][start:stop].tolist() if t >= 0), default=None),
         )
         for start, stop in zip(starts, stops, strict=True)
     ]
