@@ -164,7 +164,7 @@ class ClosedTransactions:
         return beyond
 
     def _unexplained(self, last_closed: int, difference: float) -> int:
-        """What lacks a counterpart if clocks differ by this: commits, markers, and open records if nothing is missing."""
+        """What lacks a counterpart if clocks differ by this: commits, markers, and open records if no marker does."""
         since = -FOR_EVER if self.is_whole else self.read_from - difference
         closed = sum(each.is_commit and each.decided_at >= since for each in self.decided[: last_closed + 1])
         markers = sum(each.is_commit for each in self.markers)

@@ -258,8 +258,8 @@ class _Proof:
         if self._begins_the_producer and begun is not None:
             times = [each.time for each in self.markers if each.time is not None]
             times += [each.before.time for each in self.parts if each.before is not None]
-            # A client's time proves nothing, and counts against a proof.
-            times += [each.written_at for each in self.parts if each.written_at is not None]
+            if not self.txn.listed:  # a client's time proves nothing, and counts against a proof
+                times += [each.written_at for each in self.parts if each.written_at is not None]
             if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in times):
                 return (
                     f"why {self.tp_name} has batches of producer {producer_id} from before {at(begun)}, when "
