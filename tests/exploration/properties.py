@@ -10,7 +10,7 @@ from tests.exploration.explore import Run
 from tests.exploration.leaders import entry_of
 from tests.exploration.procedures import is_to_abort
 from tests.exploration.server import names
-from tests.exploration.state import State
+from tests.exploration.state import Record, State
 from tests.exploration.truth import (
     ABORTABLE,
     COMMITTABLE,
@@ -119,15 +119,57 @@ def _missed(world: World, state: State, rows: list[Row]) -> Iterator[Violation]:
 
 def _may_be_unknown(world: World, state: State, number: int, pid: int) -> bool:
     """Whether brokers do not have enough to prove what was decided about open records."""
-    fate = {each for _, each in fates(state, number, pid)}
-    return (
-        len(fate) > 1
-        or bool(fate & {Fate.PROMISED, Fate.HELD})
-        or any(c.log and len(c.log) < c.end for c in state.coordinators)  # compacted
-        or bool(DAMAGE & set(state.spent))
-        or world.pace_ms < CLOCKS_DIFFER_MS
-        or abs(world.skew_ms) > CLOCKS_DIFFER_MS
+    found = fates(state, number, pid)
+    if len({fate for _, fate in found}) > 1 or DAMAGE & set(state.spent) or _is_compacted(state):
+        return True
+    if world.pace_ms < CLOCKS_DIFFER_MS or abs(world.skew_ms) > CLOCKS_DIFFER_MS:
+        return True
+    (fate,) = {fate for _, fate in found}
+    if fate == Fate.COMMITTED:
+        return any(_needs_times(state, record) and not _is_older(world, state, number, record) for record, _ in found)
+    return fate in {Fate.PROMISED, Fate.HELD} or any(not _is_younger(world, state, number, each) for each, _ in found)
+
+
+def _is_compacted(state: State) -> bool:
+    return any(c.log and len(c.log) < c.end for c in state.coordinators)
+
+
+def _needs_times(state: State, record: Record) -> bool:
+    """Whether the epoch of a record is not of one transaction alone."""
+    of_epoch = [truth for truth in state.truths if (truth.pid, truth.epoch) == (record.pid, record.epoch)]
+    return len(of_epoch) > 1 or any(truth.version == 1 for truth in of_epoch)
+
+
+def _is_older(world: World, state: State, number: int, record: Record) -> bool:
+    """Whether a broker's time at or after a record shows that it is older than the commit that includes it."""
+    log = state.partitions[number].log
+    after = [each.time for each in log[log.index(record) :] if each.kind != "data" or world.append_time]
+    return bool(after) and after[0] + CLOCKS_DIFFER_MS < _decided_at(state, record.ctxn)
+
+
+def _is_younger(world: World, state: State, number: int, record: Record) -> bool:
+    """Whether a broker's time at or before a record shows that it is younger than each commit without a marker that
+    includes the partition, where epochs do not tell.
+    """
+    log = state.partitions[number].log
+    before = [each.time for each in log[: log.index(record) + 1] if each.kind != "data" or world.append_time]
+    return all(
+        bool(before) and before[-1] - CLOCKS_DIFFER_MS > _decided_at(state, ctxn)
+        for ctxn, truth in enumerate(state.truths)
+        if truth.decision == "commit"
+        and (truth.pid, truth.epoch) == (record.pid, record.epoch)
+        and number in truth.partitions
+        and not any(each.ctxn == ctxn and each.kind == "commit" for each in log)
     )
+
+
+def _decided_at(state: State, ctxn: int) -> int:
+    """When a transaction was decided, by its coordinator's clock."""
+    records = (record for coordinator in state.coordinators for record in coordinator.log)
+    of_it = (
+        r.meta for r in records if r.meta is not None and r.meta.ctxn == ctxn and r.meta.state.startswith("Prepare")
+    )
+    return next(meta.updated for meta in of_it)
 
 
 def judge_writes(done: Run) -> Iterator[Violation]:
