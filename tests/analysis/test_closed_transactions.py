@@ -31,8 +31,8 @@ def marker(time: float | None, *, is_commit: bool = True, **more: Any) -> Produc
 
 def last(decided: list[DecidedTransaction], *markers: ProducerMarker, **more: Any) -> set[int]:
     fields: dict[str, Any] = {
-        "lowest_epoch": 3, "began": None, "read_from": -math.inf, "written_at": math.inf, "has_gaps": False,
-        "is_one_coordinator": True, "is_one_clock": False,
+        "lowest_epoch": 3, "began": None, "read_from": -math.inf, "is_whole": False, "has_gaps": False,
+        "has_clocks": True, "is_one_coordinator": True, "is_one_clock": False,
     }  # fmt: skip
     return ClosedTransactions(decided=decided, markers=markers, **{**fields, **more}).last()
 
@@ -51,12 +51,10 @@ def test_without_a_marker_nothing_is_closed_if_the_partition_was_read_from_befor
     assert last([]) == {-1}
 
 
-def test_offset_0_is_the_beginning_only_if_the_records_were_written_before_the_decision() -> None:
+def test_offset_0_is_no_proof_that_the_log_is_older_than_the_decision() -> None:
     """A topic that was deleted and created again begins at offset 0, too, and has no marker from before."""
-    assert last([commit(20_000)], read_from=math.inf, written_at=20_000) == {-1}
-    assert last([commit(20_000)], read_from=math.inf, written_at=20_001) == {-1, 0}
-    assert last([commit(20_000), commit(30_000)], read_from=math.inf, written_at=25_000) == {-1, 0}
-    assert last([commit(20_000)], read_from=math.inf, written_at=19_000, has_gaps=True) == {-1, 0}
+    assert last([commit(20_000)], read_from=math.inf, is_whole=True) == {-1, 0}
+    assert last([commit(20_000)], read_from=14_999, has_clocks=False) == {-1, 0}, "clocks that contradict"
 
 
 # By epochs

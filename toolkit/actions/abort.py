@@ -30,7 +30,14 @@ from toolkit.actions.marker_plan import (
     state_of,
     transaction_step,
 )
-from toolkit.actions.refusals import NOTHING_WRITTEN, abort_refusal, check_abort, check_confirmation, check_saving
+from toolkit.actions.refusals import (
+    NOTHING_WRITTEN,
+    abort_refusal,
+    allowed_override,
+    check_abort,
+    check_confirmation,
+    check_saving,
+)
 from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -43,7 +50,11 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition, Transaction
     from toolkit.sources.live.cluster import Cluster
 
-PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless that verdict is overridden by name
+PLANNED = {"hanging", "unknown"}  # an unknown one is shown, and refused unless what is not proven is asserted
+LOST_TAIL = (
+    "if __transaction_state lost its newest records in a crash just then, a commit with transaction version 1 can be "
+    "missing from it without a trace: ask the owner of the producer"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +107,15 @@ class AbortPlan(MarkerPlan):
         return abort_refusal(self.basis)
 
     @property
+    def needed_override(self) -> str | None:
+        """The claims that are not proven, which `override` has to repeat; null if nothing may be overridden."""
+        return allowed_override(self.basis, "abort")
+
+    @property
     def warnings(self) -> Sequence[str]:
-        """What the marker loses beside the transaction's own records."""
-        return [OFFSETS_DROPPED] if self.topic == OFFSETS_TOPIC else []
+        """What the marker loses beside the transaction's own records, and what no check can exclude."""
+        offsets = [OFFSETS_DROPPED] if self.topic == OFFSETS_TOPIC else []
+        return [*offsets, LOST_TAIL]
 
     def records_path(self, audit: Audit) -> Path:
         """Where `execute` saves the records that the marker discards."""
@@ -148,8 +165,8 @@ class AbortPlan(MarkerPlan):
         audit
             Where it is written down; by default ``Audit()``. The records are saved beside it (`records_path`).
         override
-            ``"unknown"``: write the marker although evidence is missing, at the operator's own risk. It must be
-            the verdict of the fresh check; whatever has an owner, or was committed, cannot be overridden.
+            Write the marker although a claim is not proven, at the operator's own risk: the claims, in words
+            (`needed_override`), as the fresh check finds them. What is refuted cannot be overridden.
         recheck_after
             Delay in seconds before the recheck of the fresh check.
         save

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit
-from toolkit.actions.complete import check_epochs
 from toolkit.actions.coordinator_requests import (
     ENDED,
     NOTHING_SENT,
@@ -41,11 +40,11 @@ from toolkit.actions.progress import Progress
 from toolkit.actions.refusals import check_confirmation
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
-from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.live import Finding, Partition, Transaction
 from toolkit.schema.record import replace
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
-from toolkit.sources.live.logs.transaction_records import LastBatch
+from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
 
 if TYPE_CHECKING:
     from toolkit.sources.live.cluster import Cluster
@@ -356,7 +355,7 @@ def _partition(cluster: Cluster, finding: Finding) -> PartitionToCommit:
     if state is None:
         raise ActionRefused(f"The transaction ended on {topic}-{number} just now.", means=NOTHING_SENT)
     last = LastBatch(finding.producer_epoch or 0, state.last_sequence)
-    check_epochs(cluster, partition, finding, last)
+    _check_epochs(cluster, partition, finding, last)
     return PartitionToCommit(
         cluster=cluster,
         topic=topic,
@@ -394,3 +393,31 @@ def _verified(plan: PartitionToCommit, check: Callable[[], None]) -> CommittedPa
         records_checked=None if found is None else found.checked,
         records_delivered=None if found is None else found.delivered,
     )
+
+
+def _check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: LastBatch) -> None:
+    """Refuse if more than one epoch of the producer has written records that are still open.
+
+    Each transaction of a client with transaction version 2, and each new instance, has a higher epoch, and a leader
+    takes no lower one. So all open records have the same epoch if the first of them has that of the producer state.
+
+    Raises ActionRefused if a newer epoch has written since, or none of the records is left.
+    """
+    batches = open_batches(
+        cluster.client, partition, producer_id=found.producer_id or 0, start_offset=found.start_offset or 0, last=last
+    )
+    first = next(batches, None)
+    batches.close()
+    name = f"{found.topic}-{found.partition}@{found.start_offset}"
+    if first is None:
+        raise ActionRefused(
+            f"No record of {name} is left in the log, so its epoch is not known.",
+            means=f"Nothing would become visible. {NOTHING_SENT}",
+        )
+    if first.producer_epoch != found.producer_epoch:
+        raise ActionRefused(
+            f"Epoch {found.producer_epoch} of producer {found.producer_id} has written to {found.topic}-"
+            f"{found.partition} since epoch {first.producer_epoch} wrote the records at {name}.",
+            means=f"One marker would end both, whatever was decided about each. {NOTHING_SENT}",
+            do="Save the records of each epoch by kafka-txn scan before anything is ended.",
+        )

@@ -3,8 +3,8 @@
 A coordinator may end a transaction without its marker on a partition: the marker is skipped while all replicas are
 offline (KAFKA-20734), lost with an unclean election, compacted away, or refused. The records stay open there, and no
 broker ends them. WriteTxnMarkers can carry the COMMIT, with the epochs of the partition's producer state
-(`toolkit.actions.marker`). It makes visible whatever the producer has open on the partition, so it is refused where
-another transaction of the producer could be among it.
+(`toolkit.actions.marker`). It makes visible whatever the producer has open on the partition, so every open batch has to
+be of a commit.
 """
 
 from __future__ import annotations
@@ -32,17 +32,24 @@ from toolkit.actions.marker_plan import (
     state_of,
     transaction_step,
 )
-from toolkit.actions.refusals import NOTHING_WRITTEN, check_complete, check_confirmation, complete_refusal
+from toolkit.actions.refusals import (
+    COMPLETED,
+    NOTHING_WRITTEN,
+    allowed_override,
+    check_complete,
+    check_confirmation,
+    complete_refusal,
+)
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema.record import replace
-from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches
+from toolkit.sources.live.logs.transaction_records import LastBatch
 
 if TYPE_CHECKING:
     from toolkit.actions.marker import Marker
     from toolkit.schema import Row
     from toolkit.schema.coerce import FindingLike
-    from toolkit.schema.live import Finding, Partition, Transaction
+    from toolkit.schema.live import Finding, Transaction
     from toolkit.sources.live.cluster import Cluster
 
 AFTER_PLAN_S = 10.0
@@ -89,8 +96,13 @@ class CompletePlan(MarkerPlan):
 
     @property
     def outcome(self) -> str:
-        """What was decided, and what the marker says: ``commit`` or ``abort``."""
-        return self.basis.outcome or "unknown"
+        """What was decided, and what the marker says: ``commit`` or ``abort``; a commit if that is asserted only."""
+        return _decided(self.basis)
+
+    @property
+    def needed_override(self) -> str | None:
+        """The claims that are not proven, which `override` has to repeat; null if nothing may be overridden."""
+        return allowed_override(self.basis, "complete")
 
     @property
     def marker(self) -> Mapping[str, Any]:
@@ -102,13 +114,15 @@ class CompletePlan(MarkerPlan):
         """Why `execute` would have refused this when it was planned; null if it would not."""
         return complete_refusal(self.basis)
 
-    def preflight(self, *, recheck_after: float = RECHECK_AFTER) -> Row:
+    def preflight(self, *, recheck_after: float = RECHECK_AFTER, override: str | None = None) -> Row:
         """Diagnose the partition again, with a recheck and the logs: everything that justifies the marker.
 
         Parameters
         ----------
         recheck_after
             Delay in seconds before the recheck.
+        override
+            As for `execute`.
 
         Returns
         -------
@@ -122,13 +136,14 @@ class CompletePlan(MarkerPlan):
         BrokerError
             If the log cannot be read.
         """
-        return self._preflight(recheck_after).row()
+        return self._preflight(recheck_after, override).row()
 
     def execute(
         self,
         *,
         confirm: str,
         audit: Audit | None = None,
+        override: str | None = None,
         recheck_after: float = RECHECK_AFTER,
         cancel: threading.Event | None = None,
     ) -> CompleteResult:
@@ -142,6 +157,9 @@ class CompletePlan(MarkerPlan):
             `target`, typed by a person.
         audit
             Where it is written down; by default ``Audit()``.
+        override
+            Write a COMMIT marker although the commit is not proven to include every open record, at the operator's own
+            risk: the claims, in words (`needed_override`), as the fresh check finds them.
         recheck_after
             Delay in seconds before the recheck of the fresh check.
         cancel
@@ -151,22 +169,23 @@ class CompletePlan(MarkerPlan):
         ------
         ActionRefused
             If the confirmation is another one, the fresh check does not prove the outcome, or the audit file cannot
-            be written. Nothing can be overridden.
+            be written.
         ActionFailed
             If the leader refuses the marker, or does not answer: it says whether the marker was written.
         AuditFailed
             If the marker was sent, and the audit file could not be written any more.
         """
-        trail, marker, step = audit or Audit(), self._marker, transaction_step("complete", self.cluster, self)
+        trail, marker = audit or Audit(), self._marker
+        step = replace(transaction_step("complete", self.cluster, self), override=override)
         progress = self.progress(marker.kind, cancel)
         with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_WRITTEN)
             before = progress.wait(self.read_partition)
             remaining = AFTER_PLAN_S - (time.monotonic() - self.planned_at)
-            fresh = progress.wait(partial(self._preflight, max(recheck_after, remaining)))
+            fresh = progress.wait(partial(self._preflight, max(recheck_after, remaining), override))
             progress.check_cancelled()
         leader = fresh.broker_id or 0
-        intent = replace(checked_step("complete", self, fresh), request=marker.request(leader))
+        intent = replace(checked_step("complete", self, fresh), override=override, request=marker.request(leader))
         with trail.recording(intent) as outcome, progress.stated():
             self.write(
                 marker,
@@ -240,13 +259,12 @@ class CompletePlan(MarkerPlan):
             )
         return found
 
-    def _preflight(self, recheck_after: float) -> Finding:
+    def _preflight(self, recheck_after: float, override: str | None) -> Finding:
         fresh = self.fresh_finding(recheck_after)
-        check_complete(fresh, target=self.target)
-        if fresh.outcome != self.outcome:
-            raise self.changed(f"its outcome is {fresh.outcome}, and was {self.outcome}")
+        check_complete(fresh, override, target=self.target)
+        if _decided(fresh) != self.outcome:
+            raise self.changed(f"its outcome is {_decided(fresh)}, and was {self.outcome}")
         self.check_state(fresh.broker_id)
-        check_epochs(self.cluster, self.read_partition(), self.basis, self._last)
         return fresh
 
     def _is_in_use(self, txn: Transaction) -> bool:
@@ -273,14 +291,14 @@ def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> CompleteP
     Raises
     ------
     ActionRefused
-        If the outcome of the finding is not proven, its coordinator may still write the marker, another epoch of the
-        producer has written there since, or nothing is open any more.
+        If the finding refutes that all of its records are committed, or aborted, its coordinator may still write the
+        marker, or nothing is open any more.
     BrokerError
         If the leader does not show the partition, its producers or its log.
     """
     found = finding_of(finding)
     name = f"{found.topic}-{found.partition}"
-    refusal = complete_refusal(found)
+    refusal = None if allowed_override(found, "complete") else complete_refusal(found)
     if refusal is not None or found.topic is None or found.partition is None or found.start_offset is None:
         raise ActionRefused(
             f"{name} is {found.verdict}, and cannot be completed: {refusal or found.reason}",
@@ -293,7 +311,6 @@ def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> CompleteP
     if state is None or found.producer_id is None or found.producer_epoch is None:
         raise no_longer_open(found.producer_id, f"{name}@{found.start_offset}")
     last = LastBatch(found.producer_epoch, state.last_sequence)
-    check_epochs(cluster, partition, found, last)
     return CompletePlan(
         cluster=cluster,
         topic=found.topic,
@@ -309,29 +326,6 @@ def plan_complete(cluster: Cluster, finding: FindingLike | Finding) -> CompleteP
     )
 
 
-def check_epochs(cluster: Cluster, partition: Partition, found: Finding, last: LastBatch) -> None:
-    """Refuse if more than one epoch of the producer has written records that are still open.
-
-    Each transaction of a client with transaction version 2, and each new instance, has a higher epoch, and a leader
-    takes no lower one. So all open records have the same epoch if the first of them has that of the producer state.
-
-    Raises ActionRefused if a newer epoch has written since, or none of the records is left.
-    """
-    batches = open_batches(
-        cluster.client, partition, producer_id=found.producer_id or 0, start_offset=found.start_offset or 0, last=last
-    )
-    first = next(batches, None)
-    batches.close()
-    name = f"{found.topic}-{found.partition}@{found.start_offset}"
-    if first is None:
-        raise ActionRefused(
-            f"No record of {name} is left in the log, so its epoch is not known.",
-            means=f"Nothing would become visible. {NOTHING_WRITTEN}",
-        )
-    if first.producer_epoch != found.producer_epoch:
-        raise ActionRefused(
-            f"Epoch {found.producer_epoch} of producer {found.producer_id} has written to {found.topic}-"
-            f"{found.partition} since epoch {first.producer_epoch} wrote the records at {name}.",
-            means=f"One marker would end both, whatever was decided about each. {NOTHING_WRITTEN}",
-            do="Save the records of each epoch by kafka-txn scan before anything is ended.",
-        )
+def _decided(finding: Finding) -> str:
+    """What was decided, or what `complete` is to assert."""
+    return finding.outcome if finding.outcome in COMPLETED else "commit"

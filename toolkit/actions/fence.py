@@ -33,7 +33,7 @@ from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
-from toolkit.analysis.diagnosis.verdicts import COMMIT
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, REFUTED, Claim
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.schema.live import Transaction
 from toolkit.schema.record import replace
@@ -66,6 +66,7 @@ MEANINGS: Mapping[str, str] = {
     "restore the job, or run kafka-txn commit.",
     "committed": "Committed records of an earlier transaction of it are open under it: a fence discards them. Have its "
     "client commit.",
+    "unproven": "It is not proven that no commit includes what is open under it, which a fence discards.",
 }
 """What each verdict on an id means."""
 FENCED = "The producer that uses the id gets ProducerFenced at its next request, and must be restarted."
@@ -116,9 +117,12 @@ class FencePlan:
         Its coordinator's state of it.
     verdict
         ``overdue`` or ``idle``, which are fenced; ``ongoing``, ``long`` or ``prepared``, which are refused unless
-        overridden by that name; ``decided``, ``committed`` and ``checkpointed``, which are refused.
+        overridden by that name; ``unproven``, likewise by `unproven`; ``decided``, ``committed`` and ``checkpointed``,
+        which are refused.
     warnings
         What a fence does, and what may be lost by it, a sentence each.
+    unproven
+        Claims that are not proven, in words: that no commit includes what is open under it on each partition.
     checkpoint
         The checkpoint of Flink that is to commit its transaction; null if none is known.
     max_transaction_timeout_ms
@@ -130,6 +134,7 @@ class FencePlan:
     owner: Transaction = field(repr=False)
     verdict: str
     warnings: Sequence[str] = field(repr=False)
+    unproven: Sequence[str] = field(default=(), repr=False)
     checkpoint: FlinkCheckpoint | None = field(default=None, repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
 
@@ -161,8 +166,8 @@ class FencePlan:
 
     @property
     def needed_override(self) -> str | None:
-        """The verdict that has to be overridden by name; null where none has to be, or none can be."""
-        return self.verdict if self.verdict in OVERRIDABLE else None
+        """What has to be overridden, word for word; null where nothing has to be, or nothing can be."""
+        return _needed_override(self.verdict, self.unproven)
 
     def preflight(self, *, override: str | None = None) -> Row:
         """Check again everything that justifies the fence.
@@ -180,18 +185,18 @@ class FencePlan:
         return self._preflight(override).row()
 
     def _preflight(self, override: str | None) -> Transaction:
-        has_committed = _has_committed(self.cluster, self.owner)
+        claims = _claims(self.cluster, self.owner)
         fresh = self._unchanged_owner()
-        verdict = "committed" if has_committed else _open_verdict(self.cluster, fresh, self.max_transaction_timeout_ms)
-        by_choice = override == verdict and verdict in OVERRIDABLE
-        if by_choice or (override is None and verdict in SAFE):
+        verdict, unproven = _verdict(self.cluster, fresh, claims, self.max_transaction_timeout_ms)
+        needed = _needed_override(verdict, unproven)
+        if override == needed and (needed is not None or verdict in SAFE):
             return fresh
         why = f", not {override}" if override not in {None, verdict} else ""
         of = f" ({self.checkpoint.name})" if self.checkpoint and verdict == "checkpointed" else ""
         raise ActionRefused(
             f"{self.transactional_id!r} is {verdict} now{why}{of}. {MEANINGS[verdict]}",
             means=NOTHING_SENT,
-            do=f"To fence it anyway, override {verdict!r} by that name." if verdict in OVERRIDABLE else "",
+            do=f"To fence it anyway, override {needed!r}, word for word." if needed else "",
         )
 
     def _unchanged_owner(self) -> Transaction:
@@ -224,8 +229,8 @@ class FencePlan:
         audit
             Where it is written down; by default ``Audit()``.
         override
-            The verdict of the fresh check, to fence a live owner by choice: ``"ongoing"``, ``"long"`` or
-            ``"prepared"``.
+            `needed_override` of the fresh check: to fence a live owner by choice ``"ongoing"``, ``"long"`` or
+            ``"prepared"``, and the claims that are not proven.
         cancel
             Set by another thread to cancel it while it waits; the error says whether the id was fenced.
 
@@ -350,28 +355,38 @@ def plan_fence(
         If its coordinator does not describe it.
     """
     owner = describe_owner(cluster, transactional_id)
-    verdict = _verdict(cluster, owner, max_transaction_timeout_ms)
+    verdict, unproven = _verdict(cluster, owner, _claims(cluster, owner), max_transaction_timeout_ms)
     is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
         owner=owner,
         verdict=verdict,
+        unproven=unproven,
         checkpoint=_checkpoint(cluster, owner),
         warnings=(*([AT_LAST_EPOCH] if is_last else []), *_warnings(cluster, transactional_id, verdict)),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
     )
 
 
-def _verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    if _has_committed(cluster, owner):
-        return "committed"
-    return _open_verdict(cluster, owner, max_transaction_timeout_ms)
+def _verdict(
+    cluster: Cluster, owner: Transaction, claims: Sequence[Claim], max_transaction_timeout_ms: int
+) -> tuple[str, Sequence[str]]:
+    """The verdict on an id, and the claims that are not proven, in words."""
+    if any(each.status == REFUTED for each in claims):
+        return "committed", ()
+    if owner.state == "Ongoing" and _checkpoint(cluster, owner) is not None:
+        return "checkpointed", ()
+    verdict = _age_verdict(owner, max_transaction_timeout_ms)
+    unproven = [each.words for each in claims if each.status == NOT_PROVEN]
+    return ("unproven" if unproven and verdict in SAFE else verdict), unproven
 
 
-def _open_verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    is_checkpointed = owner.state == "Ongoing" and _checkpoint(cluster, owner) is not None
-    return "checkpointed" if is_checkpointed else _age_verdict(owner, max_transaction_timeout_ms)
+def _needed_override(verdict: str, unproven: Sequence[str]) -> str | None:
+    """What has to be overridden, word for word; null where nothing has to be, or nothing can be."""
+    if verdict not in {*OVERRIDABLE, "unproven"}:
+        return None
+    return ", and ".join([*([verdict] if verdict in OVERRIDABLE else []), *unproven])
 
 
 def _checkpoint(cluster: Cluster, owner: Transaction) -> FlinkCheckpoint | None:
@@ -383,15 +398,15 @@ def _checkpoint(cluster: Cluster, owner: Transaction) -> FlinkCheckpoint | None:
     return None
 
 
-def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
-    """Whether committed records of an earlier transaction lie under the open one."""
+def _claims(cluster: Cluster, owner: Transaction) -> Sequence[Claim]:
+    """That no commit includes what is open on each partition: records of an earlier one may lie under the open one."""
     if owner.state != "Ongoing" or owner.producer_id is None or not owner.topic_partitions:
-        return False
+        return ()
     try:
         outcomes = cluster.producer_outcomes(owner.producer_id, owner.topic_partitions)
     except NotFound:  # a topic of it is deleted, or hidden
-        return False
-    return any(outcome.name == COMMIT for outcome in outcomes.values())
+        return ()
+    return [outcomes[tp].no_commit for tp in sorted(outcomes)]
 
 
 def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:

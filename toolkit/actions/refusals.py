@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from toolkit.analysis.broker_software import is_of_another_system
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.decision.claims import claims_of, needed_override
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
+from toolkit.analysis.diagnosis.verdicts import REFUTED
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 
@@ -44,26 +46,43 @@ def abort_refusal(finding: Finding) -> str | None:
 
 
 def check_abort(fresh: Finding, override: str | None, *, target: str) -> None:
-    """Refuse an abort, unless it is the safe action, or the verdict is ``unknown`` and overridden by that name.
+    """Refuse an abort, unless it is the safe action, or a person asserts what is not proven.
 
-    `override`: the verdict that a person overrides; null for none. Committed records, and what has an owner, are never
-        overridden.
+    `override`: the claims that are not proven, in words; null for none. A claim that is refuted is never overridden.
     `target`: its name, for the error.
     Raises ActionRefused if it is refused.
     """
     refusal = abort_refusal(fresh)
     if fresh.outcome == "commit":
-        what = f"{target} is never aborted: {refusal}"
-    elif override is None and refusal is None:
+        raise ActionRefused(
+            f"{target} is never aborted: {refusal}", means=NOTHING_WRITTEN, do=f"Remedy: {fresh.remedy}"
+        )
+    if override is None and refusal is not None:
+        raise ActionRefused(
+            f"{target} is {fresh.verdict} now, not proven to be hanging: {refusal}",
+            means=NOTHING_WRITTEN,
+            do=f"Remedy: {fresh.remedy}",
+        )
+    _check_override("abort", fresh, override, target=target)
+
+
+def allowed_override(finding: Finding, action: str) -> str | None:
+    """What `--override` has to repeat for an action that is not proven to be safe; null where nothing is overridden."""
+    return None if _never(finding) else needed_override(finding, action)
+
+
+def _check_override(action: str, fresh: Finding, override: str | None, *, target: str) -> None:
+    """Raise ActionRefused unless an override, if there is one, repeats the claims that are not proven now."""
+    if override is None or override == (allowed := allowed_override(fresh, action)):
         return
-    elif override is None:
-        what = f"{target} is {fresh.verdict} now, not proven to be hanging: {refusal}"
-    elif override != fresh.verdict:
-        what = f"{target} is {fresh.verdict} now, not {override}: {_why(fresh)}"
-    elif never := _never(fresh):
+    if never := _never(fresh):
         what = f"{target} is {fresh.verdict} now, which cannot be overridden: {never}"
+    elif allowed is None:
+        refuted = [each.words for each in claims_of(fresh, action) if each.status == REFUTED]
+        why = f"it is refuted that {' and that '.join(refuted)}" if refuted else _why(fresh)
+        what = f"{target} is {fresh.verdict} now, and there is nothing to override: {why}"
     else:
-        return
+        what = f"{target}: the override {override!r} is not what is not proven now: {allowed}"
     raise ActionRefused(what, means=NOTHING_WRITTEN, do=f"Remedy: {fresh.remedy}")
 
 
@@ -94,18 +113,20 @@ def complete_refusal(finding: Finding) -> str | None:
     return f"its outcome is {finding.outcome or 'not known'}, so no marker is known to be missing. {_why(finding)}"
 
 
-def check_complete(fresh: Finding, *, target: str) -> None:
-    """Refuse unless the outcome is proven and nobody will write its marker any more.
+def check_complete(fresh: Finding, override: str | None, *, target: str) -> None:
+    """Refuse unless the outcome is proven and nobody will write its marker any more, or a person asserts a commit.
 
-    Raises ActionRefused if it is refused; nobody can override that.
+    `override`: the claims that are not proven, in words; null for none.
+    Raises ActionRefused if it is refused.
     """
     refusal = complete_refusal(fresh)
-    if refusal is not None:
+    if override is None and refusal is not None:
         raise ActionRefused(
             f"{target} is {fresh.verdict} now, and cannot be completed: {refusal}",
             means=NOTHING_WRITTEN,
             do=f"Remedy: {fresh.remedy}",
         )
+    _check_override("complete", fresh, override, target=target)
 
 
 def _why(finding: Finding) -> str:

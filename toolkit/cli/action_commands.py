@@ -63,8 +63,9 @@ Override = Annotated[
     str | None,
     typer.Option(
         "--override",
-        metavar="VERDICT",
-        help="Act although the verdict is this one; it must be the verdict of the check right before.",
+        metavar="CLAIM",
+        help="Act although this is not proven: what the dry run names, word for word. What is refuted cannot be "
+        "overridden.",
     ),
 ]
 
@@ -167,6 +168,7 @@ def complete(
     partition: Partition,
     start_offset: StartOffset,
     confirm: ConfirmTransaction = None,
+    override: Override = None,
     audit_file: AuditFile = None,
     recheck_after: RecheckAfter = 5,
     output: ActionOutput = ActionFormat.TABLE,
@@ -175,8 +177,9 @@ def complete(
     """Write the marker that is missing where a transaction was committed, or aborted, without it. Dry run unless
     confirmed.
 
-    The coordinators' log has to prove what was decided, and that nobody will write the marker any more; nothing can be
-    overridden. After a commit, a read_committed consumer then shows that the records are delivered.
+    The coordinators' log has to prove what was decided about every open record, and that nobody will write the marker
+    any more. If a commit is only likely, --override asserts what is not proven. After a commit, a read_committed
+    consumer then shows that the records are delivered.
     """
     from toolkit.actions.audit import Audit
     from toolkit.actions.complete import plan_complete
@@ -194,7 +197,7 @@ def complete(
         if confirmed is None:
             return
         progress("Checking it again ...")
-        done = plan.execute(confirm=confirmed, audit=audit, recheck_after=recheck_after)
+        done = plan.execute(confirm=confirmed, audit=audit, override=override, recheck_after=recheck_after)
         answer.show_result(plan, done, texts.complete_result(plan, done), audit)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,8 @@ def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
         yield f"To do it, add: --confirm {plan.target}"
     else:
         yield f"It would be refused: {plan.refusal}"
-        yield f"To do it anyway: --confirm {plan.target} --override unknown"
+        if plan.needed_override is not None:
+            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
     yield f"Kafka's tool writes the same marker without these checks and without the copy: {plan.command}"
 
 
@@ -59,8 +61,9 @@ def abort_result(plan: AbortPlan, done: AbortResult) -> Iterator[str]:
 def complete_preview(plan: CompletePlan) -> Iterator[str]:
     """What was decided, and what its marker would do."""
     impact, is_commit = plan.impact, plan.outcome == "commit"
+    it = "It" if plan.refusal is None else "It is likely, and not proven, that it"
     yield (
-        f"Dry run: nothing was changed. It was decided to {plan.outcome} the transaction. "
+        f"Dry run: nothing was changed. {it} was decided to {plan.outcome} the transaction. "
         f"{'A COMMIT' if is_commit else 'An ABORT'} marker would end producer {plan.producer_id} epoch "
         f"{plan.producer_epoch} on {plan.topic}-{plan.partition}."
     )
@@ -82,7 +85,12 @@ def complete_preview(plan: CompletePlan) -> Iterator[str]:
     if len(impact.offset_commits) > MAX_LINES:
         yield f"- and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
     yield from _after_marker(impact, plan.basis)
-    yield f"To do it, add: --confirm {plan.target}"
+    if plan.refusal is None:
+        yield f"To do it, add: --confirm {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+        if plan.needed_override is not None:
+            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
 
 
 def complete_result(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
@@ -151,7 +159,7 @@ def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
     else:
         yield f"It would be refused: {plan.refusal}"
         if plan.needed_override:
-            yield f"To do it anyway: --confirm {plan.target} --override {plan.needed_override}"
+            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
     yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"
 
 

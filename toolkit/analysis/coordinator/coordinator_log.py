@@ -74,6 +74,14 @@ class CoordinatorLog:
                     found[producer_id][name] = None
         return {producer_id: list(names) for producer_id, names in found.items()}
 
+    def other_ids(self, producer_id: int, transactional_id: str) -> Sequence[str]:
+        """Other transactional ids that had a producer id as their own, as far as their records were read."""
+        return [
+            name
+            for name in self.ids_by_producer.get(producer_id, ())
+            if name != transactional_id and self.histories[name].first_of(producer_id) is not None
+        ]
+
     def of(self, producer_id: int, transactional_id: str | None) -> Sequence[IdHistory]:
         """Histories of a producer id's owner; if it has none any more, of every id that had it."""
         names = [transactional_id] if transactional_id is not None else self.ids_by_producer.get(producer_id, ())

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from toolkit.analysis.diagnosis.decision.claims import claim_entries
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import (
@@ -190,7 +191,12 @@ def _transaction(evidence: OpenEvidence) -> Finding:
         transactional_id=txn.transactional_id,
         start_offset=txn.start,
         cause=decision.cause,
-        evidence=(*transaction_evidence(txn, evidence.observations), *_of_logs(evidence), *_of_checkpoints(evidence)),
+        evidence=(
+            *transaction_evidence(txn, evidence.observations),
+            *_of_logs(evidence),
+            *_of_checkpoints(evidence),
+            *claim_entries(evidence),
+        ),
         opened_at=opened_at,
         opened_at_clock=clock,
         expires_at=txn.expires_at if decision.verdict in {"ongoing", "long", "overdue"} else None,

@@ -38,6 +38,9 @@ class LogFacts:
     marker_after: str | None = None
     marker_contradicts: bool = False  # whether that marker was in the log before the leader showed the transaction open
     marker_entry: EvidenceEntry | None = None  # the marker as evidence
+    # whether the producer's markers on other partitions were looked for, and why they could not be read
+    are_markers_sought: bool = False
+    markers_unread: str | None = None
     has_ended: bool = False  # whether the leader no longer shows it open, once the coordinators' log was read
 
 

@@ -42,21 +42,54 @@ OUTCOMES: Mapping[str, str] = {
 """Outcome by name, and what it means."""
 
 
+PROVEN, REFUTED, NOT_PROVEN = "proven", "refuted", "not proven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What has to be true before a marker is written."""
+
+    words: str  # the claim, as an operator repeats it to override it
+    status: str  # `PROVEN`, `REFUTED` or `NOT_PROVEN`
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was decided about the open records of a transaction."""
+    """What was decided about the open records of a transaction, all of them."""
 
     name: str  # one of `OUTCOMES`
     reason: str  # what shows that, as a sentence without its dot
     missing: tuple[str, ...] = ()  # for `UNKNOWN`: what is missing, a phrase each
-    # the decided transaction whose marker is missing; null for `UNDECIDED` and `UNKNOWN`
+    # the last decided transaction whose marker is missing; null for `UNDECIDED` and `UNKNOWN`
     transaction: PastTransaction | None = None
     evidence: tuple[EvidenceEntry, ...] = ()  # the coordinator's records that prove it
+    offsets: str = "these records"  # which records, as ``offsets 4 to 9 of orders-0``
+    # for `UNKNOWN`: whether a commit is proven to include some of them, and whether none is proven to include some
+    is_partly_committed: bool = False
+    is_partly_free: bool = False
+    commit_claim: str | None = None  # for `UNKNOWN`: what is not proven if a commit is likely; null if none is
 
     @property
     def is_decided(self) -> bool:
         """Whether a commit or an abort includes the records."""
         return self.name in (COMMIT, ABORT)
+
+    @property
+    def no_commit(self) -> Claim:
+        """That no commit includes any of them, which an abort needs."""
+        status = PROVEN if self.name in (UNDECIDED, ABORT) else NOT_PROVEN
+        if self.name == COMMIT or self.is_partly_committed:
+            status = REFUTED
+        return Claim(words=f"no commit includes {self.offsets}", status=status)
+
+    @property
+    def all_committed(self) -> Claim:
+        """That commits include all of them, which a COMMIT marker needs."""
+        if self.name == COMMIT:
+            return Claim(words=f"a commit includes {self.offsets}", status=PROVEN)
+        if self.commit_claim is None or self.is_partly_free:
+            return Claim(words=f"a commit includes {self.offsets}", status=REFUTED)
+        return Claim(words=self.commit_claim, status=NOT_PROVEN)
 
 
 CAUSES: Mapping[str, str] = {

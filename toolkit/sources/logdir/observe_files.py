@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
-from toolkit.analysis.diagnosis.decision.decide import needs_outcome
+from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
@@ -235,7 +235,7 @@ def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) ->
     log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.state_topic, selection))
     log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    unproven = [each for each in to_read if needs_outcome(replace(each, log=log_facts(contexts[each.key])))]
+    unproven = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
     if unproven:
         producers = observed.observation.producers
         of_unproven = [contexts[each.key] for each in unproven]
@@ -339,7 +339,7 @@ def read_replica_markers(
 
     `contents`: the files; of other partitions, the replica with most of the log is read.
     `replicas`, `producers`: of the partitions that were read already.
-    `contexts`: open transactions whose outcome the coordinators' log does not prove.
+    `contexts`: open transactions that may hang.
     """
     complete = contents.complete()
     if complete.scope(complete.logs).cluster_gaps:
@@ -374,7 +374,7 @@ def _replica_markers(
     if end is None or not isinstance(log, FolderLog):  # a marker may be a deposed leader's, a text may be incomplete
         return
     since = opened_after(contexts)
-    start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
+    start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since - BEFORE_OPENING)))
     stop = min(end, start + MAX_OFFSETS)
     headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
     excerpt = Excerpt(

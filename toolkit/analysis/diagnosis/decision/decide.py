@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.decision.disowned_rules import OUTCOME_NOT_PROVEN, first_disowned_rule
+from toolkit.analysis.diagnosis.decision.disowned_rules import NEED_MARKERS, first_disowned_rule
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
 from toolkit.analysis.diagnosis.evidence_kinds import (
     GET_MISSING,
@@ -217,9 +217,9 @@ def needs_log(evidence: OpenEvidence) -> bool:
     return evidence.txn.start is not None and (rule is None or rule.is_explained)
 
 
-def needs_outcome(evidence: OpenEvidence) -> bool:
-    """Whether no coordinator will end the transaction, and only the proof of its outcome is missing."""
-    return decide(evidence).rule == OUTCOME_NOT_PROVEN
+def needs_markers(evidence: OpenEvidence) -> bool:
+    """Whether no coordinator will end the transaction, and markers of its producer elsewhere may tell its outcome."""
+    return decide(evidence).rule in NEED_MARKERS
 
 
 def needs_recheck(evidence: OpenEvidence) -> bool:

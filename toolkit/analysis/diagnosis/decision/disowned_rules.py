@@ -7,10 +7,13 @@ from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import by_observations, coordinator_says
 from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, NOT_PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 
 OUTCOME_NOT_PROVEN = "outcome not proven"
+COMMIT_IS_LIKELY = "a commit is likely"
+MARKERS_NOT_READ = "markers on other partitions not read"
+NEED_MARKERS = {OUTCOME_NOT_PROVEN, COMMIT_IS_LIKELY, MARKERS_NOT_READ}
 OFFSETS_DROPPED = (
     "the offsets in it are dropped: its groups continue from their last committed ones, and process records again; "
     "output that was committed for them is then written twice, unless the groups' offsets are set first"
@@ -73,7 +76,7 @@ def _not_proven(e: OpenEvidence) -> str:
     return f"Not proven to be hanging: {why}."
 
 
-def _doubts(e: OpenEvidence) -> tuple[str, ...]:
+def doubts(e: OpenEvidence) -> tuple[str, ...]:
     """What is missing to prove that no coordinator will end the transaction; empty if it is proven."""
     txn = e.txn
     doubts = list(dict.fromkeys(gap for observation in e.observations for gap in observation.coverage.gaps))
@@ -103,14 +106,6 @@ def _recorded_otherwise(e: OpenEvidence) -> tuple[str, ...]:
     return (f"a recorded finding that agrees: it was recorded as {e.recorded.verdict}",)
 
 
-def _wrote_since(e: OpenEvidence) -> bool:
-    """Whether a newer epoch has written into the open transaction since the one whose commit is missing."""
-    if e.log is None:
-        return e.recorded is not None and e.recorded.action is None
-    decided = e.outcome.transaction
-    return decided is not None and decided.producer_epoch is not None and e.txn.epoch > decided.producer_epoch
-
-
 def _is_decided_only(e: OpenEvidence) -> bool:
     """Whether the log has the decision, and not yet that all markers are written."""
     return e.outcome.transaction is not None and e.outcome.transaction.end_time is None
@@ -133,12 +128,12 @@ _DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coor
 DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="not proven to be disowned",
-        applies=lambda e: bool(_doubts(e)),
+        applies=lambda e: bool(doubts(e)),
         verdict="unknown",
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
-        needs=_doubts,
+        needs=doubts,
     ),
     OpenRule(
         name="recorded otherwise",
@@ -188,18 +183,6 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     _decided_rule(COMMIT),
     _decided_rule(ABORT),
     OpenRule(
-        name="committed, and a newer epoch has written since",
-        applies=lambda e: e.outcome.name == COMMIT and _wrote_since(e),
-        verdict="stuck_ending",
-        outcome=COMMIT,
-        why=lambda e: f"{_capital(e.outcome.reason)}; none will be written, and epoch {e.txn.epoch} has written since.",
-        remedy=lambda e: (
-            "Write no marker: an abort discards committed records, and a commit makes later ones visible. Read "
-            f"{e.txn.tp[0]}-{e.txn.tp[1]} from offset {e.txn.start} with read_uncommitted, and keep the records of "
-            f"producer {e.txn.producer_id}."
-        ),
-    ),
-    OpenRule(
         name="committed without its marker",
         applies=lambda e: e.outcome.name == COMMIT,
         verdict="stuck_ending",
@@ -212,6 +195,32 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         action="complete",
     ),
     OpenRule(
+        name="committed in part",
+        applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Write no marker: an abort discards committed records, and a commit makes others visible. Read "
+            f"{e.txn.tp[0]}-{e.txn.tp[1]} from offset {e.txn.start} with read_uncommitted, and keep the records of "
+            f"producer {e.txn.producer_id}."
+        ),
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name=COMMIT_IS_LIKELY,
+        applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: (
+            "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If "
+            f"that shows that {e.outcome.all_committed.words}, {_command(e.txn, 'complete')} says how to write the "
+            "COMMIT marker that is missing."
+        ),
+        needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
         name=OUTCOME_NOT_PROVEN,
         applies=lambda e: e.outcome.name == UNKNOWN,
         verdict="unknown",
@@ -219,6 +228,18 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
         needs=lambda e: e.outcome.missing,
+    ),
+    OpenRule(
+        name=MARKERS_NOT_READ,
+        applies=lambda e: e.log is not None and (not e.log.are_markers_sought or e.log.markers_unread is not None),
+        verdict="unknown",
+        outcome=UNKNOWN,
+        why=_not_proven,
+        remedy=lambda e: GET_MISSING,
+        needs=lambda e: (
+            f"the markers of producer {e.txn.producer_id} on other partitions, which show whether the coordinators' "
+            f"log has lost a commit: {(e.log and e.log.markers_unread) or 'they were not read'}",
+        ),
     ),
     OpenRule(
         name="aborted without its marker",

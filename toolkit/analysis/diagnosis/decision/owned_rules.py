@@ -13,7 +13,7 @@ from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
 from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
@@ -51,6 +51,11 @@ def _state_since(txn: OpenTransaction) -> dt.timedelta:
 
 def _is_live(e: OpenEvidence) -> bool:
     return e.txn.state == "Ongoing" and e.txn.epoch == e.txn.owner_epoch and e.txn.listed
+
+
+def _may_have_committed(e: OpenEvidence) -> bool:
+    """Whether it is not proven that a fence, which aborts all that is open here, discards no committed records."""
+    return e.txn.start is not None and e.outcome.no_commit.status != PROVEN
 
 
 def _timeout(txn: OpenTransaction) -> dt.timedelta:
@@ -96,6 +101,13 @@ def _as_of(txn: OpenTransaction) -> str:
 def _within_timeout(e: OpenEvidence) -> str:
     timeout = f" of {duration(_timeout(e.txn))}" if _timeout(e.txn) else ""
     return f"{_says(e)}{_age(e.txn)}, within its own timeout{timeout}."
+
+
+def _why_overdue(e: OpenEvidence) -> str:
+    return (
+        f"{_says(e)} since {'' if (start := _owner(e).start_time) is None else at(start)} with a timeout of "
+        f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted{_as_of(e.txn)}."
+    )
 
 
 def _wait(e: OpenEvidence) -> str:
@@ -226,11 +238,12 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="live, over committed records",
-        applies=lambda e: _is_live(e) and e.outcome.name == COMMIT,
+        applies=lambda e: _is_live(e) and e.outcome.no_commit.status == REFUTED,
         verdict="ongoing",
-        outcome=COMMIT,
+        outcome=UNKNOWN,
         why=lambda e: (
-            f"{_says(e)}{_age(e.txn)}, and its first records here are of an earlier transaction: {e.outcome.reason}."
+            f"{_says(e)}{_age(e.txn)}, and committed records of an earlier transaction are open here, too: "
+            f"{e.outcome.reason}."
         ),
         remedy=lambda e: (
             "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
@@ -269,14 +282,24 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         is_explained=True,
     ),
     OpenRule(
+        name="overdue, perhaps over committed records",
+        applies=lambda e: _is_live(e) and _is_overdue(e.txn) and _may_have_committed(e),
+        verdict="overdue",
+        outcome=UNKNOWN,
+        why=_why_overdue,
+        remedy=lambda e: (
+            f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
+            f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
+            f"proof that {e.outcome.no_commit.words} ({e.outcome.reason}). Never an abort marker: it has an owner."
+        ),
+        is_explained=True,
+    ),
+    OpenRule(
         name="overdue",
         applies=lambda e: _is_live(e) and _is_overdue(e.txn),
         verdict="overdue",
         outcome=UNDECIDED,
-        why=lambda e: (
-            f"{_says(e)} since {'' if (start := _owner(e).start_time) is None else at(start)} with a timeout of "
-            f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted{_as_of(e.txn)}."
-        ),
+        why=_why_overdue,
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "

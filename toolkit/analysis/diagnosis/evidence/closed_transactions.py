@@ -10,6 +10,9 @@ brokers, whose clocks may differ by `CLOCKS_DIFFER`. Within that, COMMIT markers
 transaction, written after its decision and before its completion. ABORT markers show nothing, as an operator may have
 written them. Nor does a COMMIT marker that an operator may have written because it was missing: `kafka-txn complete`
 does so some seconds after the decision, so the producer has no other marker shortly before it.
+
+Clocks that are further apart than the bound can make each marker pass for that of the next transaction. If a greater
+difference explains the COMMIT markers as well, with no more missing ones, what follows from it is possible, too.
 """
 
 from __future__ import annotations
@@ -28,12 +31,15 @@ COMPARED = 100_000  # ms before the last marker: of older ones, the clocks may h
 MOST_COMPARED = 1_000  # markers, the last ones: fewer leave more that is possible
 DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
 ROUNDING = 1  # ms: times are cut to milliseconds
+MAX_SIGN_MS = 600_000  # of a difference beyond the bound: clocks further apart break logins and certificates
+MAX_SIGN_MARKERS = 20  # the last ones
 COMPLETED_AFTER = 9_000  # ms after the producer's last marker: `kafka-txn complete` waits for 10 s
 
 Range = tuple[float, float]
 """Lowest and highest difference in ms: the leader's clock minus the coordinator's."""
 
 WITHIN_LIMIT: Sequence[Range] = [(-MAX_DIFFERENCE_MS, MAX_DIFFERENCE_MS)]
+BEYOND_LIMIT: Sequence[Range] = [(-MAX_SIGN_MS, -MAX_DIFFERENCE_MS), (MAX_DIFFERENCE_MS, MAX_SIGN_MS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +93,14 @@ class ClosedTransactions:
     # when the first transaction of the records began, or their first record was written; earlier transactions, which
     # ended before, may be missing. Null if none is, as the producer began with it
     began: float | None
-    # earliest broker's time in the excerpt of the partition, in ms; infinity if it was not read, or has none
+    # earliest broker's time in the excerpt of the partition, in ms; infinity if it was not read, or has none. That it
+    # begins at offset 0 proves nothing: a topic that was created again has no marker from before
     read_from: float
-    # if the partition was read from offset 0: when the open records were written, in ms by their client, else infinity.
-    # Offset 0 alone proves nothing: a topic that was created again has no marker from before
-    written_at: float
+    # whether the excerpt begins at offset 0 and the records with the producer id, so that every transaction should have
+    # its marker in it; it only counts as a sign of clocks that are too far apart
+    is_whole: bool
     has_gaps: bool  # whether batches before the open records were removed by the cleaner: markers may be among them
+    has_clocks: bool  # whether no broker's time shows that clocks are further apart than the bound
     is_one_coordinator: bool  # whether one broker has written all records that are compared
     is_one_clock: bool  # whether that broker has written the markers too
 
@@ -102,7 +110,7 @@ class ClosedTransactions:
         first_open = closed.index(False) if False in closed else len(closed)
         last_closed = max((index for index, is_closed in enumerate(closed) if is_closed), default=-1)
         possible = set(range(last_closed, first_open))
-        if not self.markers or self.markers[-1].time is None:
+        if not self.markers or self.markers[-1].time is None or not self.has_clocks:
             return possible
         by_times = self._by_times(self.markers[-1], self.markers[-1].time)
         if self.has_gaps and by_times:
@@ -126,8 +134,7 @@ class ClosedTransactions:
 
     def _is_older_than(self, transaction: DecidedTransaction) -> bool:
         """Whether the excerpt begins before the decision: a marker of the transaction would be in it."""
-        before = transaction.decided_from
-        return self.read_from < before - MAX_DIFFERENCE_MS or self.written_at <= before
+        return self.has_clocks and self.read_from < transaction.decided_from - MAX_DIFFERENCE_MS
 
     def _has_own_epoch(self, transaction: DecidedTransaction) -> bool:
         """Whether a leader that has appended its marker, which has the next epoch, refuses the open records."""
@@ -140,7 +147,28 @@ class ClosedTransactions:
         for index in self._compared:
             if found and self._may_be_by_hand(index):
                 found |= self._by_differences(last, time, self._differences(last, time, by_hand=index))
-        return found
+        return found | self._beyond_the_bound(last, time, found)
+
+    def _beyond_the_bound(self, last: ProducerMarker, time: float, found: set[int]) -> set[int]:
+        """As `last`, by clocks further apart than the bound, if they explain the COMMIT markers as well as `found`."""
+        if not found or self.is_one_clock or not self.is_one_coordinator or not last.is_commit or last.is_by_hand:
+            return set()
+        fewest = min(self._missing_after(index, time, 0) for index in found)
+        beyond = set()
+        for low, high in self._differences(last, time, within=BEYOND_LIMIT):
+            for index, each in self._ranges(last, time, [(low, high)]):
+                for lowest, highest in _meet([each], [(low, high)]):
+                    missing = self._missing_after(index, time, (lowest + highest) / 2)
+                    if missing < fewest or (missing == fewest and len(self._compared) > 0):
+                        beyond.add(index)
+        return beyond
+
+    def _missing_after(self, last_closed: int, time: float, difference: float) -> int:
+        """How much is not explained if clocks differ by this: commits without a marker, or open records without one."""
+        since = -FOR_EVER if self.is_whole else self.read_from - difference
+        commits = sum(each.is_commit and each.decided_at >= since for each in self.decided)
+        markers = sum(each.is_commit and not each.is_by_hand for each in self.markers)
+        return max(commits - markers, 0) + (last_closed == len(self.decided) - 1)
 
     def _by_differences(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
         """As `last`, by these differences of the clocks."""
@@ -242,14 +270,16 @@ class ClosedTransactions:
         # One coordinator may have decided it, and another, by a clock of its own, have ended it.
         return min(after_decision, before_end) - exact, max(after_decision, before_end) + exact
 
-    def _differences(self, last: ProducerMarker, time: float, *, by_hand: int | None = None) -> Sequence[Range]:
+    def _differences(
+        self, last: ProducerMarker, time: float, *, by_hand: int | None = None, within: Sequence[Range] = WITHIN_LIMIT
+    ) -> Sequence[Range]:
         """The differences of the clocks that explain the COMMIT markers before the last one, but for one by hand."""
         if self.is_one_clock:
             return [(0, 0)]
-        differences = WITHIN_LIMIT
+        differences = within
         if not self.is_one_coordinator:
             return differences
-        for index in self._compared:
+        for index in self._compared if within is WITHIN_LIMIT else self._compared[-MAX_SIGN_MARKERS:]:
             if index != by_hand:
                 ranges = self._earlier_ranges(self.markers[index], time, differences)
                 differences = _meet(differences, _union(each for _, each in ranges))

@@ -8,18 +8,24 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from toolkit.analysis.cluster_events import LEADER_EVENTS, events_around
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, outcome_by_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import (
+    OtherMarker,
+    other_markers,
+    outcome_by_markers,
+    unexplained_commit,
+    unexplained_commit_text,
+)
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
+from toolkit.analysis.diagnosis.verdicts import COMMIT, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
@@ -36,8 +42,9 @@ class LogEvidence:
 
     excerpts: Mapping[TopicPartition, Excerpt]  # by partition
     coordinators: CoordinatorLog | None = None  # null if their log was not read
-    # markers of the producers on other partitions; read only where the coordinators' log does not prove an outcome
-    other_markers: Sequence[OtherMarker] = ()
+    # markers of the producers on other partitions; null if they were not looked for, as nobody may hang
+    other_markers: Sequence[OtherMarker] | None = None
+    markers_unread: str | None = None  # why they could not be read; null if they were
     # partition, producer id and start offset of transactions that their leader no longer shows open, once the
     # coordinators' log was read
     ended: Collection[tuple[TopicPartition, int, int]] = ()
@@ -81,9 +88,22 @@ class DiagnosisContext:
     def outcome(self) -> Outcome:
         """What was decided about its records."""
         outcome = find_outcome(self.txn, self.producer_batches, self.coordinators)
-        if outcome.name != UNKNOWN or self.log is None:
+        if self.log is None or self.log.other_markers is None:
             return outcome
-        return outcome_by_markers(self.txn, self.producer_batches, self.log.other_markers) or outcome
+        excerpt = self.log.excerpts.get(self.txn.tp)
+        here = () if excerpt is None else other_markers(self.txn.tp, excerpt, self.txn.producer_id)
+        markers = [*self.log.other_markers, *here]
+        if outcome.name == UNKNOWN:
+            by_markers = outcome_by_markers(self.txn, self.producer_batches, markers)
+            return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
+        history = self.histories[0] if len(self.histories) == 1 else None
+        unexplained = unexplained_commit(self.txn.producer_id, history, markers)
+        if outcome.name == COMMIT or unexplained is None:
+            return outcome
+        missing = unexplained_commit_text(unexplained)
+        return Outcome(
+            name=UNKNOWN, reason=missing, missing=(missing,), evidence=(unexplained.entry,), offsets=outcome.offsets
+        )
 
     @cached_property
     def epoch(self) -> int:
@@ -231,7 +251,7 @@ def _excerpt_start(tp: TopicPartition, opened: Sequence[OpenTransaction]) -> Exc
 
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
-MAX_OF_EACH = 3  # partitions of a producer: one marker of the transaction is enough
+MAX_OF_EACH = 5  # partitions of a producer: one marker of the transaction is enough
 MAX_PARTITIONS = 100
 
 
@@ -240,7 +260,7 @@ def marker_partitions(
 ) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
     """The partitions to read for markers of the same transactions: of each producer the nearest ones.
 
-    `contexts`: open transactions whose outcome the coordinators' log does not prove.
+    `contexts`: open transactions that may hang.
     `producers`: where the producers have written.
     """
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
@@ -249,9 +269,10 @@ def marker_partitions(
             written[each.producer_id].append((each.producer_epoch, each.tp))
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
     for context in contexts:
-        # A marker raises the epoch: the lowest of those that are higher have the fewest records after it.
-        raised = sorted(each for each in written[context.txn.producer_id] if each[0] > context.txn.epoch)
-        for _, tp in [each for each in raised if each[1] != context.txn.tp][:MAX_OF_EACH]:
+        # A marker of version 2 raises the epoch: the lowest of those that are higher have the fewest records after it.
+        others = [each for each in written[context.txn.producer_id] if each[1] != context.txn.tp]
+        nearest = sorted(others, key=lambda each: ((each[0] - context.txn.epoch - 1) % (1 << 15), each[1]))
+        for _, tp in nearest[:MAX_OF_EACH]:
             if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(context)
     return known

@@ -38,7 +38,13 @@ MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 def log_facts(context: DiagnosisContext) -> LogFacts:
     """What the logs show of an open transaction, for the decision."""
     batches, key = context.producer_batches, (context.txn.tp, context.txn.producer_id, context.txn.start)
-    facts = LogFacts(outcome=context.outcome, has_ended=context.log is not None and key in context.log.ended)
+    log = context.log
+    facts = LogFacts(
+        outcome=context.outcome,
+        has_ended=log is not None and key in log.ended,
+        are_markers_sought=log is not None and log.other_markers is not None,
+        markers_unread=None if log is None else log.markers_unread,
+    )
     if batches is None:
         return facts
     other = batches.foreign_opening

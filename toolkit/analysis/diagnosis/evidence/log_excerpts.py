@@ -135,9 +135,12 @@ class ProducerBatches:
         return _broker_time(headers[bisect_right(headers["base_offset"], self.start) :])
 
     @property
-    def brokers_time_first(self) -> dt.datetime | None:
-        """The first broker time in the excerpt."""
-        return _broker_time(self.excerpt.headers)
+    def brokers_times(self) -> list[float]:
+        """All brokers' times in the excerpt, in the order of the log, in ms."""
+        headers = self.excerpt.headers
+        by_broker = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
+        times: list[float] = headers["max_timestamp"][by_broker].astype(float).tolist()
+        return times
 
     def entry(self, name: str, batch: Headers) -> EvidenceEntry:
         """The first batch as evidence."""

@@ -1,9 +1,12 @@
-"""Markers of the same transaction on other partitions prove its outcome where the coordinators' log does not.
+"""Markers of the producer on other partitions: they contradict the coordinators' log, or prove what it has lost.
+
+The log can lose its tail, or come back from a backup: then a COMMIT marker is left of a transaction that it does not
+have. So they are read before a transaction is said to hang.
 
 With transaction version 2 each transaction has an epoch of its own, and its markers have the next one (KIP-890). So a
-COMMIT marker with the next epoch, right after data of the open records' epoch, is of the same transaction. With
-transaction version 1 an epoch lasts for many transactions: a COMMIT marker has the data's own epoch, and proves nothing
-here.
+COMMIT marker with the next epoch, right after data of the open records' epoch, is of the same transaction, if the epoch
+itself began with the commit before: a client can go from version 1 to 2 within an epoch, and coordinators raise the
+epoch in aborts of version 1, too. With version 1 a COMMIT marker has the data's own epoch, and proves nothing here.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
+from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
@@ -27,41 +32,93 @@ END = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherMarker:
-    """A marker of a producer on another partition, after data of the epoch before it."""
+    """A marker of a producer, of an open transaction's own partition or of another one."""
 
     # tp, offset: where it is
     tp: TopicPartition
     offset: int
-    # producer_id, data_epoch: the producer, and the epoch of its data; the marker has the next one
+    # producer_id, epoch: as in the marker
     producer_id: int
-    data_epoch: int
+    epoch: int
+    is_raised: bool  # whether the data right before it has the epoch below its own, as with transaction version 2
     is_commit: bool  # COMMIT, or ABORT
     time: dt.datetime | None  # when it was written, by its leader's clock; null if it has no time
     entry: EvidenceEntry  # the marker as evidence
 
+    @property
+    def name(self) -> str:
+        """``the COMMIT marker at offset 12 of orders-0``."""
+        topic, partition = self.tp
+        return f"the {'COMMIT' if self.is_commit else 'ABORT'} marker at offset {self.offset} of {topic}-{partition}"
+
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:
-    """The markers in an excerpt of another partition that raise the epoch of the data right before them."""
+    """The markers of a producer in an excerpt."""
     batches, headers = producer_batches(excerpt, producer_id, END), excerpt.headers
     own = headers[headers["producer_id"] == producer_id]
     for number in range(len(batches.markers_before)):
         marker = batches.markers_before[number : number + 1]
         offset, epoch = int(marker["base_offset"][0]), int(marker["producer_epoch"][0])
         before: Headers = own[own["base_offset"] < offset][-1:]
-        if not len(before) or before["attributes"][0] & (CONTROL | TRANSACTIONAL) != TRANSACTIONAL:
-            continue
-        is_raised = int(before["producer_epoch"][0]) == epoch - 1
         # A missing batch may have the marker's own epoch, as with version 1.
-        if is_raised and excerpt.is_contiguous(int(before["base_offset"][0]), offset):
-            yield OtherMarker(
-                tp=tp,
-                offset=offset,
-                producer_id=producer_id,
-                data_epoch=epoch - 1,
-                is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
-                time=utc(int(marker["max_timestamp"][0])),
-                entry=batches.entry("marker_elsewhere", marker),
-            )
+        is_raised = (
+            len(before) == 1
+            and before["attributes"][0] & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL
+            and int(before["producer_epoch"][0]) == epoch - 1
+            and excerpt.is_contiguous(int(before["base_offset"][0]), offset)
+        )
+        yield OtherMarker(
+            tp=tp,
+            offset=offset,
+            producer_id=producer_id,
+            epoch=epoch,
+            is_raised=bool(is_raised),
+            is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
+            time=utc(int(marker["max_timestamp"][0])),
+            entry=batches.entry("marker_elsewhere", marker),
+        )
+
+
+def unexplained_commit(
+    producer_id: int, history: IdHistory | None, markers: Sequence[OtherMarker]
+) -> OtherMarker | None:
+    """A COMMIT marker whose commit the coordinators' log does not have; null if there is none.
+
+    `history`: the records of the id that has the producer id; null if none is left.
+    """
+    first = None if history is None else history.first_of(producer_id)
+    if history is None or first is None or first.timestamp is None:
+        return None
+    commits = [
+        each
+        for each in history.transactions
+        if each.producer_id in {producer_id, None} and each.decided_at and (each.state or "").endswith("Commit")
+    ]
+    for marker in markers:
+        if not marker.is_commit or marker.producer_id != producer_id or marker.time is None:
+            continue
+        if marker.time < first.timestamp + CLOCKS_DIFFER:  # of a transaction that compaction may have taken
+            continue
+        is_explained = any(
+            each.decided_at is not None
+            and (each.topic_partitions is None or marker.tp in each.topic_partitions)
+            and each.producer_epoch in {None, marker.epoch - ((each.client_transaction_version or 0) >= 2)}
+            and each.decided_at <= marker.time + CLOCKS_DIFFER
+            and (each.end_time is None or marker.time <= each.end_time + CLOCKS_DIFFER)
+            for each in commits
+        )
+        if not is_explained:
+            return marker
+    return None
+
+
+def unexplained_commit_text(marker: OtherMarker) -> str:
+    """What is missing if a marker contradicts the coordinators' log."""
+    when = "" if marker.time is None else f", of {at(marker.time)}"
+    return (
+        f"the commit of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
+        "have lost a commit of these ones"
+    )
 
 
 def outcome_by_markers(
@@ -70,29 +127,28 @@ def outcome_by_markers(
     """The outcome that markers on other partitions prove; null if they do not.
 
     `batches`: its producer's batches around its start; null if the partition's log was not read.
-    `markers`: markers of its producer on other partitions.
+    `markers`: markers of its producer, those on its own partition included.
     """
     own = [each for each in markers if each.producer_id == txn.producer_id]
-    # Only clients of version 2 raise the epoch in a commit; a coordinator raises it in aborts of both versions.
-    if not any(each.is_commit for each in own):
-        return None
     first = None if batches is None or not len(batches.first_batch) else batches.first_batch[0]
     if first is not None and first["base_sequence"] > 0:  # with version 2, a transaction begins with number 0
         return None
     epoch = txn.first_epoch if first is None else int(first["producer_epoch"])
-    found = [each for each in own if each.data_epoch == epoch and each.tp != txn.tp]
+    if epoch is None or epoch != txn.epoch:
+        return None
+    # A commit that raised the epoch to this one: the client was of version 2 when it began.
+    if not any(each.is_commit and each.is_raised and each.epoch == epoch for each in own):
+        return None
+    found = [each for each in own if each.is_raised and each.epoch == epoch + 1 and each.tp != txn.tp]
     written_after = None if batches is None else batches.brokers_time_before
     is_late = written_after is not None and any(
         each.time is None or each.time + CLOCKS_DIFFER < written_after for each in found
     )
-    if epoch != txn.epoch or is_late or len({each.is_commit for each in found}) != 1:
+    if is_late or len({each.is_commit for each in found}) != 1:
         return None
     marker = found[0]
-    topic, partition = marker.tp
-    what = "COMMIT" if marker.is_commit else "ABORT"
     return Outcome(
         name=COMMIT if marker.is_commit else ABORT,
-        reason=f"the {what} marker of the same transaction (epoch {epoch}) is at offset {marker.offset} of "
-        f"{topic}-{partition}, and the log has no marker of it here",
+        reason=f"{marker.name} is of the same transaction (epoch {epoch}), and the log has no marker of it here",
         evidence=(marker.entry,),
     )

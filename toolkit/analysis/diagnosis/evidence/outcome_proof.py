@@ -1,11 +1,13 @@
 """Prove what was decided about records that are still open, by the coordinator's log.
 
-A coordinator's *current* state proves nothing about an earlier transaction of the same producer. Its log does: each
-transaction of the producer that included the partition and was decided has to have its marker on the partition. The
-records that are open belong to such a transaction if its marker is not there: the coordinator skipped it (KAFKA-20734),
-or it was lost, compacted or refused. `closed_transactions` tells which transactions have theirs.
+A marker decides every open batch, so each is compared with each decision of the producer that includes the partition
+and may lack its marker here: the coordinator skipped it (KAFKA-20734), or it was lost, compacted or refused.
+`closed_transactions` tells which transactions have theirs. A decision includes what was written before it, and nothing
+that was written after it. Only brokers' times prove an order: markers, and batches under LogAppendTime. With
+transaction version 2 an epoch is of one transaction, which needs no times.
 
-The log has to reach back to before the open records: of two decisions without a marker, it may have lost the first.
+The log has to reach back to before the open records: of two decisions without a marker, it may have lost the first. And
+it must not contradict itself: a coordinators' log can lose its tail, and come back from a backup.
 
 Sources: ``ProducerAppendInfo`` (epochs), ``TransactionMetadata`` and ``TransactionMarkerChannelManager`` in Kafka;
 KIP-890.
@@ -19,22 +21,26 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory
 from toolkit.analysis.diagnosis.evidence.closed_transactions import (
     COMPARED,
+    MAX_DIFFERENCE_MS,
     ClosedTransactions,
     DecidedTransaction,
     ProducerMarker,
 )
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, ProducerBatches
+from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
+from toolkit.analysis.diagnosis.evidence.open_parts import BrokersTime, OpenPart, offsets_text, open_parts
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
-from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
+
+APPEND_DELAY = 1_000  # ms from the time of a marker to its append, on one broker; more is covered by the clocks' bound
 
 
 def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: CoordinatorLog | None) -> Outcome:
@@ -45,90 +51,237 @@ def find_outcome(txn: OpenTransaction, batches: ProducerBatches | None, log: Coo
     """
     if txn.start is None:
         return Outcome(name=UNDECIDED, reason="it has written nothing here yet")
-    whether = f"whether a commit includes these records of {txn.tp[0]}-{txn.tp[1]}"
+    parts = open_parts(txn, batches)
+    name = f"{txn.tp[0]}-{txn.tp[1]}"
+    offsets = f"{offsets_text(parts[0].first_offset, parts[-1].last_offset)} of {name}"
+    whether = f"whether a commit includes these records of {name}"
     if log is None:
-        return _unknown(f"the coordinators' log, which was not read: {whether}")
+        return _unknown(offsets, f"the coordinators' log, which was not read: {whether}")
     if log.gaps:
-        return _unknown(*(f"{why}: {whether}" for why in log.gaps))
+        return _unknown(offsets, *(f"{why}: {whether}" for why in log.gaps))
     histories = log.of(txn.producer_id, txn.transactional_id)
     if len(histories) != 1 or (first := histories[0].first_of(txn.producer_id)) is None:
         found = f"{len(histories)} ids have it" if len(histories) > 1 else f"none is left{_since(log)}"
-        return _unknown(f"records of producer {txn.producer_id} in {STATE_TOPIC} ({found}): {whether}")
+        return _unknown(offsets, f"records of producer {txn.producer_id} in {STATE_TOPIC} ({found}): {whether}")
     leader = None if first.txn_state_partition is None else log.leaders.get(first.txn_state_partition)
     return _Proof(
-        txn=txn, batches=batches, history=histories[0], first=first, leader_of_records=leader, whether=whether
+        txn=txn,
+        batches=batches,
+        parts=parts,
+        history=histories[0],
+        first=first,
+        leader_of_records=leader,
+        other_ids=log.other_ids(txn.producer_id, histories[0].transactional_id),
+        offsets=offsets,
+        whether=whether,
     ).outcome
 
 
-def _unknown(*missing: str) -> Outcome:
-    return Outcome(name=UNKNOWN, reason=missing[0], missing=missing)
+def _unknown(offsets: str, *missing: str) -> Outcome:
+    return Outcome(name=UNKNOWN, reason=missing[0], missing=missing, offsets=offsets)
 
 
 def _since(log: CoordinatorLog) -> str:
     return f" since {at(min(log.since.values()))}" if log.since else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartDecisions:
+    """The decisions that may include the batches of a part; null stands for none."""
+
+    part: OpenPart
+    possible: tuple[PastTransaction | None, ...]
+
+    @property
+    def commits(self) -> Sequence[PastTransaction]:
+        """Those of them that are commits."""
+        return [each for each in self.possible if each is not None and _is_commit(each)]
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether a commit includes them, whichever it is."""
+        return len(self.commits) == len(self.possible)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Proof:
-    """Decided transactions of a producer on a partition, compared with its markers there."""
+    """Open batches of a producer on a partition, compared with its decided transactions and with its markers there."""
 
     txn: OpenTransaction
     batches: ProducerBatches | None
+    parts: Sequence[OpenPart]
     history: IdHistory
     first: TransactionLogRecord
     leader_of_records: tuple[int, int] | None
+    other_ids: Sequence[str]
+    offsets: str
     whether: str
 
     @cached_property
     def outcome(self) -> Outcome:
+        if (contradiction := self._contradiction()) is not None:
+            return _unknown(self.offsets, f"{contradiction}: {self.whether}")
         if not self._last_closed:
-            return _unknown(f"markers and records of {self.name} that agree: {self.whether}")
-        least, most = self._without_markers(max(self._last_closed)), self._without_markers(min(self._last_closed))
-        decisions = {_is_commit(each) for each in most}
-        if not least and True not in decisions:
-            return self._undecided()  # if one of them wrote the records, it was aborted
-        if not least or (len(least) < len(most) and len(decisions) > 1):
-            return _unknown(f"{self._what_decides}: {self._transaction_text(self.decided[-1])}, {self.whether}")
-        return self._decided(least)
+            return _unknown(self.offsets, f"markers and records of {self.name} that agree: {self.whether}")
+        if not any(each.commits for each in self.by_part):
+            return self._not_committed()
+        if self._why_complete() is None:
+            return self._incomplete()
+        if all(each.is_committed for each in self.by_part):
+            decided = dict.fromkeys(txn for each in self.by_part for txn in each.commits)
+            return self._decided(COMMIT, sorted(decided, key=self.decided.index))
+        return self._not_proven()
 
     @property
     def name(self) -> str:
         return f'"{self.history.transactional_id}" in {STATE_TOPIC}-{self.first.txn_state_partition}'
 
-    @cached_property
-    def first_epoch(self) -> int | None:
-        """Epoch of the batch that opened the transaction; null if it was not read."""
-        if self.batches is not None and len(self.batches.first_batch):
-            return int(self.batches.first_batch["producer_epoch"][0])
-        return self.txn.first_epoch
-
     @property
-    def _lowest_epoch(self) -> int:
-        """Epoch of the batch that opened the transaction; of its newest batch if that was not read."""
-        return self.txn.epoch if self.first_epoch is None else self.first_epoch
+    def tp_name(self) -> str:
+        return f"{self.txn.tp[0]}-{self.txn.tp[1]}"
 
     @cached_property
     def transactions(self) -> Sequence[PastTransaction]:
-        """The producer's transactions that include the partition, or may, in order."""
-        return [
-            each
-            for each in sorted(self.history.transactions, key=lambda each: each.first_offset or 0)
-            if each.producer_id in {self.txn.producer_id, None}
-            and (each.topic_partitions is None or self.txn.tp in each.topic_partitions)
-        ]
+        """The producer's transactions, in order."""
+        found = (each for each in self.history.transactions if each.producer_id in {self.txn.producer_id, None})
+        return sorted(found, key=lambda each: each.first_offset or 0)
 
     @cached_property
     def decided(self) -> Sequence[PastTransaction]:
-        """Those of them that were decided."""
-        return [each for each in self.transactions if each.decided_at is not None]
+        """Those of them that were decided and include the partition, or may."""
+        return [
+            each
+            for each in self.transactions
+            if each.decided_at is not None and (each.topic_partitions is None or self.txn.tp in each.topic_partitions)
+        ]
 
-    def _may_have_written(self, transaction: PastTransaction) -> bool:
-        """Whether a transaction can have written the open records: its epoch is between their first and their last."""
-        epoch = transaction.producer_epoch
-        return epoch is None or ((self.first_epoch or -1) <= epoch and (self.txn.epoch < 0 or epoch <= self.txn.epoch))
+    @cached_property
+    def by_part(self) -> Sequence[_PartDecisions]:
+        return [_PartDecisions(part=part, possible=tuple(self._possible(part))) for part in self.parts]
 
-    def _without_markers(self, last_closed: int) -> Sequence[PastTransaction]:
-        return [each for each in self.decided[last_closed + 1 :] if self._may_have_written(each)]
+    def _possible(self, part: OpenPart) -> Iterator[PastTransaction | None]:
+        """The decisions that may include the batches of a part, and null if it may be that none does."""
+        first_open = min(self._last_closed) + 1
+        for index, each in enumerate(self.decided[first_open:], start=first_open):
+            epoch = each.producer_epoch
+            if epoch is not None and not part.lowest_epoch <= epoch <= part.highest_epoch:
+                continue
+            is_own_epoch = part.epoch is not None and part.epoch == epoch and epoch in self._epochs_of_version_2
+            if not is_own_epoch and self._is_younger(part, each):
+                continue
+            yield each
+            is_without_marker = index > max(self._last_closed)
+            is_here = each.topic_partitions is not None or is_own_epoch
+            if (
+                is_without_marker
+                and is_here
+                and part.epoch is not None
+                and (is_own_epoch or self._is_older(part, each))
+            ):
+                return
+        yield None
+
+    def _is_older(self, part: OpenPart, decided: PastTransaction) -> bool:
+        """Whether the batches were in the log before a decision, by brokers' times."""
+        time = part.before
+        if time is None or not self._have_clocks:
+            return False
+        bound = max(self._clocks_differ(time, decided), 0 if time.is_exact else APPEND_DELAY)
+        return time.time + bound < self._compared(decided).decided_from
+
+    def _is_younger(self, part: OpenPart, decided: PastTransaction) -> bool:
+        """Whether the batches came into the log after a decision, by brokers' times."""
+        time = part.after
+        if time is None or not self._have_clocks:
+            return False
+        return time.time - self._clocks_differ(time, decided) > self._compared(decided).decided_at
+
+    def _clocks_differ(self, time: BrokersTime, decided: PastTransaction) -> float:
+        """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
+        leader, known = self.txn.leader, self.leader_of_records
+        is_one = (
+            known is not None
+            and known[0] == leader.leader
+            and time.leader_epoch == leader.leader_epoch
+            and all(record.leader_epoch == known[1] for record in self._records_of(decided))
+        )
+        return 0 if is_one else MAX_DIFFERENCE_MS
+
+    @cached_property
+    def _have_clocks(self) -> bool:
+        """Whether no broker's time shows clocks further apart than the bound, as one far before one that it follows."""
+        records = [_milliseconds(each.timestamp) for each in self.history.records if each.timestamp is not None]
+        times = [] if self.batches is None else self.batches.brokers_times
+        return _are_in_order(records) and _are_in_order(times)
+
+    @cached_property
+    def _begun_epochs(self) -> frozenset[int]:
+        """Epochs whose beginning is in the log: InitProducerId, the end before, or a record of a lower epoch."""
+        begun, highest = set(), None
+        for record in self._own_records:
+            epoch, state = record.producer_epoch, record.state or ""
+            if epoch is None:
+                continue
+            begins = state == "Empty" or (state.startswith("Complete") and _version(record) >= 2)
+            if begins if highest is None else epoch > highest:
+                begun.add(epoch)
+            highest = epoch if highest is None else max(highest, epoch)
+        return frozenset(begun)
+
+    @cached_property
+    def _own_records(self) -> Sequence[TransactionLogRecord]:
+        return [each for each in self.history.records if each.producer_id == self.txn.producer_id]
+
+    @cached_property
+    def _epochs_of_version_2(self) -> frozenset[int]:
+        """Epochs that only one transaction has had, and of version 2: so all that has the epoch is of it."""
+        return frozenset(
+            epoch for epoch in self._begun_epochs if [self._is_of_version_2(each) for each in self._of(epoch)] == [True]
+        )
+
+    def _of(self, epoch: int) -> Sequence[PastTransaction]:
+        """The transactions that had an epoch, or may have had it."""
+        return [each for each in self.transactions if each.producer_epoch in {epoch, None}]
+
+    def _is_of_version_2(self, transaction: PastTransaction) -> bool:
+        """Whether all its requests were of version 2 (KIP-890): a client can go from version 1 to 2 within an epoch."""
+        records = self._records_of(transaction)
+        return bool(records) and all(_version(each) >= 2 for each in records)
+
+    def _contradiction(self) -> str | None:
+        """What shows that the coordinators' log has lost records, or that the producer id was given out twice."""
+        producer_id = self.txn.producer_id
+        if self.other_ids:
+            ids = ", ".join(f'"{name}"' for name in self.other_ids)
+            return f"one transactional id of producer {producer_id}, which {ids} had, too"
+        begun = self.first.timestamp
+        if self._begins_the_producer and begun is not None:
+            older = [each.time for each in self.markers if each.time is not None]
+            older += [each.before.time for each in self.parts if each.before is not None]
+            if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in older):
+                return (
+                    f"why {self.tp_name} has batches of producer {producer_id} from before {at(begun)}, when "
+                    f"{self.name} got it: the coordinators' log is an older copy, or the id was given out twice"
+                )
+        for part in self.parts:
+            if part.epoch is not None and self._is_never_added(part.epoch):
+                return (
+                    f"the record of {self.name} that added {self.tp_name} with epoch {part.epoch}, which transaction "
+                    f"version 2 writes before the data ({part.offsets}): the log has lost records"
+                )
+        return None
+
+    def _is_never_added(self, epoch: int) -> bool:
+        """Whether brokers of version 2, which add what is written, have not added the partition in an epoch."""
+        begun_by_end = any(
+            each.producer_epoch == epoch
+            and (each.state or "").startswith(("Prepare", "Complete"))
+            and _version(each) >= 2
+            for each in self._own_records
+        )
+        of_epoch = self._of(epoch)
+        is_version_2 = all(map(self._is_of_version_2, of_epoch)) and (begun_by_end or bool(of_epoch))
+        return is_version_2 and all(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_epoch)
 
     @cached_property
     def markers(self) -> Sequence[ProducerMarker]:
@@ -157,31 +310,20 @@ class _Proof:
         """Epochs of the coordinators that wrote the records: the leader epochs of their batches."""
         return frozenset(each.leader_epoch for each in self.history.records if each.leader_epoch is not None)
 
-    @property
-    def _what_decides(self) -> str:
-        if self.markers:
-            return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
-        name = f"{self.txn.tp[0]}-{self.txn.tp[1]}"
-        if self.batches is not None and self.batches.excerpt.start == 0:
-            return f"a proof that {name} was not created again, or lost its log, after this decision"
-        return f"the log of {name} from before offset {self.txn.start}, with its markers"
-
-    @property
-    def _marker_offset(self) -> int | None:
-        return self.markers[-1].offset if self.markers else None
-
     @cached_property
     def _last_closed(self) -> set[int]:
         """Possible indices in `decided` of the last transaction whose marker is there; -1 for none of them."""
         began = None if self._begins_the_producer else self.first.start_time or self.first.timestamp
+        excerpt = None if self.batches is None else self.batches.excerpt
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
             markers=self.markers,
-            lowest_epoch=self._lowest_epoch,
+            lowest_epoch=self.parts[0].lowest_epoch,
             began=None if began is None else _milliseconds(began),
-            read_from=self._read_from,
-            written_at=self._written_at,
+            read_from=math.inf if self.batches is None else min(self.batches.brokers_times[:1], default=math.inf),
+            is_whole=excerpt is not None and excerpt.start == 0 and self._begins_the_producer,
             has_gaps=self.batches is not None and self.batches.has_gaps,
+            has_clocks=self._have_clocks,
             is_one_coordinator=self._is_one_coordinator,
             is_one_clock=self._is_one_clock,
         ).last()
@@ -196,29 +338,12 @@ class _Proof:
             decided_from = -math.inf if start is None else _milliseconds(start)
         return DecidedTransaction(
             is_commit=_is_commit(transaction),
-            is_version_2=_is_version_2(transaction),
+            is_version_2=(transaction.client_transaction_version or 0) >= 2,
             epoch=transaction.producer_epoch,
             decided_from=decided_from,
             decided_at=decided_at,
             ended_at=math.inf if transaction.end_time is None else _milliseconds(transaction.end_time),
         )
-
-    @property
-    def _read_from(self) -> float:
-        """The earliest time in the excerpt of the partition."""
-        if self.batches is None:
-            return math.inf
-        earliest = self.batches.brokers_time_first
-        return math.inf if earliest is None else _milliseconds(earliest)
-
-    @property
-    def _written_at(self) -> float:
-        """When a log that was read from offset 0 existed, by the client: its producer had begun by then, too."""
-        began = self.first.start_time or self.first.timestamp
-        if self.batches is None or self.batches.excerpt.start != 0 or not len(self.batches.first_batch) or not began:
-            return math.inf
-        written = float(self.batches.first_batch["max_timestamp"][0])
-        return written if written >= _milliseconds(began - CLOCKS_DIFFER) else math.inf
 
     @cached_property
     def _compared_records(self) -> Sequence[TransactionLogRecord]:
@@ -251,63 +376,151 @@ class _Proof:
         """Whether the first record is the one with which the id got this producer id."""
         return self.first.state == "Empty" and self.first.producer_epoch == 0
 
-    def _undecided(self) -> Outcome:
-        why = self._why_complete()
-        if why is None:
-            return self._incomplete()
-        return Outcome(
-            name=UNDECIDED,
-            reason=f"no transaction with this partition was decided without its marker here, as {why}",
-            evidence=(record_entry(self.first, name="outcome_from"),),
-        )
-
-    def _incomplete(self) -> Outcome:
-        return _unknown(
-            f"records of {self.name} from before {_time(self.first.timestamp)}, which are compacted or were not read: "
-            f"{self.whether}"
-        )
-
     def _why_complete(self) -> str | None:
         """Why no record of the producer from the time of these records on is missing; null if one may be."""
-        first, epoch = self.first, self.first_epoch
+        first, epoch = self.first, self.parts[0].epoch
         since = f"the records of {self.name} from {_time(first.timestamp)} on"
         if self._begins_the_producer:
             return f"{since} begin with its producer id"
-        if epoch is not None and first.producer_epoch is not None:
-            begins = first.state == "Empty" or (first.client_transaction_version or 0) >= 2
-            if first.producer_epoch < epoch or (first.producer_epoch == epoch and begins):
-                return f"{since} begin at epoch {first.producer_epoch}, and these at epoch {epoch}"
-        of_producer = (each for each in self.history.transactions if each.producer_id == self.txn.producer_id)
-        earliest = next(of_producer, None)
-        if earliest is not None and _is_version_2(earliest) and earliest.producer_epoch == epoch:
-            return f"{since} include the transaction of epoch {epoch}, which wrote these"
+        known = first.producer_epoch
+        if epoch is not None and known is not None and (known < epoch or epoch in self._begun_epochs):
+            return f"{since} begin at epoch {known}, and these at epoch {epoch}"
         if min(self._last_closed) >= 0:
             return f"{since} include the transaction whose marker is at offset {self._marker_offset}"
-        earlier = None if self.batches is None else self.batches.brokers_time_before
-        if earlier is not None and first.timestamp is not None and first.timestamp + CLOCKS_DIFFER <= earlier:
-            return f"{since} begin before the batch of {_time(earlier)}, which is before these"
+        earlier = self.parts[0].after
+        if (
+            earlier is not None
+            and self._have_clocks
+            and first.timestamp is not None
+            and _milliseconds(first.timestamp) + MAX_DIFFERENCE_MS <= earlier.time
+        ):
+            return f"{since} begin before offset {self.parts[0].first_offset} was written"
         return None
 
-    def _decided(self, without: Sequence[PastTransaction]) -> Outcome:
-        if self._why_complete() is None:
+    def _incomplete(self) -> Outcome:
+        return _unknown(
+            self.offsets,
+            f"records of {self.name} from before {_time(self.first.timestamp)}, which are compacted or were not read: "
+            f"{self.whether}",
+        )
+
+    def _not_committed(self) -> Outcome:
+        """No commit includes any of them, and perhaps an abort does."""
+        why = self._why_complete()
+        if why is None:
             return self._incomplete()
-        names = {COMMIT if _is_commit(each) else ABORT for each in without}
-        last = without[-1]
-        if len(names) > 1:
-            texts = " and ".join(map(self._transaction_text, without))
-            return _unknown(f"which of these wrote the records, as both lack their marker here: {texts}")
-        if last.topic_partitions is None and not (_is_version_2(last) and last.producer_epoch == self.first_epoch):
-            return _unknown(
-                f"the partitions of {self._transaction_text(last)}: the record that lists them is compacted, "
-                f"{self.whether}"
-            )
-        (name,) = names
+        without_marker = self.decided[max(self._last_closed) + 1 :]
+        aborts = [[each for each in found.possible if each in without_marker] for found in self.by_part]
+        if all(aborts):
+            last = max((each for found in aborts for each in found if each is not None), key=self.decided.index)
+            if self._lists(last):
+                return self._decided(ABORT, [last])
+        return Outcome(
+            name=UNDECIDED,
+            reason=f"no commit with this partition lacks its marker here, as {why}",
+            evidence=(record_entry(self.first, name="outcome_from"),),
+            offsets=self.offsets,
+        )
+
+    def _lists(self, transaction: PastTransaction) -> bool:
+        """Whether a transaction is known to include the partition."""
+        return transaction.topic_partitions is not None or transaction.producer_epoch in self._epochs_of_version_2
+
+    def _decided(self, name: str, decided: Sequence[PastTransaction]) -> Outcome:
+        text = " and ".join(map(self._transaction_text, decided))
         return Outcome(
             name=name,
-            reason=f"{self._transaction_text(last)}, and the log has no marker of it",
-            transaction=last,
-            evidence=tuple(self._records(last)),
+            reason=f"{text}, and the log has no marker of {'it' if len(decided) == 1 else 'them'}",
+            transaction=decided[-1],
+            evidence=tuple(record_entry(r, name="outcome_record") for each in decided for r in self._records_of(each)),
+            offsets=self.offsets,
         )
+
+    def _not_proven(self) -> Outcome:
+        """Some of them may be committed, and not all of them are proven to be."""
+        committed = [each for each in self.by_part if each.is_committed]
+        free = [each for each in self.by_part if not each.commits]
+        if committed and free:
+            missing = [f"one decision for all of them: {'; '.join(self._part_texts())}"]
+        else:
+            unclear = [each for each in self.by_part if each.commits and not each.is_committed]
+            missing = list(dict.fromkeys(self._what_is_missing(each) for each in unclear))
+        return Outcome(
+            name=UNKNOWN,
+            reason=missing[0],
+            missing=tuple(missing),
+            offsets=self.offsets,
+            is_partly_committed=bool(committed),
+            is_partly_free=bool(free),
+            commit_claim=None if free else self._commit_claim(),
+        )
+
+    def _part_texts(self) -> Iterator[str]:
+        """What each part is, in order."""
+        for (possible, epoch), group in groupby(self.by_part, key=lambda each: (each.possible, each.part.epoch)):
+            found = list(group)
+            offsets = offsets_text(found[0].part.first_offset, found[-1].part.last_offset)
+            what = f"{offsets} (epoch {'unknown' if epoch is None else epoch})"
+            if found[0].is_committed:
+                yield f"{what}: {' or '.join(self._transaction_text(each) for each in found[0].commits)}"
+            elif found[0].commits:
+                yield f"{what}: it is not known {self.whether}"
+            else:
+                aborts = [self._transaction_text(each) for each in possible if each is not None]
+                yield f"{what}: {' or '.join([*aborts, 'no decision includes them'] if None in possible else aborts)}"
+
+    def _what_is_missing(self, found: _PartDecisions) -> str:
+        """What would prove whether a commit includes the batches of a part."""
+        without_marker = self.decided[max(self._last_closed) + 1 :]
+        decisions = [each for each in found.possible if each is not None]
+        commit = next((each for each in found.commits if each in without_marker and self._lists(each)), None)
+        if len({_is_commit(each) for each in decisions}) > 1:
+            return (
+                f"which of these wrote {found.part.offsets}, as their markers may be missing here: "
+                f"{' and '.join(map(self._transaction_text, decisions))}"
+            )
+        if commit is None and any(each.topic_partitions is None for each in found.commits):
+            return (
+                f"the partitions of {self._transaction_text(found.commits[-1])}: the record that lists them is "
+                f"compacted, {self.whether}"
+            )
+        if commit is None:
+            return f"{self._what_decides}: {self._transaction_text(found.commits[-1])}, {self.whether}"
+        if found.part.last_offset is None:
+            return f"the log of {self.tp_name} from offset {found.part.first_offset} on: {self.whether}"
+        return (
+            f"a broker's time between {found.part.offsets} and the decision: {self._transaction_text(commit)}, and its "
+            "marker is missing here, so a commit is likely; the client's log, or its checkpoint, shows whether it "
+            "wrote them before it committed"
+        )
+
+    def _commit_claim(self) -> str | None:
+        """What `complete` has to be told if it is not proven; null if it cannot be right."""
+        without_marker, claims = self.decided[max(self._last_closed) + 1 :], []
+        unclear = [each for each in self.by_part if not each.is_committed]
+        for (commits, _), group in groupby(unclear, key=lambda each: (tuple(each.commits), each.part.epoch)):
+            listed = [each for each in commits if self._lists(each)]
+            parts = [each.part for each in group]
+            if not listed or parts[-1].last_offset is None or listed[0].decided_at is None:
+                return None
+            offsets, commit = offsets_text(parts[0].first_offset, parts[-1].last_offset), at(listed[0].decided_at)
+            if listed[0] in without_marker:
+                claims.append(f"records of {offsets} are older than the commit of {commit}")
+            else:
+                claims.append(f"records of {offsets} are of the commit of {commit}, whose marker is missing")
+        return " and ".join(claims)
+
+    @property
+    def _what_decides(self) -> str:
+        if self.markers:
+            return f"clocks that agree on which transaction the marker at offset {self._marker_offset} ended"
+        if self.batches is not None and self.batches.excerpt.start == 0:
+            return f"a proof that {self.tp_name} was not created again, or lost its log, after this decision"
+        return f"the log of {self.tp_name} from before offset {self.txn.start}, with its markers"
+
+    @property
+    def _marker_offset(self) -> int | None:
+        return self.markers[-1].offset if self.markers else None
 
     def _transaction_text(self, transaction: PastTransaction) -> str:
         what = "committed" if _is_commit(transaction) else "aborted"
@@ -315,10 +528,6 @@ class _Proof:
             f"the transaction of {self.name} with epoch {transaction.producer_epoch} was {what} at "
             f"{_time(transaction.decided_at)}"
         )
-
-    def _records(self, transaction: PastTransaction) -> Iterator[EvidenceEntry]:
-        for record in self._records_of(transaction):
-            yield record_entry(record, name="outcome_record")
 
     def _records_of(self, transaction: PastTransaction) -> Sequence[TransactionLogRecord]:
         first, last, offsets = transaction.first_offset, transaction.last_offset, self._offsets
@@ -335,9 +544,19 @@ def _is_commit(transaction: PastTransaction) -> bool:
     return (transaction.state or "").endswith("Commit")
 
 
-def _is_version_2(transaction: PastTransaction) -> bool:
-    """Whether its client raised the epoch with every transaction (KIP-890)."""
-    return (transaction.client_transaction_version or 0) >= 2
+def _version(record: TransactionLogRecord) -> int:
+    """Transaction version of the client that a record shows: 1 if it shows none."""
+    return record.client_transaction_version or 1
+
+
+def _are_in_order(times: Sequence[float]) -> bool:
+    """Whether no time is further before one that it follows than brokers' clocks may differ."""
+    latest = -math.inf
+    for time in times:
+        if time < latest - MAX_DIFFERENCE_MS:
+            return False
+        latest = max(latest, time)
+    return True
 
 
 def _milliseconds(time: dt.datetime) -> float:

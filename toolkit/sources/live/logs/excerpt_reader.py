@@ -6,14 +6,16 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
+    BEFORE_OPENING,
     MAX_OFFSETS,
     DiagnosisContext,
     ExcerptStart,
+    LogEvidence,
     marker_partitions,
     named_topics,
     opened_after,
@@ -148,23 +150,23 @@ def _excerpt(
     )
 
 
-def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> list[OtherMarker]:
-    """Markers of the producers on the partitions that their brokers or their coordinator's records name.
+def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext], log: LogEvidence) -> LogEvidence:
+    """With the markers of the producers on the partitions that their brokers or their coordinator's records name.
 
-    `contexts`: open transactions whose outcome the coordinators' log does not prove. What cannot be read is left out:
-    it proves nothing.
+    `contexts`: open transactions that may hang. A partition without a leader is left out.
     """
     try:
         candidates = _candidates(client, contexts)
         metadata = read_metadata(client, {topic for topic, _ in candidates}).at(sorted(candidates))
-        return [
+        markers = [
             marker
             for partition in read_partitions(client, metadata)
             if not partition.error
             for marker in _markers(client, partition, candidates[partition.tp])
         ]
-    except ToolkitError:
-        return []
+    except ToolkitError as error:
+        return replace(log, other_markers=(), markers_unread=error.what.rstrip("."))
+    return replace(log, other_markers=markers)
 
 
 def _candidates(
@@ -180,7 +182,7 @@ def _candidates(
 def _markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> Iterator[OtherMarker]:
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
     since = opened_after(contexts)
-    start = max(begin, end - MAX_OFFSETS) if since is None else since
+    start = max(begin, end - MAX_OFFSETS) if since is None else since - BEFORE_OPENING
     fetched = fetch_range(client, partition, start, "high_watermark")
     excerpt = Excerpt(
         headers=concatenate(list(_headers(fetched.start, fetched.chunks))),

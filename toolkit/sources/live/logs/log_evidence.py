@@ -18,7 +18,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.verdicts import UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import COMMIT, UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition
@@ -59,8 +59,11 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
         log = replace(log, coordinators=further)
         contexts = _with_log(to_read, log)
-    if unproven := _unproven(contexts, to_read):
-        log = replace(log, other_markers=read_other_markers(client, unproven))
+    may_hang = [
+        contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name != COMMIT
+    ]
+    if may_hang:
+        log = read_other_markers(client, may_hang, log)
         contexts = _with_log(to_read, log)
     decided = [each for each in contexts.values() if each.outcome.is_decided]
     # Read after the decision was seen: a marker that came before it is no missing one.
@@ -82,7 +85,7 @@ def _unproven(
     contexts: Mapping[TransactionKey, DiagnosisContext], to_read: Sequence[OpenEvidence]
 ) -> list[DiagnosisContext]:
     """Transactions that no coordinator will end, whose outcome is not proven."""
-    # In doubt, too, unlike `needs_outcome`: a recorder keeps the outcome for later samples, a fence needs nothing else.
+    # In doubt, too, unlike `needs_markers`: a recorder keeps the outcome for later samples, a fence needs nothing else.
     return [contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name == UNKNOWN]
 
 
