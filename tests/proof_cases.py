@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from google_crc32c import value as crc32c
 
@@ -195,7 +195,7 @@ class Case:
         """Records that a read_committed consumer receives, up to the LSO."""
         settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
         consumer = Consumer({**self.broker.kafka.client_config(), **settings, "isolation.level": "read_committed"})
-        consumer.assign([TopicPartition(topic, 0, 0) for topic in (self.topic, self.other)])
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in (self.topic, self.other)])
         found: set[tuple[str, int]] = set()
         ends: set[str | None] = set()
 
@@ -424,11 +424,16 @@ def lost_addition(case: Case, *, version: int, is_alive: bool) -> Steps:
         case.commit(producer)
 
 
-def lost_transaction(case: Case, *, version: int) -> Steps:
-    """K3: the coordinators' log loses a transaction with its commit; another partition has its marker."""
+def lost_transaction(case: Case, *, version: int, is_soon: bool) -> Steps:
+    """K3: the coordinators' log loses a transaction with its commit; another partition has its marker.
+
+    `is_soon`: whether it follows on the one before within the time that brokers' clocks may differ by.
+    """
     case.create_topics()
     producer = case.producer(version=version)
     case.transact(producer, case.other)
+    if not is_soon:
+        yield PowerLoss()
     end = case.end_of_state()
     case.transact(producer, case.topic, case.other)
     yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
@@ -442,12 +447,18 @@ def restored(case: Case) -> Steps:
     yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
 
 
-def producer_id_twice(case: Case) -> Steps:
-    """K3: as `restored`, and another id gets the producer id, and commits elsewhere."""
+def producer_id_twice(case: Case, *, is_timed: bool) -> Steps:
+    """K3: as `restored`, and another id gets the producer id, and commits elsewhere.
+
+    `is_timed`: whether another producer's marker shows when the records were written.
+    """
     case.create_topics()
     end = case.end_of_state()
     first = case.producer()
-    case.transact(first, case.topic)
+    case.add_and_write(first, Fate.COMMITTED, case.topic)
+    if is_timed:
+        case.write_of_another_producer(case.topic)
+    first.end(commit=True)
     name = _id_in(case.state_partition, f"{case.topic}-second")
     lasting = dt.timedelta(seconds=CLOCKS_DIFFER_S + 1)
     given = state_record(end, name, first.producer_id, "Empty", dt.datetime.now(dt.UTC) + lasting)
@@ -525,6 +536,28 @@ def abort_without_marker(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
 
 
+def abort_after_append_time(case: Case) -> Steps:
+    """An abort of version 1 without its marker, long after its records by LogAppendTime."""
+    case.create_topics(message_timestamp_type="LogAppendTime")
+    producer = case.producer()
+    case.add_and_write(producer, Fate.ABORTED, case.topic)
+    yield PowerLoss()
+    producer.end(commit=False)
+    yield case.marker_lost(case.topic)
+
+
+def abort_then_commit(case: Case) -> Steps:
+    """An abort and a commit of version 1 without their markers; by LogAppendTime the first record is of the abort."""
+    case.create_topics(message_timestamp_type="LogAppendTime")
+    producer = case.producer()
+    case.add_and_write(producer, Fate.ABORTED, case.topic)
+    yield PowerLoss()
+    producer.end(commit=False)
+    yield case.marker_lost(case.topic)
+    case.transact(producer, case.topic)
+    yield case.marker_lost(case.topic)
+
+
 def late_batch(case: Case) -> Steps:
     """A record that arrives after the marker of a commit."""
     case.create_topics()
@@ -541,11 +574,12 @@ def stories(version: str) -> dict[str, Story]:
         never_added_joins_by_append_time,
         created_again,
         restored,
-        producer_id_twice,
         commit_after_a_marker,
         commit_after_append_time,
         commit_at_once,
         abort_without_marker,
+        abort_after_append_time,
+        abort_then_commit,
     ]
     if version < VERIFYING:
         found += [
@@ -557,10 +591,13 @@ def stories(version: str) -> dict[str, Story]:
     else:
         found += [newer_client, upgrade_within_epoch, upgrade_in_one_range, two_commits, commit_and_abort]
     named = {each.__name__.replace("_", "-"): each for each in found}
+    for is_timed in (False, True):
+        named[f"producer-id-twice{'-timed' if is_timed else ''}"] = partial(producer_id_twice, is_timed=is_timed)
     for each in (1, 2) if version >= VERIFYING else (1,):
         named[f"lost-addition-{each}"] = partial(lost_addition, version=each, is_alive=False)
         named[f"lost-addition-{each}-alive"] = partial(lost_addition, version=each, is_alive=True)
-        named[f"lost-transaction-{each}"] = partial(lost_transaction, version=each)
+        named[f"lost-transaction-{each}"] = partial(lost_transaction, version=each, is_soon=False)
+        named[f"lost-transaction-{each}-soon"] = partial(lost_transaction, version=each, is_soon=True)
     return named
 
 
