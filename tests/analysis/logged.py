@@ -63,10 +63,11 @@ def headers(*rows: dict[str, Any]) -> Headers:
 
 
 def excerpt(*rows: dict[str, Any], start: int = 90, **more: Any) -> Excerpt:
+    """Up to the last batch; with another `stop`, the offsets after it have none, as if the cleaner had removed them."""
     batches = headers(*rows)
     stop = int(batches["last_offset"][-1]) + 1 if len(batches) else start
-    fields = {"log_start_offset": 0, "observed_at": NOW, "broker_id": 1}
-    return Excerpt(headers=batches, start=start, stop=stop, **{**fields, **more})
+    fields = {"stop": stop, "log_start_offset": 0, "observed_at": NOW, "broker_id": 1}
+    return Excerpt(headers=batches, start=start, **{**fields, **more})
 
 
 def record(
@@ -115,7 +116,7 @@ def facts(
     to_read = diagnosis.to_read()
     owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
     begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
-    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun))
+    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun), other_markers=())
     return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
 
 

@@ -40,7 +40,8 @@ from toolkit.schema.table import TopicPartition
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
     coordinators = coordinator_log(events, unread=unread)
-    return DiagnosisContext(one, LogEvidence(excerpts={} if log is None else {HERE: log}, coordinators=coordinators))
+    excerpts = {} if log is None else {HERE: log}
+    return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators, other_markers=()))
 
 
 def cause_of_hanging(
@@ -244,17 +245,18 @@ def test_a_producer_id_without_records_has_no_owner() -> None:
 # Missing markers
 
 
-COMMIT_RECORDS = [init(), *ended_records("Commit", began=9, at_second=11)]
+COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
 OPEN_BATCHES = (
     marker(90, COMMIT, pid=1, second=2),
     data(91, pid=1, records=9, second=3),
-    data(100, second=10),
-    data(101, pid=1, second=12),
+    data(100, second=4),
+    marker(101, COMMIT, pid=1, second=5),  # the open batch is older than the decision, by more than clocks differ
+    data(102, pid=1, records=48, second=12),
 )
 
 
 def test_a_leader_change_explains_a_lost_marker() -> None:
-    log = excerpt(*OPEN_BATCHES[:3], data(101, pid=1, second=12, leader_epoch=5))
+    log = excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5))
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
     )
@@ -288,7 +290,7 @@ def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
 
 
 def test_the_first_batch_of_a_later_leader_shows_its_epoch() -> None:
-    log = excerpt(*OPEN_BATCHES, data(102, pid=1, second=13, leader_epoch=5), data(103, pid=1, leader_epoch=6))
+    log = excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6))
     assert "(leader epoch 4, then 5)" in cause_of_hanging(open_transaction(COMMITTED), log, *COMMIT_RECORDS)[1]
 
 
@@ -356,16 +358,14 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     )
     assert names == ""
     assert sentence.startswith("no cause found: ")
-    whole = excerpt(
-        marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2), data(100, second=21), start=0
-    )
-    assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), whole, *COMMIT_RECORDS)[
-        1
-    ].startswith("its marker is lost")
-    again = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0)
-    assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), again, *COMMIT_RECORDS)[
-        1
-    ].startswith("no cause found: "), "the topic may have been created again"
+    one = open_transaction(COMMITTED)
+    before = marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2)
+    unproven = excerpt(*before, data(100, second=21), start=0, stop=150)
+    assert cause_of_hanging(one, unproven, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be younger"
+    whole = excerpt(*before, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150)
+    assert cause_of_hanging(one, whole, *COMMIT_RECORDS)[1].startswith("its marker is lost")
+    again = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150)
+    assert cause_of_hanging(one, again, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be created again"
 
 
 def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
@@ -776,7 +776,8 @@ def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
 
 def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
     """So nobody knows who led then."""
-    elsewhere = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    earlier = data(96, epoch=3), marker(97, COMMIT, epoch=4)
+    elsewhere = excerpt(*earlier, data(98, epoch=4), marker(99, COMMIT, epoch=5))
     here = {HERE: excerpt(data(100, epoch=4, second=10))}
     log = LogEvidence(excerpts=here, other_markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
     plain = DiagnosisContext(open_transaction(epoch=4), log)
@@ -842,7 +843,7 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
 
 def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
     one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    lines = [logged("log_truncated", second, f"at {second}") for second in (-51, -50)]
+    lines = [logged("log_truncated", second, f"at {second}") for second in (-57, -56)]
     assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 

@@ -77,7 +77,8 @@ def test_each_checkpoint_of_its_job_is_evidence() -> None:
 
 def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     """The same evidence without the checkpoint is proven to hang."""
-    log = LogFacts(outcome=Outcome(name="undecided", reason="no commit or abort includes it"))
+    undecided = Outcome(name="undecided", reason="no commit or abort includes it", offsets="offset 100 of orders-0")
+    log = LogFacts(outcome=undecided, are_markers_sought=True)
     facts = {TransactionKey("orders", 0, 7, 100): log}
     observations = twice(observation())
     hanging = only(diagnose(observations).findings(log=facts))
@@ -93,7 +94,8 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
 
 @pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])
 def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
-    facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=Outcome(name=outcome, reason="its log shows it"))}
+    decided = Outcome(name=outcome, reason="its log shows it")
+    facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=decided, are_markers_sought=True)}
     row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=facts))
     assert (row.outcome, row.action) == (outcome, action)
 

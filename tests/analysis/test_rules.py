@@ -18,7 +18,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
-from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
+from toolkit.analysis.diagnosis.decision.decide import decide, needs_markers
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
@@ -264,9 +264,9 @@ def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: 
 def test_markers_elsewhere_are_read_only_where_nothing_but_the_outcome_is_missing() -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
     facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("unknown", "commit")}
-    assert needs_outcome(replace(evidence, log=facts_of["unknown"]))
-    assert not needs_outcome(replace(evidence, log=facts_of["commit"]))
-    assert not needs_outcome(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
+    assert needs_markers(replace(evidence, log=facts_of["unknown"]))
+    assert not needs_markers(replace(evidence, log=facts_of["commit"]))
+    assert not needs_markers(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
 
 
 def test_what_the_log_decides() -> None:
