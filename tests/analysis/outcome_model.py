@@ -33,6 +33,7 @@ class Txn:
     end: str | None = "Commit"  # null: it stays open
     by_coordinator: bool = False  # an abort by its timeout or a fence; a new instance follows
     marker: bool = True
+    other: bool = False  # the marker of another producer comes right after its data
     twice: bool = False  # a coordinator that took over has written the marker again
     gap: int = 1  # ms before it
     lasts: int = 1  # ms from its start to its decision
@@ -152,6 +153,8 @@ class World:
         if step.here and step.writes:
             self.time += 1
             self._batch(number)
+        if step.other:
+            self._append(marker(self._offset, COMMIT, pid=1))
         if step.end is None:
             return
         self.time += step.lasts
@@ -286,7 +289,7 @@ class World:
             *([owner] if self.is_owned else []),
             start=self.open[0][0],
             epoch=self.last_epoch,
-            leader=partition(leader=1, leader_epoch=self.leader_epoch),
+            leader=partition(leader=1, leader_epoch=self.leader_epoch, high_watermark=len(self.batches)),
         )
 
 

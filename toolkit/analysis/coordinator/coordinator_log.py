@@ -57,11 +57,16 @@ class CoordinatorLog:
 
     @cached_property
     def histories(self) -> Mapping[str, IdHistory]:
-        """The records by transactional id."""
+        """The records by transactional id; of two copies of the log, the first one."""
         found: defaultdict[str, list[TransactionLogRecord]] = defaultdict(list)
+        seen = set()
         for record in self.records:
-            if record.transactional_id is not None and not record.error:
+            if record.transactional_id is None or record.error:
+                continue
+            key = record.transactional_id, record.txn_state_partition, record.offset, record.state, record.timestamp
+            if record.offset is None or key not in seen:
                 found[record.transactional_id].append(record)
+            seen.add(key)
         return {name: IdHistory(name, records) for name, records in found.items()}
 
     @cached_property

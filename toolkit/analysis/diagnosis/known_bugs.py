@@ -168,6 +168,12 @@ KNOWN_BUGS: Sequence[KnownBug] = (
 """Known bugs, the oldest first."""
 
 
+def may_affect(key: str, releases: Sequence[str]) -> bool:
+    """Whether one of these releases may have a bug, or which ones they are is not known."""
+    bug = next(each for each in KNOWN_BUGS if each.key == key)
+    return not releases or any(bug.affects(release_of(each)) is not False for each in releases)
+
+
 def release_of(text: str) -> Release:
     """``4.3.1`` or ``4.3`` as numbers. Raises UsageError if it is not a Kafka release."""
     found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", text)

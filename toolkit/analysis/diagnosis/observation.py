@@ -30,6 +30,8 @@ class Coverage:
     # what is missing, one sentence each, naming the broker, partition or right. Empty means complete: only then does
     # the absence of a transactional id count as evidence.
     gaps: Sequence[str] = ()
+    # releases of Apache Kafka that the brokers may be of, by their APIs; none if that is not known
+    releases: Sequence[str] = ()
     # what is missing to diagnose the whole cluster: rights without which topics stay hidden
     topic_gaps: Sequence[str] = ()
 

@@ -34,7 +34,7 @@ OWNED = HEALTHY - {"clear"} | {"overdue", "stuck_ending", "prepared"}
 UNDECIDED, ABORT, COMMIT, UNKNOWN = "undecided", "abort", "commit", "unknown"
 
 OUTCOMES: Mapping[str, str] = {
-    UNDECIDED: "No commit or abort includes these records.",
+    UNDECIDED: "No commit includes these records.",
     ABORT: "The coordinator decided to abort them.",
     COMMIT: "The coordinator decided to commit them.",
     UNKNOWN: "The coordinator's log was not read, or no longer reaches back to before these records.",

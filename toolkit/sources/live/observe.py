@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
 
-from toolkit.analysis.broker_software import software_gaps
+from toolkit.analysis.broker_software import Software, software_gaps, software_of
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.observation import Coverage, Observation, is_held
 from toolkit.errors import DecodeError
@@ -125,12 +125,20 @@ def _query_coordinators(
                 f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.transactions)} ids"
             )
     transactions = _with_times(client, before, transactions, opened, log)
+    software: list[Software] = []
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
-        gaps += software_gaps(broker_identities(client, brokers))  # one without a connection is a gap already
+        identities = broker_identities(client, brokers)  # one without a connection is a gap already
+        gaps += software_gaps(identities)
+        software = [software_of(each) for each in identities]
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
-    return [*transactions, *listing.failures], Coverage(brokers=brokers, proofs=proofs, gaps=gaps)
+    return [*transactions, *listing.failures], Coverage(
+        brokers=brokers,
+        proofs=proofs,
+        gaps=gaps,
+        releases=sorted({release for each in software for release in each.releases}),
+    )
 
 
 def _unanswered(failure: Transaction) -> str:

@@ -119,25 +119,36 @@ def _gaps(partitions: Mapping[int, TransactionLogPartition], expected: int) -> I
     """What contradicts the expected number of partitions: missing ones, more, or ids that do not hash to theirs."""
     if not partitions:
         yield f"the coordinators' state: no partition of {STATE_TOPIC} is among the files"
+    elif (highest := max(partitions)) >= expected:
+        yield (
+            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected} "
+            "(set txn_state_partitions)"
+        )
     elif missing := sorted(set(range(expected)) - partitions.keys()):
         numbers = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         yield (
             f"a complete {STATE_TOPIC}: {len(partitions)} of its {expected} partitions are among the files, not "
             f"{numbers} (if transaction.state.log.num.partitions is not {expected}, set txn_state_partitions)"
         )
-    elif (highest := max(partitions)) >= expected:
-        yield (
-            f"the number of partitions of {STATE_TOPIC}: partition {highest} exists, so there are more than {expected}"
-        )
     else:
-        ids = ((number, name) for number, partition in partitions.items() for name in partition.newest)
+        ids = [(number, name) for number, partition in partitions.items() for name in partition.newest]
         for number, name in ids:
-            if (hashed := coordinator_partition(name, expected)) != number:
-                yield (
-                    f'the number of partitions of {STATE_TOPIC}: id "{name}" is in partition {number}, but with '
-                    f"{expected} partitions it would be in {hashed}"
+            if (hashed := coordinator_partition(name, expected)) == number:
+                continue
+            text = (
+                f'the number of partitions of {STATE_TOPIC}: id "{name}" is in partition {number}, but with '
+                f"{expected} partitions it would be in {hashed}"
+            )
+            before = [
+                count
+                for count in range(1, expected)
+                if all(
+                    coordinator_partition(name, expected) == n or coordinator_partition(name, count) == n
+                    for n, name in ids
                 )
-                return
+            ]
+            yield f"{text}; {STATE_TOPIC} was expanded from {before[0]} partitions" if before else text
+            return
 
 
 NO_COUNT = "UNKNOWN_PARTITIONS: the number of partitions of {} is unknown, so the partition cannot be computed"

@@ -14,6 +14,7 @@ from toolkit.analysis.cluster_events import UNCLEAN
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
+from toolkit.analysis.diagnosis.known_bugs import may_affect
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.headers import COMMIT
@@ -25,7 +26,7 @@ from toolkit.schema.table import Error
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
 FLINK_TIMEOUT_MS = 3_600_000  # KafkaSink
-SKIPPED = "a coordinator skips the marker of a partition that has no leader (KAFKA-20734)"
+SKIPPED = "a coordinator from 4.3.0 on skips the marker of a partition that has no leader (KAFKA-20734)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +211,12 @@ def _marker_lost(context: DiagnosisContext) -> CauseIndicator | None:
     ):
         if why:
             return CauseIndicator(text=f"{text}; {why}", names=names, evidence=evidence)
-    return CauseIndicator(text=f"{text}; {SKIPPED}", names=("marker-skipped",), evidence=evidence)
+    return CauseIndicator(text=f"{text}; what was read does not show why", names=("marker-lost",), evidence=evidence)
+
+
+def _may_be_skipped(context: DiagnosisContext) -> bool:
+    """Whether the coordinators are of a release that skips markers, or may be."""
+    return may_affect("KAFKA-20734", context.txn.observation.coverage.releases)
 
 
 Reason = tuple[tuple[str, ...], str]
@@ -238,7 +244,7 @@ def _by_leaders(context: DiagnosisContext) -> Reason:
     changes = [each for each in context.leader_events if (each.leader_epoch or 0) > opened_in]
     decided = context.outcome.transaction.decided_at if context.outcome.transaction else None
     before = [each for each in changes if decided and each.timestamp and each.timestamp <= decided]
-    if before and before[-1].event == "no_leader":
+    if before and before[-1].event == "no_leader" and _may_be_skipped(context):
         return ("marker-skipped",), f"{_with_time(before[-1])}, and {SKIPPED}"
     unclean = next((each for each in changes if each.event == UNCLEAN), None)
     truncated = next(iter(context.lines("log_truncated")), None)
@@ -269,12 +275,13 @@ def _led_by_another(context: DiagnosisContext) -> Reason:
         return (), ""
     changed = f"(leader epoch {opened_in}, then {now})"
     if len(context.txn.leader.replicas or ()) == 1:  # there is no other that could lead
-        return ("marker-skipped",), f"its only replica was offline {changed}, and {SKIPPED}"
-    return (
-        ("marker-lost", "marker-skipped"),
-        f"another leader took over {changed}, perhaps without the last records, or the partition had no leader for a "
-        f"while, and {SKIPPED}",
-    )
+        if _may_be_skipped(context):
+            return ("marker-skipped",), f"its only replica was offline {changed}, and {SKIPPED}"
+        return ("marker-lost",), f"its only replica was offline {changed}, and may have lost its last records"
+    lost = f"another leader took over {changed}, perhaps without the last records"
+    if not _may_be_skipped(context):
+        return ("marker-lost",), lost
+    return ("marker-lost", "marker-skipped"), f"{lost}, or the partition had no leader for a while, and {SKIPPED}"
 
 
 def _refused(context: DiagnosisContext) -> Reason:

@@ -32,7 +32,7 @@ MOST_COMPARED = 1_000  # markers, the last ones: fewer leave more that is possib
 DRIFT = 0.0005  # that two clocks, which NTP slews, drift apart
 ROUNDING = 1  # ms: times are cut to milliseconds
 MAX_SIGN_MS = 600_000  # of a difference beyond the bound: clocks further apart break logins and certificates
-MAX_SIGN_MARKERS = 20  # the last ones
+MAX_SIGN_MARKERS = 20  # the first and the last ones that are compared for it
 COMPLETED_AFTER = 9_000  # ms after the producer's last marker: `kafka-txn complete` waits for 10 s
 
 Range = tuple[float, float]
@@ -153,22 +153,23 @@ class ClosedTransactions:
         """As `last`, by clocks further apart than the bound, if they explain the COMMIT markers as well as `found`."""
         if not found or self.is_one_clock or not self.is_one_coordinator or not last.is_commit or last.is_by_hand:
             return set()
-        fewest = min(self._missing_after(index, time, 0) for index in found)
+        fewest = min(self._unexplained(index, 0) for index in found)
         beyond = set()
         for low, high in self._differences(last, time, within=BEYOND_LIMIT):
             for index, each in self._ranges(last, time, [(low, high)]):
                 for lowest, highest in _meet([each], [(low, high)]):
-                    missing = self._missing_after(index, time, (lowest + highest) / 2)
-                    if missing < fewest or (missing == fewest and len(self._compared) > 0):
+                    unexplained = self._unexplained(index, (lowest + highest) / 2)
+                    if unexplained < fewest or (unexplained == fewest and len(self._compared) > 0):
                         beyond.add(index)
         return beyond
 
-    def _missing_after(self, last_closed: int, time: float, difference: float) -> int:
-        """How much is not explained if clocks differ by this: commits without a marker, or open records without one."""
+    def _unexplained(self, last_closed: int, difference: float) -> int:
+        """What lacks a counterpart if clocks differ by this: commits, markers, and open records if no marker does."""
         since = -FOR_EVER if self.is_whole else self.read_from - difference
-        commits = sum(each.is_commit and each.decided_at >= since for each in self.decided)
-        markers = sum(each.is_commit and not each.is_by_hand for each in self.markers)
-        return max(commits - markers, 0) + (last_closed == len(self.decided) - 1)
+        closed = sum(each.is_commit and each.decided_at >= since for each in self.decided[: last_closed + 1])
+        markers = sum(each.is_commit for each in self.markers)
+        missing = sum(each.is_commit for each in self.decided[last_closed + 1 :])
+        return abs(closed - markers) + (missing or 1)
 
     def _by_differences(self, last: ProducerMarker, time: float, differences: Sequence[Range]) -> set[int]:
         """As `last`, by these differences of the clocks."""
@@ -279,7 +280,10 @@ class ClosedTransactions:
         differences = within
         if not self.is_one_coordinator:
             return differences
-        for index in self._compared if within is WITHIN_LIMIT else self._compared[-MAX_SIGN_MARKERS:]:
+        compared = self._compared
+        if within is not WITHIN_LIMIT and len(compared) > 2 * MAX_SIGN_MARKERS:
+            compared = [*compared[:MAX_SIGN_MARKERS], *compared[-MAX_SIGN_MARKERS:]]
+        for index in compared:
             if index != by_hand:
                 ranges = self._earlier_ranges(self.markers[index], time, differences)
                 differences = _meet(differences, _union(each for _, each in ranges))

@@ -1,7 +1,8 @@
 """The open batches of a transaction: a marker decides each of them, so each is compared with the decisions.
 
 Batches of one epoch between the same brokers' times are one part, as all that is known of them is the same. Brokers'
-times are those of markers and of batches under LogAppendTime; CreateTime is a client's, and may be any.
+times are those of markers, of batches under LogAppendTime, and of what the group coordinator writes; any other
+CreateTime is a client's, and may be any.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
 from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
 
@@ -25,7 +27,7 @@ class BrokersTime:
 
     time: float  # in ms
     leader_epoch: int
-    is_exact: bool  # whether it is the append's; a marker is appended a little after its time
+    is_exact: bool  # whether it is the append's; markers and offsets are appended a little after their time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class OpenPart:
     highest_epoch: int
     after: BrokersTime | None  # the last broker's time before them in the log; null if none was read
     before: BrokersTime | None  # the first broker's time after them
+    written_at: float | None = None  # the earliest time of their records by their client, in ms; null if none was read
 
     @property
     def epoch(self) -> int | None:
@@ -64,12 +67,12 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
     """
     highest = LAST_EPOCH if txn.epoch < 0 else txn.epoch
     if batches is None or not len(batches.open_data):
-        lowest = (-1 if txn.epoch < 0 else txn.epoch) if txn.first_epoch is None else txn.first_epoch
+        lowest = -1 if txn.first_epoch is None else txn.first_epoch
         return [_unread_part(txn.start or 0, lowest, highest, after=None)]
     headers, data = batches.excerpt.headers, batches.open_data
-    is_brokers = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
-    timed: Headers = headers[is_brokers]
-    # A batch under LogAppendTime has a broker's time of its own, which is both.
+    is_brokers = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) | (txn.tp.topic == OFFSETS_TOPIC)
+    timed: Headers = headers[is_brokers & (headers["max_timestamp"] >= 0)]
+    # A batch that has a broker's time of its own is at that time, neither before nor after it.
     before = timed["base_offset"].searchsorted(data["base_offset"], side="left")
     after = timed["base_offset"].searchsorted(data["base_offset"], side="right") - 1
     epochs = data["producer_epoch"]
@@ -84,6 +87,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
             highest_epoch=int(epochs[start]),
             after=_brokers_time(timed, int(after[start])),
             before=_brokers_time(timed, int(before[start])),
+            written_at=min((t for t in data["max_timestamp"][start:stop].tolist() if t >= 0), default=None),
         )
         for start, stop in zip(starts, stops, strict=True)
     ]
@@ -111,5 +115,5 @@ def _brokers_time(timed: Headers, index: int) -> BrokersTime | None:
     return BrokersTime(
         time=float(timed["max_timestamp"][index]),
         leader_epoch=int(timed["leader_epoch"][index]),
-        is_exact=not timed["attributes"][index] & CONTROL,
+        is_exact=bool(timed["attributes"][index] & (CONTROL | LOG_APPEND_TIME) == LOG_APPEND_TIME),
     )

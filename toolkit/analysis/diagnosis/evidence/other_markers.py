@@ -25,6 +25,7 @@ from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
+from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition
 
 END = 2**63 - 1
@@ -40,6 +41,7 @@ class OtherMarker:
     # producer_id, epoch: as in the marker
     producer_id: int
     epoch: int
+    has_data: bool  # whether data of the producer is between it and its marker before
     is_raised: bool  # whether the data right before it has the epoch below its own, as with transaction version 2
     is_commit: bool  # COMMIT, or ABORT
     time: dt.datetime | None  # when it was written, by its leader's clock; null if it has no time
@@ -72,6 +74,7 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
             offset=offset,
             producer_id=producer_id,
             epoch=epoch,
+            has_data=len(before) == 1 and before["attributes"][0] & CONTROL == 0,
             is_raised=bool(is_raised),
             is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
             time=utc(int(marker["max_timestamp"][0])),
@@ -84,6 +87,7 @@ def unexplained_commit(
 ) -> OtherMarker | None:
     """A COMMIT marker whose commit the coordinators' log does not have; null if there is none.
 
+    A marker without data before it may have been written twice.
     `history`: the records of the id that has the producer id; null if none is left.
     """
     first = None if history is None else history.first_of(producer_id)
@@ -94,21 +98,30 @@ def unexplained_commit(
         for each in history.transactions
         if each.producer_id in {producer_id, None} and each.decided_at and (each.state or "").endswith("Commit")
     ]
-    for marker in markers:
-        if not marker.is_commit or marker.producer_id != producer_id or marker.time is None:
+    is_whole = first.state == "Empty" and first.producer_epoch == 0  # compaction has taken nothing
+    explained: set[tuple[TopicPartition, PastTransaction]] = set()  # one marker of each transaction on each partition
+    for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
+        time = marker.time
+        if not marker.is_commit or not marker.has_data or marker.producer_id != producer_id or time is None:
             continue
-        if marker.time < first.timestamp + CLOCKS_DIFFER:  # of a transaction that compaction may have taken
+        if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
             continue
-        is_explained = any(
-            each.decided_at is not None
-            and (each.topic_partitions is None or marker.tp in each.topic_partitions)
-            and each.producer_epoch in {None, marker.epoch - ((each.client_transaction_version or 0) >= 2)}
-            and each.decided_at <= marker.time + CLOCKS_DIFFER
-            and (each.end_time is None or marker.time <= each.end_time + CLOCKS_DIFFER)
-            for each in commits
+        commit = next(
+            (
+                each
+                for each in commits
+                if (marker.tp, each) not in explained
+                and each.decided_at is not None
+                and (each.topic_partitions is None or marker.tp in each.topic_partitions)
+                and each.producer_epoch in {None, marker.epoch - ((each.client_transaction_version or 0) >= 2)}
+                and each.decided_at <= time + CLOCKS_DIFFER
+                and (each.end_time is None or time <= each.end_time + CLOCKS_DIFFER)
+            ),
+            None,
         )
-        if not is_explained:
+        if commit is None:
             return marker
+        explained.add((marker.tp, commit))
     return None
 
 

@@ -222,7 +222,7 @@ class _Proof:
             epoch, state = record.producer_epoch, record.state or ""
             if epoch is None:
                 continue
-            begins = state == "Empty" or (state.startswith("Complete") and _version(record) >= 2)
+            begins = state == "Empty" or (state.startswith(("Prepare", "Complete")) and _version(record) >= 2)
             if begins if highest is None else epoch > highest:
                 begun.add(epoch)
             highest = epoch if highest is None else max(highest, epoch)
@@ -256,12 +256,15 @@ class _Proof:
             return f"one transactional id of producer {producer_id}, which {ids} had, too"
         begun = self.first.timestamp
         if self._begins_the_producer and begun is not None:
-            older = [each.time for each in self.markers if each.time is not None]
-            older += [each.before.time for each in self.parts if each.before is not None]
-            if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in older):
+            times = [each.time for each in self.markers if each.time is not None]
+            times += [each.before.time for each in self.parts if each.before is not None]
+            if not self.txn.listed:  # a client's time proves nothing, and counts against a proof
+                times += [each.written_at for each in self.parts if each.written_at is not None]
+            if any(time + MAX_DIFFERENCE_MS < _milliseconds(begun) for time in times):
                 return (
                     f"why {self.tp_name} has batches of producer {producer_id} from before {at(begun)}, when "
-                    f"{self.name} got it: the coordinators' log is an older copy, or the id was given out twice"
+                    f"{self.name} got it: their records have event times, the coordinators' log is an older copy, or "
+                    "the id was given out twice"
                 )
         for part in self.parts:
             if part.epoch is not None and self._is_never_added(part.epoch):
@@ -272,16 +275,18 @@ class _Proof:
         return None
 
     def _is_never_added(self, epoch: int) -> bool:
-        """Whether brokers of version 2, which add what is written, have not added the partition in an epoch."""
-        begun_by_end = any(
-            each.producer_epoch == epoch
-            and (each.state or "").startswith(("Prepare", "Complete"))
-            and _version(each) >= 2
+        """Whether brokers of version 2, which add what is written, have not added the partition in an epoch.
+
+        They do not, either, while the leader thinks that an earlier transaction of the epoch is open.
+        """
+        of_epoch = self._of(epoch)
+        of_version_2 = [each for each in of_epoch if any(_version(r) >= 2 for r in self._records_of(each))]
+        if of_version_2:
+            return any(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_version_2)
+        return not of_epoch and any(
+            each.producer_epoch == epoch and each.state not in {"Empty", "Ongoing"} and _version(each) >= 2
             for each in self._own_records
         )
-        of_epoch = self._of(epoch)
-        is_version_2 = all(map(self._is_of_version_2, of_epoch)) and (begun_by_end or bool(of_epoch))
-        return is_version_2 and all(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_epoch)
 
     @cached_property
     def markers(self) -> Sequence[ProducerMarker]:
@@ -318,7 +323,7 @@ class _Proof:
         return ClosedTransactions(
             decided=[self._compared(each) for each in self.decided],
             markers=self.markers,
-            lowest_epoch=self.parts[0].lowest_epoch,
+            lowest_epoch=self.txn.epoch if self.parts[0].lowest_epoch < 0 else self.parts[0].lowest_epoch,
             began=None if began is None else _milliseconds(began),
             read_from=math.inf if self.batches is None else min(self.batches.brokers_times[:1], default=math.inf),
             is_whole=excerpt is not None and excerpt.start == 0 and self._begins_the_producer,
@@ -478,11 +483,6 @@ class _Proof:
             return (
                 f"which of these wrote {found.part.offsets}, as their markers may be missing here: "
                 f"{' and '.join(map(self._transaction_text, decisions))}"
-            )
-        if commit is None and any(each.topic_partitions is None for each in found.commits):
-            return (
-                f"the partitions of {self._transaction_text(found.commits[-1])}: the record that lists them is "
-                f"compacted, {self.whether}"
             )
         if commit is None:
             return f"{self._what_decides}: {self._transaction_text(found.commits[-1])}, {self.whether}"
