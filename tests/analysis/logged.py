@@ -103,8 +103,9 @@ def init(**more: Any) -> Row:
 
 
 def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> OpenTransaction:
-    leader = more.pop("leader", partition())
-    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[leader])
+    leader, first_batches = more.pop("leader", partition()), more.pop("first_batches", ())
+    producers = [producer(start=start, **more)]
+    one = observation(*owners, producers=producers, partitions=[leader], first_batches=first_batches)
     ((result,),) = IndexedObservation(one).cases.values()
     return result
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, observation, only, partition, transaction, twice
+from tests.analysis.build import NOW, first_batch, observation, only, partition, transaction, twice
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
@@ -277,7 +277,7 @@ COMMITTED = transaction(state="CompleteCommit", on=())
         ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
         ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
         ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
-        ({"leader_epoch": 4}, "marker-skipped", ""),
+        ({"leader_epoch": 4}, "marker-lost", "what was read does not show why"),
     ],
 )
 def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
@@ -301,22 +301,26 @@ def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> N
         {**row, "producer_epoch": epoch, "client_transaction_version": 2}
         for row, epoch in zip(COMMIT_RECORDS, epochs, strict=True)
     ]
-    result = cause(context(open_transaction(replace(COMMITTED, producer_epoch=1)), None, *records), DISOWNED)
+    owner, first = replace(COMMITTED, producer_epoch=1), first_batch(epoch=0)
+    result = cause(context(open_transaction(owner, first_batches=[first]), None, *records), DISOWNED)
     assert result is not None
-    assert (result.names, result.evidence) == (("marker-skipped",), ())
+    assert (result.names, result.evidence) == (("marker-lost",), ())
+    unread = cause(context(open_transaction(owner), None, *records), DISOWNED)
+    assert unread is not None
+    assert unread.names == (), "the epoch of its first batch is not known"
 
 
 def test_without_a_leader_no_change_of_it_is_claimed() -> None:
     log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
     one = open_transaction(COMMITTED, leader=partition(leader_epoch=None))
-    assert cause_of_hanging(one, log, *COMMIT_RECORDS)[0] == "marker-skipped"
+    assert "what was read does not show why" in cause_of_hanging(one, log, *COMMIT_RECORDS)[1]
 
 
 def test_a_superseded_epoch_does_not_explain_a_lost_marker() -> None:
     one = open_transaction(transaction(state="Empty", epoch=1, on=()))
     restarted = [*COMMIT_RECORDS, record(5, "Empty", second=12, epoch=1)]
     names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *restarted)
-    assert names == "marker-skipped"
+    assert names == "marker-lost"
     assert sentence.startswith("its marker is lost")
 
 
@@ -325,7 +329,7 @@ def test_an_older_coordinator_epoch_explains_a_refused_marker() -> None:
     records = [{**first, "leader_epoch": 1}, *({**row, "leader_epoch": 2} for row in rest)]
     for known in (2, None):
         accepted = open_transaction(COMMITTED, coordinator_epoch=known)
-        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-skipped"
+        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-lost"
     one = open_transaction(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
     names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *records)
     assert names == "marker-refused"
@@ -342,12 +346,46 @@ def test_compaction_explains_a_missing_marker() -> None:
     )
 
 
-def test_a_marker_missing_for_no_other_reason_was_skipped() -> None:
+def test_a_marker_missing_for_no_known_reason_is_lost() -> None:
+    """It is not called skipped where nothing was offline."""
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS
     )
-    assert names == "marker-skipped"
+    assert names == "marker-lost"
     assert sentence.startswith("its marker is lost")
+    assert sentence.endswith("; what was read does not show why (marker-lost)")
+
+
+def of_releases(one: OpenTransaction, *releases: str) -> OpenTransaction:
+    coverage = replace(one.observation.coverage, releases=releases)
+    return replace(one, observation=replace(one.observation, coverage=coverage))
+
+
+ALONE = partition(leader_epoch=6, replicas=[1])
+
+
+@pytest.mark.parametrize(
+    ("releases", "is_named"),
+    [((), True), (("4.3.1",), True), (("4.3", "4.4"), True), (("4.2.1", "4.3.0"), True), (("4.2.2",), False),
+     (("3.5", "3.6"), False)],
+)  # fmt: skip
+def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[str, ...], is_named: bool) -> None:
+    """KAFKA-20734: from 4.3.0 on; or it is not known which ones they are."""
+    log = excerpt(*OPEN_BATCHES)
+    led_by_another = of_releases(open_transaction(COMMITTED, leader=partition(leader_epoch=6)), *releases)
+    names, sentence = cause_of_hanging(led_by_another, log, *COMMIT_RECORDS)
+    assert (names, "KAFKA-20734" in sentence) == (
+        ("marker-lost, marker-skipped" if is_named else "marker-lost"), is_named
+    )  # fmt: skip
+    names, sentence = cause_of_hanging(
+        of_releases(open_transaction(COMMITTED, leader=ALONE), *releases), log, *COMMIT_RECORDS
+    )
+    assert names == ("marker-skipped" if is_named else "marker-lost")
+    assert "its only replica was offline (leader epoch 4, then 6)" in sentence
+    plain = context(of_releases(open_transaction(COMMITTED), *releases), log, *COMMIT_RECORDS)
+    result = cause(with_lines(plain, NOBODY), DISOWNED)
+    assert result is not None
+    assert ("nobody leads now" in result.sentence) == is_named
 
 
 def test_a_marker_before_the_excerpt_is_not_lost() -> None:
@@ -513,13 +551,13 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
     (row,) = explained_rows(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.cause is not None
-    assert row.cause.endswith("(marker-skipped)")
+    assert row.cause.endswith("(marker-lost)")
     assert "kafka-txn abort" not in row.remedy
     assert "Never an abort marker: these records are committed" in row.remedy
     aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
     (row,) = explained_rows(COMPLETE_ABORT, excerpt(*OPEN_BATCHES), *aborted)
     assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort"), "it has no committed records"
-    assert (row.cause or "").endswith("(marker-skipped)")
+    assert (row.cause or "").endswith("(marker-lost)")
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
@@ -746,7 +784,10 @@ def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: 
     assert result is not None
     assert result.names == ("marker-skipped",)
     time = "11" if events[0].timestamp == at(11) else "10"
-    assert f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator skips the marker" in result.sentence
+    assert (
+        f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator from 4.3.0 on skips the marker"
+        in result.sentence
+    )
 
 
 @pytest.mark.parametrize(
