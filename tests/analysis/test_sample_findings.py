@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed, diagnosed_sample
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
