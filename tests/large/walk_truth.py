@@ -67,6 +67,11 @@ class WalkTransaction:
     truth: Truth = Truth.LIVE
 
     @property
+    def producer(self) -> tuple[str, int, int]:
+        """Transactional id, producer id and epoch; a producer id may be given out twice."""
+        return self.transactional_id, self.producer_id, self.producer_epoch
+
+    @property
     def last_time(self) -> float:
         """When its end was complete; now if it is open."""
         return time.time() if self.ended is None else self.ended[1] + 0.002
@@ -82,11 +87,17 @@ class WalkRecord:
     """A record, and the transaction that its client meant it to be in; null if none."""
 
     value: str
+    transactional_id: str
     tp: TopicPartition
     producer_id: int
     producer_epoch: int
     written: float
     transaction: WalkTransaction | None
+
+    @property
+    def producer(self) -> tuple[str, int, int]:
+        """Transactional id, producer id and epoch."""
+        return self.transactional_id, self.producer_id, self.producer_epoch
 
 
 class Ledger:
@@ -106,7 +117,7 @@ class Ledger:
         if record.producer_id < 0:
             return record.transaction
         for each in self.transactions:
-            same = (each.producer_id, each.producer_epoch) == (record.producer_id, record.producer_epoch)
+            same = each.producer == record.producer
             # A decision that came first does not include it, nor does one that was given up.
             is_later = each.truth is Truth.LIVE or (each.ended is not None and each.ended[0] > record.written)
             if same and is_later and record.tp in each.partitions:

@@ -59,6 +59,7 @@ VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
 ROUNDS = 8  # on one cluster
 WALKS, STEPS = 8, ((25, 50), (70, 140))
 STATE_PARTITIONS = 8
+METADATA_TOPIC = "__cluster_metadata"
 PROPERTIES = {
     **EVERYDAY.properties,
     "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
@@ -135,6 +136,7 @@ class Round:
         ]
         self.noise = Walk(f"{slug}-noise", self.tps)
         self.copies: dict[int, Path] = {}
+        self.metadata_copy: Path | None = None
         self.lost_states: list[tuple[str, TransactionState]] = []
         self.judged_at = 0.0
 
@@ -287,6 +289,7 @@ class Round:
         value = self.ledger.next_value()
         self.ledger.records[value] = record = WalkRecord(
             value=value,
+            transactional_id=client.transactional_id,
             tp=tp,
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -357,6 +360,7 @@ class Round:
         topic = self.chance.choice(list(self.topics))
         self.admin.delete_topics([topic])[topic].result()
         self._create(topic)
+        self.metadata_copy = None  # it has the topic under its former id
         self.note("topic created again", topic)
 
     def _wait(self) -> None:
@@ -411,7 +415,12 @@ class Round:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(folder, copy)
             self.copies[number] = copy
-        self.note("copy", f"of {STATE_TOPIC}")
+        self.metadata_copy = None
+        if self.chance.random() < 0.2:  # the start after its restore takes a minute, until the broker's session is over
+            self.metadata_copy = self.folder / "copy-metadata"
+            shutil.rmtree(self.metadata_copy, ignore_errors=True)
+            shutil.copytree(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
+        self.note("copy", f"of {STATE_TOPIC}{' and the metadata' if self.metadata_copy else ''}")
 
     def _power_loss(self) -> None:
         """Logs lose their last batches, or ``__transaction_state`` is restored from the copy."""
@@ -437,9 +446,11 @@ class Round:
             lost = states[len(read_states(folder)) :]
             self.lost_states += lost
             cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
-        self._start_again()
         if is_restored:
-            self.note("restore", f"of {STATE_TOPIC}")
+            if self.metadata_copy is not None:  # after two starts, producer ids are given out again
+                restore(partition_folder(kafka, METADATA_TOPIC, 0), self.metadata_copy)
+            self.note("restore of the metadata" if self.metadata_copy else "restore", f"of {STATE_TOPIC}")
+        self._start_again()
         self.note("power loss", "; ".join(cuts))
 
     def _start_again(self) -> None:
@@ -743,8 +754,8 @@ def run_cluster(sitting: Sitting, version: str, number: int, rounds: Sequence[in
     with _cluster(version, properties, has_java=chance.random() < 0.4) as (kafka, java, folder):
         audit = Audit(folder / "audit.jsonl")
         for each in rounds:
-            _run_round(sitting, Round(kafka, java, f"{name}/{each}", folder), audit)
-            if sitting.is_over:
+            went_well = _run_round(sitting, Round(kafka, java, f"{name}/{each}", folder), audit)
+            if sitting.is_over or not went_well:
                 break
 
 
@@ -762,13 +773,15 @@ def _cluster(
         yield kafka, java, folder
 
 
-def _run_round(sitting: Sitting, found: Round, audit: Audit) -> None:
-    began = time.monotonic()
+def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
+    """Run and judge a round; whether the cluster is fit for another one."""
+    began, went_well = time.monotonic(), True
     try:
         found.run()
         with Cluster(found.kafka.bootstrap_servers) as cluster:
             found.act(cluster, audit)
-    except Exception as error:  # noqa: BLE001 - the next round may go on
+    except Exception as error:  # noqa: BLE001 - the next cluster may go on
+        went_well = False
         traceback.print_exc()
         print("\n  ".join(found.trace), flush=True)
         sitting.check(False, f"{found.name}: {error!r:.1000}")
@@ -786,3 +799,4 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> None:
     for violation in found.violations:
         print(f"VIOLATION {found.name}: {violation}", flush=True)
         sitting.check(False, f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
+    return went_well
