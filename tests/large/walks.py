@@ -509,15 +509,21 @@ class Round:
         return [each for folder in state_folders(self.kafka).values() for each in read_states(folder)]
 
     def _count_verdicts(self, rows: Sequence[Row], logs: PartitionLogs) -> None:
-        """How each open transaction was judged, by what was decided about its records."""
+        """How each open transaction was judged, by what was decided about its records.
+
+        If it is unknown, also whether all is left that the coordinators' log had of its ids.
+        """
         for opened in logs.open_transactions():
             truths = {self.ledger.truth(value) for value in opened.values}
             not_committed = {Truth.ABORTED, Truth.NEVER}
             truth = next(iter(truths)) if len(truths) == 1 else "not committed" if truths <= not_committed else "mixed"
             truth = "not committed" if truth in not_committed else truth
             row = _row_of(rows, opened)
-            self.counts[f"open, {truth}: {row and row['verdict']}"] += 1
-            where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}"
+            ids = {self.ledger.records[value].transactional_id for value in opened.values}
+            lost = ids & {id_ for id_, _ in self.lost_states} or self.counts["steps: compaction"]
+            log = "" if row is None or row["verdict"] != "unknown" else ", not all is left" if lost else ", all is left"
+            self.counts[f"open, {truth}: {row and row['verdict']}{log}"] += 1
+            where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}{log}"
             self.trace.append(f"finding: {where}: {_row_text(row)}")
 
     def _do(self, cluster: Cluster, rows: Sequence[Row], audit: Audit) -> Done:
