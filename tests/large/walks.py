@@ -138,6 +138,7 @@ class Round:
         self.copies: dict[int, Path] = {}
         self.metadata_copy: Path | None = None
         self.lost_states: list[tuple[str, TransactionState]] = []
+        self.losses: list[tuple[int, float, float]] = []  # partition of __transaction_state, time of the end, when
         self.judged_at = 0.0
 
     @property
@@ -443,8 +444,10 @@ class Round:
                 restore(folder, self.copies[number])
             elif chance.random() < share:
                 cut_tail(folder, chance.choice([1, 1, 1, 2, 3, 4]))
-            lost = states[len(read_states(folder)) :]
+            left = read_states(folder)
+            lost = [each for each in states if each not in left]
             self.lost_states += lost
+            self.losses.append((number, max((_updated(state) for _, state in left), default=0.0), time.time()))
             cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
         if is_restored:
             if self.metadata_copy is not None:  # after two starts, producer ids are given out again
@@ -604,13 +607,11 @@ class Round:
         owner = self.ledger.decision(record)
         if LOSES not in text or owner is None or owner.version != 1:
             return False
-        of_owner = [state for id_, state in states if id_ == owner.transactional_id]
-        lost = [state for id_, state in self.lost_states if id_ == owner.transactional_id]
-        begins_before = any(_updated(state) <= record.written for state in of_owner)
+        log = [state for id_, state in states if id_ == owner.transactional_id]
+        is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
 
-        def included(log: Sequence[TransactionState], tp: TopicPartition) -> bool:
-            """Whether a log decides the transaction with this partition, or has it in a live one."""
-            is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
+        def is_included(tp: TopicPartition) -> bool:
+            """Whether the log that is left decides the transaction with this partition, or has it in a live one."""
             return any(
                 tp in state.topic_partitions
                 and state.producer_id == opened.producer_id
@@ -619,12 +620,21 @@ class Round:
                 for state in log
             )
 
-        is_explained = all(
-            included(of_owner, tp)
-            for tp, marker in logs.markers(opened.producer_id)
-            if tp != opened.tp and marker.is_commit and owner.begun <= marker.timestamp_ms / 1000 <= owner.last_time
+        def was_lost(left_until: float, at: float) -> bool:
+            is_decision = owner.ended is not None and owner.ended[1] < at
+            return owner.begun < at and left_until < (owner.last_time if is_decision else record.written)
+
+        own = coordinator_partition(owner.transactional_id, STATE_PARTITIONS)
+        return (
+            any(_updated(state) <= record.written for state in log)
+            and any(was_lost(left_until, at) for number, left_until, at in self.losses if number == own)
+            and not is_included(opened.tp)
+            and all(
+                is_included(tp)
+                for tp, marker in logs.markers(opened.producer_id)
+                if tp != opened.tp and marker.is_commit and owner.begun <= marker.timestamp_ms / 1000 <= owner.last_time
+            )
         )
-        return begins_before and included(lost, opened.tp) and not included(of_owner, opened.tp) and is_explained
 
     def _check_consumers(self) -> None:
         """A read_committed consumer receives what the logs say, up to the LSO; markers may still be on their way."""
