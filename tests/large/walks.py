@@ -455,6 +455,9 @@ class Round:
             self.note("restore of the metadata" if self.metadata_copy else "restore", f"of {STATE_TOPIC}")
         self._start_again()
         self.note("power loss", "; ".join(cuts))
+        for walk in self.walks:  # before anything else ends what has lost its marker
+            if isinstance(walk.client, RawClient) and chance.random() < 0.3:
+                self._try("late or never added", walk, self._write_outside)
 
     def _start_again(self) -> None:
         self.client.close()
