@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -318,8 +318,10 @@ def _coordinators(state_topic: StateTopic, selection: LogSelection) -> Coordinat
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
     owners = {name for owned in selection.owned.values() for each in owned if (name := each.txn.transactional_id)}
     records: list[TransactionLogRecord] = []
+    # Another id may have had the producer id of an owner: then it was given out twice.
+    producer_ids = selection.producer_ids.union(each.txn.producer_id for each in chain(*selection.owned.values()))
     for partition in state_topic.partitions.values():
-        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(selection.producer_ids)
+        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(producer_ids)
         if ids:
             records += partition.replica.window.records.records(ids)
     errors = sorted({Error.of(each.error).code for each in records if each.error} - {TORN_TAIL})

@@ -91,7 +91,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
         )
         for start, stop in zip(starts, stops, strict=True)
     ]
-    end = txn.leader.high_watermark
+    end = txn.leader.high_watermark if txn.leader.high_watermark is not None else txn.leader.log_end_offset
     if end is not None and batches.excerpt.stop < end and not len(batches.markers_after):
         latest = _brokers_time(timed, len(timed) - 1)
         parts.append(_unread_part(batches.excerpt.stop, parts[-1].highest_epoch, highest, after=latest))
