@@ -41,9 +41,7 @@ class FakeCluster:
         """Those of Kafka 4.3.1, as a real broker listed them; a test replaces them."""
         return RECORDED_APIS["4.3.1"]
 
-    def send(
-        self, requests: Sequence[tuple[int | None, Any]], *, timeout: float | None = None
-    ) -> list[BrokerResponse]:
+    def send(self, requests: Sequence[tuple[int | None, Any]], *, timeout: float | None = None) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:

@@ -31,7 +31,7 @@ from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
+from toolkit.analysis.diagnosis.brokers_time import UNKNOWN_TIME, BrokersTime, TransactionAge, age_verdict
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
@@ -119,10 +119,14 @@ class FencePlan:
         overridden by that name; ``decided``, ``committed`` and ``checkpointed``, which are refused.
     warnings
         What a fence does, and what may be lost by it, a sentence each.
+    brokers_time
+        The brokers' time, by which it was planned.
     checkpoint
         The checkpoint of Flink that is to commit its transaction; null if none is known.
     max_transaction_timeout_ms
         What is live and open for longer is ``long`` and not ``ongoing``; it changes the word only.
+    planned_at
+        When its owner had answered, by this process's monotonic clock.
     """
 
     cluster: Cluster = field(repr=False, compare=False)
@@ -130,8 +134,10 @@ class FencePlan:
     owner: Transaction = field(repr=False)
     verdict: str
     warnings: Sequence[str] = field(repr=False)
+    brokers_time: BrokersTime = field(default=UNKNOWN_TIME, repr=False)
     checkpoint: FlinkCheckpoint | None = field(default=None, repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    planned_at: float = field(default_factory=time.monotonic, repr=False)
 
     @property
     def target(self) -> str:
@@ -177,15 +183,21 @@ class FencePlan:
         ActionRefused
             If the id is not as it was, or may not be fenced.
         """
-        return self._preflight(override).row()
+        return self._preflight(override)[0].row()
 
-    def _preflight(self, override: str | None) -> Transaction:
+    def _preflight(self, override: str | None) -> tuple[Transaction, str, BrokersTime]:
+        """The owner as it is now, the verdict on it, and the brokers' time."""
         has_committed = _has_committed(self.cluster, self.owner)
+        observed_for = dt.timedelta(seconds=time.monotonic() - self.planned_at)
+        brokers_time = self.cluster.brokers_time()
         fresh = self._unchanged_owner()
-        verdict = "committed" if has_committed else _open_verdict(self.cluster, fresh, self.max_transaction_timeout_ms)
+        age = TransactionAge.of(fresh.start_time, brokers_time, observed_for=observed_for)
+        verdict = (
+            "committed" if has_committed else _open_verdict(self.cluster, fresh, age, self.max_transaction_timeout_ms)
+        )
         by_choice = override == verdict and verdict in OVERRIDABLE
         if by_choice or (override is None and verdict in SAFE):
-            return fresh
+            return fresh, verdict, brokers_time
         why = f", not {override}" if override not in {None, verdict} else ""
         of = f" ({self.checkpoint.name})" if self.checkpoint and verdict == "checkpointed" else ""
         raise ActionRefused(
@@ -243,14 +255,13 @@ class FencePlan:
         step = replace(owner_step("fence", self.cluster, self.transactional_id, self.owner), override=override)
         with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
-            fresh = progress.wait(partial(self._preflight, override))
+            fresh, verdict, brokers_time = progress.wait(partial(self._preflight, override))
             progress.check_cancelled()
-        verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
         intent = replace(
             owner_step("fence", self.cluster, self.transactional_id, self.owner, verdict=verdict),
             override=override,
             reason=MEANINGS[verdict],
-            evidence=owner_evidence(fresh),
+            evidence=owner_evidence(fresh, brokers_time),
             request=f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1",
         )
         with trail.recording(intent) as outcome, progress.stated():
@@ -349,29 +360,38 @@ def plan_fence(
     BrokerError
         If its coordinator does not describe it.
     """
+    brokers_time = cluster.brokers_time()
     owner = describe_owner(cluster, transactional_id)
-    verdict = _verdict(cluster, owner, max_transaction_timeout_ms)
+    planned_at = time.monotonic()
+    age = TransactionAge.of(owner.start_time, brokers_time)
+    verdict = (
+        "committed"
+        if _has_committed(cluster, owner)
+        else _open_verdict(cluster, owner, age, max_transaction_timeout_ms)
+    )
     is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
     return FencePlan(
         cluster=cluster,
         transactional_id=transactional_id,
         owner=owner,
         verdict=verdict,
+        brokers_time=brokers_time,
+        planned_at=planned_at,
         checkpoint=_checkpoint(cluster, owner),
         warnings=(*([AT_LAST_EPOCH] if is_last else []), *_warnings(cluster, transactional_id, verdict)),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
     )
 
 
-def _verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    if _has_committed(cluster, owner):
-        return "committed"
-    return _open_verdict(cluster, owner, max_transaction_timeout_ms)
-
-
-def _open_verdict(cluster: Cluster, owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    is_checkpointed = owner.state == "Ongoing" and _checkpoint(cluster, owner) is not None
-    return "checkpointed" if is_checkpointed else _age_verdict(owner, max_transaction_timeout_ms)
+def _open_verdict(cluster: Cluster, owner: Transaction, age: TransactionAge, max_transaction_timeout_ms: int) -> str:
+    """The verdict on an id without committed records of an earlier transaction."""
+    if owner.state != "Ongoing":
+        return "decided" if str(owner.state).startswith("Prepare") else "idle"
+    if _checkpoint(cluster, owner) is not None:
+        return "checkpointed"
+    if owner.timeout_ms == TWO_PHASE_COMMIT:
+        return "prepared"
+    return age_verdict(owner, age, long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms))
 
 
 def _checkpoint(cluster: Cluster, owner: Transaction) -> FlinkCheckpoint | None:
@@ -392,19 +412,6 @@ def _has_committed(cluster: Cluster, owner: Transaction) -> bool:
     except NotFound:  # a topic of it is deleted, or hidden
         return False
     return any(outcome.name == COMMIT for outcome in outcomes.values())
-
-
-def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    if owner.state != "Ongoing":
-        return "decided" if str(owner.state).startswith("Prepare") else "idle"
-    if owner.timeout_ms == TWO_PHASE_COMMIT:
-        return "prepared"
-    if owner.start_time is None or owner.timeout_ms is None:
-        return "ongoing"
-    age = owner.observed_at - owner.start_time
-    if age > dt.timedelta(milliseconds=owner.timeout_ms) + TIMEOUT_GRACE:
-        return "overdue"
-    return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
 
 
 def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[str, ...]:

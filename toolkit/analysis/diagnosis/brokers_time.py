@@ -17,6 +17,7 @@ from toolkit.schema.live import Transaction
 CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 NOT_READ = "no broker's time was read"
+CLOCK_OF = "the clock of "  # begins the source of a time that was a clock's when it was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class BrokersTime:
     error: str | None = None  # why it is unknown
     # how far this machine's clock is ahead of it (negative: behind), by at least so much; for the warning only
     machine_ahead: dt.timedelta = dt.timedelta(0)
+    is_contradicted: bool = False  # whether it is unknown because the brokers' clocks are too far apart
 
     @property
     def text(self) -> str:
@@ -46,7 +48,19 @@ class BrokersTime:
         if self.time is None or abs(self.machine_ahead) <= CLOCKS_DIFFER:
             return None
         where = "ahead of" if self.machine_ahead > dt.timedelta(0) else "behind"
-        return f"This machine's clock is {duration(abs(self.machine_ahead))} {where} the brokers': times are the brokers'."
+        return (
+            f"This machine's clock is {duration(abs(self.machine_ahead))} {where} the brokers': times are the brokers'."
+        )
+
+    def or_of_log(self, newest: dt.datetime | None, *, elapsed: dt.timedelta) -> BrokersTime:
+        """Itself; if it is unknown for no contradiction, what the coordinators' log shows of it.
+
+        `newest`: the newest time in that log. `elapsed`: at most the time that reading it took: a state that was read
+        first may be so much older than the newest record.
+        """
+        if self.time is not None or self.is_contradicted or newest is None:
+            return self
+        return BrokersTime(time=newest - elapsed, source="the newest record of __transaction_state")
 
     def unless_behind(self, starts: dict[str, dt.datetime], *, elapsed: dt.timedelta) -> BrokersTime:
         """Itself, or unknown if a coordinator has begun a transaction at a time that it cannot have reached.
@@ -59,6 +73,18 @@ class BrokersTime:
         name, newest = max(starts.items(), key=lambda each: each[1])
         return self if newest <= self.time + elapsed + CLOCKS_DIFFER else clocks_apart(name, newest, self)
 
+    @property
+    def clock(self) -> str:
+        """Which clock or record it is of, or why it is unknown: the text that a recording keeps."""
+        return self.source or self.error or NOT_READ
+
+    @classmethod
+    def recorded(cls, time: dt.datetime | None, clock: str | None) -> BrokersTime:
+        """That of a recording, from its time and `clock`; both are null in recordings of older versions."""
+        if time is None or clock is None:
+            return cls(error=clock or "this recording has no broker's time")
+        return cls(time=time, source=clock, is_current=clock.startswith(CLOCK_OF))
+
 
 UNKNOWN_TIME = BrokersTime()
 
@@ -67,8 +93,9 @@ def clocks_apart(name: str, time: dt.datetime, clock: BrokersTime) -> BrokersTim
     """No broker's time: `name`, a broker's, is so far ahead of another broker's clock that none can be trusted."""
     assert clock.time is not None
     return BrokersTime(
+        is_contradicted=True,
         error=f"{name}, {time.isoformat(timespec='milliseconds')}, is {duration(time - clock.time)} ahead of "
-        f"{clock.source}: the brokers' clocks are further apart than {duration(CLOCKS_DIFFER)}"
+        f"{clock.source}: the brokers' clocks are further apart than {duration(CLOCKS_DIFFER)}",
     )
 
 

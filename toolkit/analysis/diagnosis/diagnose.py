@@ -24,7 +24,9 @@ from toolkit.analysis.diagnosis.observation import (
     IndexedObservation,
     Observation,
     OpenTransaction,
+    between,
     is_held,
+    observed_between,
 )
 from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
@@ -169,7 +171,12 @@ def diagnose(
 
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
     first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
-    return replace(txn, seen_for=txn.observation.observed_at - first.observation.observed_at)
+    same = next(each for each in history if each and each.of_owner == txn.of_owner)
+    return replace(
+        txn,
+        seen_for=between(first.observation, txn.observation),
+        observed_for=observed_between(same.observation, txn.observation),
+    )
 
 
 def _in_order(found: Sequence[Finding]) -> list[Finding]:
@@ -184,7 +191,7 @@ def _transaction(evidence: OpenEvidence) -> Finding:
     txn, decision = evidence.txn, decide(evidence)
     opened_at, clock = _opened(txn, owned=decision.verdict in OWNED)
     return replace(
-        _decided(decision, txn.leader),
+        _decided(decision, txn.leader, txn.observation),
         producer_id=txn.producer_id,
         producer_epoch=txn.producer.producer_epoch,
         transactional_id=txn.transactional_id,
@@ -254,7 +261,7 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
 
 def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
     return replace(
-        _decided(decide(evidence), evidence.partition),
+        _decided(decide(evidence), evidence.partition, observation),
         evidence=partition_evidence(evidence.partition, [observation]),
         broker_id=evidence.partition.broker_id,
         observed_at=observation.observed_at,
@@ -265,10 +272,10 @@ def _partition_finding(evidence: PartitionEvidence, observation: Observation) ->
 def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
     """The finding about a whole cluster."""
     found = decide(evidence).finding(observed_at=observation.observed_at)
-    return replace(found, evidence=coverage_evidence(observation))
+    return replace(found, evidence=coverage_evidence(observation), brokers_time=observation.brokers_time.time)
 
 
-def _decided(decision: Decision, partition: Partition) -> Finding:
+def _decided(decision: Decision, partition: Partition, observation: Observation) -> Finding:
     lso, high_watermark = partition.last_stable_offset, partition.high_watermark
     return replace(
         decision.finding(observed_at=partition.observed_at),
@@ -277,4 +284,5 @@ def _decided(decision: Decision, partition: Partition) -> Finding:
         last_stable_offset=lso,
         high_watermark=high_watermark,
         offsets_held=None if lso is None or high_watermark is None else max(high_watermark - lso, 0),
+        brokers_time=observation.brokers_time.time,
     )

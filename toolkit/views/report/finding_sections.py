@@ -151,7 +151,8 @@ def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
     if finding.held_ms is not None:
         return dt.timedelta(milliseconds=finding.held_ms)
     since = finding.held_from or (finding.opened_at if finding.queue_position == 1 else None)
-    return finding.observed_at - since if since and since <= finding.observed_at else None
+    now = finding.brokers_time
+    return now - since if since and now and since <= now else None
 
 
 def _producer(finding: Finding) -> str:

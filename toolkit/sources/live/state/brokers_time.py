@@ -8,11 +8,9 @@ A broker forwards DescribeQuorum to the active controller, which answers its own
 from __future__ import annotations
 
 import datetime as dt
-import time
 from typing import Any
 
-from toolkit.analysis.diagnosis.brokers_time import CLOCKS_DIFFER, BrokersTime, clocks_apart
-from toolkit.errors import ToolkitError
+from toolkit.analysis.diagnosis.brokers_time import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
@@ -60,7 +58,7 @@ def _controllers_clock(response: BrokerResponse) -> BrokersTime:
             if replica.replica_id == each.leader_id and (now := utc(replica.last_caught_up_timestamp)) is not None:
                 return BrokersTime(
                     time=now,
-                    source=f"the clock of controller {each.leader_id}",
+                    source=f"{CLOCK_OF}controller {each.leader_id}",
                     is_current=True,
                     machine_ahead=response.observed_at - now,
                 )
