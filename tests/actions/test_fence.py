@@ -13,7 +13,7 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _open_verdict, plan_fence
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime, TransactionAge
+from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC

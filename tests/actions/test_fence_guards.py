@@ -25,7 +25,7 @@ from toolkit.actions.fence import (
     FencePlan,
     plan_fence,
 )
-from toolkit.analysis.diagnosis.brokers_time import CLOCKS_DIFFER, TIMEOUT_GRACE, BrokersTime
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE, BrokersTime
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
@@ -252,7 +252,7 @@ def test_what_is_long_is_a_word_only() -> None:
     limit = dt.timedelta(minutes=1) + TIMEOUT_GRACE + CLOCKS_DIFFER
     assert plan_of(cluster_of(start_time=NOW - limit)).verdict == "ongoing", "within its timeout and the grace"
     assert plan_of(cluster_of(start_time=NOW - limit - dt.timedelta(seconds=1))).verdict == "overdue"
-    assert plan_of(cluster_of(start_time=ago(days=1), timeout_ms=None)).verdict == "ongoing"
+    assert plan_of(cluster_of(start_time=ago(days=1), timeout_ms=None)).verdict == "long"
 
 
 def test_committed_records_under_an_open_transaction_are_never_discarded(monkeypatch: pytest.MonkeyPatch) -> None:

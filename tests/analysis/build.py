@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding, Partition, Producer, Transaction

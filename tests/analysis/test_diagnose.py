@@ -19,7 +19,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import diagnosed
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
@@ -291,7 +291,7 @@ def test_an_id_that_cannot_be_described_is_unknown() -> None:
     assert "REQUEST_TIMED_OUT" in row.missing[0]
 
 
-def test_without_a_brokers_time_it_says_since_when_and_not_for_how_long() -> None:
+def test_without_a_brokers_time_the_start_is_known_and_the_age_is_not() -> None:
     unknown = BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED")
     row = only(diagnosed([observation(transaction(start_time=ago(days=1)), brokers_time=unknown)]))
     assert (row.verdict, row.brokers_time) == ("ongoing", None)

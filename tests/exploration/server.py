@@ -445,7 +445,9 @@ def _describe_quorum(world: World, state: State, broker: int, key: Key) -> Any:
 def _quorum(content: Any) -> Any:
     error, now = content
     kind = admin.DescribeQuorumResponse
-    leader = kind.ReplicaState(replica_id=1, log_end_offset=1, last_fetch_timestamp=now, last_caught_up_timestamp=now)
+    leader = kind.TopicData.PartitionData.ReplicaState(
+        replica_id=1, log_end_offset=1, last_fetch_timestamp=now, last_caught_up_timestamp=now
+    )
     partition = kind.TopicData.PartitionData(
         partition_index=0, error_code=error, leader_id=1, leader_epoch=1, high_watermark=1, current_voters=[leader],
         observers=[],

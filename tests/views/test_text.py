@@ -36,6 +36,7 @@ def finding(**fields: Any) -> Row:
         "records_held": 2115,
         "groups_held": ["my-group"],
         "observed_at": NOW,
+        "brokers_time": NOW,
     }
     return row | fields
 

@@ -18,7 +18,7 @@ from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinato
 
 if TYPE_CHECKING:
     from toolkit.actions.progress import Progress
-    from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+    from toolkit.analysis.diagnosis.clocks import BrokersTime
     from toolkit.formats.flink_checkpoint import Committable
     from toolkit.sources.live.cluster import Cluster
 

@@ -31,7 +31,7 @@ from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.brokers_time import UNKNOWN_TIME, BrokersTime, TransactionAge, age_verdict
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime, TransactionAge, age_verdict
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import COMMIT
 from toolkit.errors import ActionRefused, BrokerError, NotFound
@@ -137,7 +137,7 @@ class FencePlan:
     brokers_time: BrokersTime = field(default=UNKNOWN_TIME, repr=False)
     checkpoint: FlinkCheckpoint | None = field(default=None, repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
-    planned_at: float = field(default_factory=time.monotonic, repr=False)
+    planned_at: float = field(default_factory=time.monotonic, repr=False, compare=False)
 
     @property
     def target(self) -> str:

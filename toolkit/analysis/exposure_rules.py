@@ -138,8 +138,8 @@ def id_exposure(
 ) -> Iterator[Exposure]:
     """Prefixes that get ever more ids, ids whose newest record is of a client below transaction version 2, and errors.
 
-    `records`: of ``__transaction_state``. `now`: when they were read, or up to when they reach. `as_of`: up to when they
-        reach, by the brokers' clocks; null for the newest time in them.
+    `records`: of ``__transaction_state``. `now`: when they were read, or up to when they reach.
+    `as_of`: up to when they reach, by the brokers' clocks; null for the newest time in them.
     """
     newest: dict[str, TransactionLogRecord] = {}
     readable: list[TransactionLogRecord] = []

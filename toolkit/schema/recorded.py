@@ -85,7 +85,7 @@ class LateTransaction(TableRow):
     ] = None
     late_since: Annotated[dt.datetime | None, "When timeout and margin had passed."] = None
     late_ms: Annotated[
-        Int64 | None, "How long ago that was, at least: by the clock that opened_at_clock names.", Unit("ms")
+        Int64 | None, "How long ago that was, at least: by the brokers' clocks, or by the recorder's.", Unit("ms")
     ] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition."] = None
     observed_at: Annotated[dt.datetime, "When it was seen, by the recorder's clock."]

@@ -192,7 +192,7 @@ def _headline(finding: Finding) -> str:
         parts[0] += " held"
         if (length := age(finding)) is not None:
             parts[0] += f" for {duration(length)}"
-        elif since := finding.held_from or finding.opened_at:
+        elif finding.brokers_time is None and (since := finding.held_from or finding.opened_at):
             parts[0] += f" since {at(since)}"
     if finding.records_held is not None:
         parts.append(count(finding.records_held, "record waiting", "records waiting"))

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
 """Verdicts, the most urgent first."""
 
+TICK = dt.timedelta(seconds=1)
+"""Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
+
 
 def urgency(verdict: str) -> int:
     """The place of a verdict in `VERDICT_ORDER`."""
@@ -35,7 +38,9 @@ def age(finding: Finding, now: dt.datetime | None = None) -> dt.timedelta | None
     if finding.held_ms is not None:
         return dt.timedelta(milliseconds=finding.held_ms)
     since, until = finding.held_from or finding.opened_at, finding.brokers_time and (now or finding.brokers_time)
-    return None if since is None or until is None or since > until else until - since
+    if since is None or until is None or since > until + TICK:
+        return None
+    return max(until - since, dt.timedelta(0))
 
 
 def expires_in(finding: Finding) -> dt.timedelta | None:

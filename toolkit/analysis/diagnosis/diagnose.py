@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from toolkit.analysis.diagnosis.clocks import TransactionAge, is_overdue
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence_kinds import (
@@ -67,13 +68,13 @@ class Diagnosis:
             checkpoints=self.checkpoints,
         )
 
-    def to_recheck(self) -> list[TopicPartition]:
-        """Partitions on which one observation does not decide."""
+    def to_recheck(self, *, after: dt.timedelta = dt.timedelta(0)) -> list[TopicPartition]:
+        """Partitions on which one observation does not decide, if the next one comes so much later."""
         last = self.indexed[-1]
         return sorted(
             tp
             for tp in set().union(*(one.notable() for one in self.indexed))
-            if any(map(needs_recheck, self.opened.get(tp, ())))
+            if any(needs_recheck(each) or _may_become_overdue(each.txn, after) for each in self.opened.get(tp, ()))
             or bool(last.errors(tp))
             or _partition(tp, self._covering(tp)).is_held
         )
@@ -167,6 +168,12 @@ def diagnose(
         is_single_sample=is_single_sample,
         checkpoints=checkpoints,
     )
+
+
+def _may_become_overdue(txn: OpenTransaction, after: dt.timedelta) -> bool:
+    """Whether no broker's time shows the age of a transaction, and a second observation after that time would."""
+    seen_again = TransactionAge(observed_for=after)
+    return txn.state == "Ongoing" and txn.age.since_start is None and is_overdue(txn.owner, seen_again)
 
 
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:

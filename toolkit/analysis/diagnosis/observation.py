@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.brokers_time import UNKNOWN_TIME, BrokersTime, TransactionAge
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime, TransactionAge
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch

@@ -144,7 +144,7 @@ def _entry_before(finding: Finding) -> EvidenceEntry | None:
 def _close_by_marker(finding: Finding, marked: LogTransaction) -> Finding:
     marker = f"{marked.marker} marker" if marked.marker else "marker"
     end = f"Its {marker} is at offset {marked.marker_offset} of the log."
-    return close(_held_to(finding, marked.end, by_brokers=marked.end), end=end, before=finding)
+    return close(_held_by_marker(finding, marked.end), end=end, before=finding)
 
 
 def _close_if_gone(finding: Finding, last_seen: Sequence[Finding]) -> Finding:
@@ -152,21 +152,28 @@ def _close_if_gone(finding: Finding, last_seen: Sequence[Finding]) -> Finding:
     if not is_gone or not is_open(finding) or last_seen[0].observed_at <= finding.observed_at:
         return finding
     time = last_seen[0].observed_at
-    held = _held_to(finding, time, by_brokers=last_seen[0].brokers_time)
-    return close(held, end=f"The sample of {at(time)} no longer has it.", before=finding)
+    return close(_held_to(finding, time), end=f"The sample of {at(time)} no longer has it.", before=finding)
 
 
-def _held_to(finding: Finding, end: dt.datetime | None, *, by_brokers: dt.datetime | None) -> Finding:
-    """The finding as of its end, with the time for which it held the LSO; null if that is unknown.
+def _held_to(finding: Finding, end: dt.datetime) -> Finding:
+    """The finding as of its end, by the clock of `Finding.observed_at`."""
+    since = end - finding.observed_at
+    return replace(
+        finding,
+        observed_at=end,
+        brokers_time=None if finding.brokers_time is None else finding.brokers_time + since,
+        held_to=None if finding.held_from is None else end,
+        held_ms=None if finding.held_ms is None else finding.held_ms + since // MILLISECOND,
+    )
 
-    `end`: its marker's time, or that of the first sample without it, by the recorder's clock. `by_brokers`: the same by
-        brokers' clocks, as the time since when it held the LSO; null if unknown.
-    """
+
+def _held_by_marker(finding: Finding, end: dt.datetime | None) -> Finding:
+    """The finding as of its marker's time, with the time for which it held the LSO; null if that is unknown."""
     if end is None:
         return replace(finding, held_ms=None)
     if finding.held_from is None:
         return replace(finding, observed_at=end)
-    held_ms = None if by_brokers is None else max((by_brokers - finding.held_from) // MILLISECOND, 0)
+    held_ms = max((end - finding.held_from) // MILLISECOND, 0)
     return replace(finding, observed_at=end, held_to=end, held_ms=held_ms)
 
 
@@ -212,10 +219,13 @@ def _both(log: Finding, recorded: Sequence[Finding]) -> Finding:
         )
     elif last.verdict == "ended":
         return replace(merged, held_to=log.held_to)
-    by_marker = None if decision.verdict == "ended" else merged.held_to
-    end = by_marker or last.brokers_time  # the end of one that a sample does not have is of the recorder's clock
-    if merged.held_ms is None and merged.held_from is not None and end is not None:
-        merged = replace(merged, held_ms=max((end - merged.held_from) // MILLISECOND, 0))
+    if merged.held_ms is None and merged.held_from is not None:
+        # A recording may have begin and end by the recorder's clock: its brokers' time and duration give the brokers'.
+        begin, end = log.held_from, log.held_to or last.brokers_time
+        if begin is None and last.brokers_time is not None and last.held_ms is not None:
+            begin = last.brokers_time - last.held_ms * MILLISECOND
+        if begin is not None and end is not None:
+            merged = replace(merged, held_ms=max((end - begin) // MILLISECOND, 0))
     return merged
 
 

@@ -168,6 +168,7 @@ class _Lifetime:
             held_to=held_to,
             held_ms=self._held_ms(last, gone),
             observed_at=gone or last.observed_at,
+            brokers_time=last.brokers_time and last.brokers_time + ((gone or last.observed_at) - last.observed_at),
         )
         return merged if gone is None else close(merged, end=f"The sample of {at(gone)} no longer has it.", before=last)
 
@@ -188,14 +189,14 @@ class _Lifetime:
         The brokers' time of the last sample, and how much later or earlier something was by the recorder's clock, give
         the brokers' time of that; without it, times of two clocks give no duration.
         """
-        last_sample, now = self.found[-1].sampled_at, last.brokers_time
+        now, until = last.brokers_time, gone or last.observed_at
         by_log, first = self._held_from_by_log(), self._first_held()
         if first is None or last.start_offset is None:
             return None
         if by_log is None and last.held_to is None:
-            return max(((gone or last_sample) - first) // MILLISECOND, 0)
-        begin = by_log or (None if now is None else now - (last_sample - first))
-        end = last.held_to or (None if now is None else now + ((gone or last_sample) - last_sample))
+            return max((until - first) // MILLISECOND, 0)
+        begin = by_log or (None if now is None else now - (last.observed_at - first))
+        end = last.held_to or (None if now is None else now + (until - last.observed_at))
         return None if begin is None or end is None else max((end - begin) // MILLISECOND, 0)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.brokers_time import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation

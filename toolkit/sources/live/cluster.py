@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import gc
 import os
 import threading
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
@@ -295,7 +296,7 @@ class Cluster(Source, OffsetTables):
         )
         self._check_clock(first.brokers_time)
         diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
-        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
+        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck(after=dt.timedelta(seconds=recheck_after))):
             threading.Event().wait(recheck_after)
             diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
         if arguments.log_evidence and (to_read := diagnosis.to_read()):

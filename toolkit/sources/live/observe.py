@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from toolkit.analysis.broker_software import software_gaps
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, MonotonicSpan, Observation, is_held
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
-from toolkit.analysis.diagnosis.brokers_time import BrokersTime
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound

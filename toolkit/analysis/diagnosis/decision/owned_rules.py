@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
-from toolkit.analysis.diagnosis.brokers_time import CLOCKS_DIFFER, age_verdict, is_overdue
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from toolkit.analysis.diagnosis.brokers_time import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
+from toolkit.analysis.diagnosis.clocks import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc

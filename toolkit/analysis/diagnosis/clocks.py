@@ -48,9 +48,8 @@ class BrokersTime:
         if self.time is None or abs(self.machine_ahead) <= CLOCKS_DIFFER:
             return None
         where = "ahead of" if self.machine_ahead > dt.timedelta(0) else "behind"
-        return (
-            f"This machine's clock is {duration(abs(self.machine_ahead))} {where} the brokers': times are the brokers'."
-        )
+        ahead = duration(abs(self.machine_ahead))
+        return f"This machine's clock is {ahead} {where} the brokers': times are the brokers'."
 
     def or_of_log(self, newest: dt.datetime | None, *, elapsed: dt.timedelta) -> BrokersTime:
         """Itself; if it is unknown for no contradiction, what the coordinators' log shows of it.
@@ -111,7 +110,8 @@ class TransactionAge:
         cls, start: dt.datetime | None, now: BrokersTime, *, observed_for: dt.timedelta = dt.timedelta(0)
     ) -> TransactionAge:
         """The age of a transaction that began at `start` and is open at `now`, or later."""
-        if start is None or now.time is None or (start > now.time and not now.is_current):
+        slack = CLOCKS_DIFFER if now.is_current else dt.timedelta(0)
+        if start is None or now.time is None or start > now.time + slack:
             return cls(observed_for=observed_for)
         # One that began after the clock was read, or by a clock that is a little ahead, has just begun.
         return cls(since_start=max(now.time - start, dt.timedelta(0)), observed_for=observed_for)
