@@ -56,13 +56,13 @@ def test_the_kraft_leader_shows_its_clock(lab: Kafka) -> None:
 @pytest.mark.parametrize("lab", [on_cluster("3.5.2", EVERYDAY, id="3.5.2")], indirect=True)
 def test_the_newest_record_of_a_coordinator_is_the_time_that_brokers_have_reached(lab: Kafka) -> None:
     with Cluster(lab.bootstrap_servers) as cluster, INCIDENTS["open_young"](lab):
-        with mock.patch.object(reading, "_controllers_clock", lambda _: BrokersTime(error="it is ZooKeeper's")):
+        with mock.patch.object(reading, "_controllers_clock", return_value=BrokersTime(error="of ZooKeeper")):
             found = cluster.brokers_time()
         assert found.source.startswith(("the newest record of __transaction_state-", "the newest record of __consumer"))
         assert found.time is not None
         assert (found.is_current, found.time <= utc_now() + SECOND) == (False, True)
         ahead = BrokersTime(time=found.time - dt.timedelta(seconds=6), source="the clock of controller 1")
-        with mock.patch.object(reading, "_controllers_clock", lambda _: ahead):
+        with mock.patch.object(reading, "_controllers_clock", return_value=ahead):
             contradicted = cluster.brokers_time()
         assert (contradicted.time, contradicted.is_contradicted) == (None, True)
         assert "is 6 s ahead of the clock of controller 1: the brokers' clocks are further apart" in contradicted.text

@@ -146,7 +146,7 @@ def _held(finding: Finding) -> str:
 
 
 def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
-    if end is not None and finding.held_from is not None:
+    if end is not None and end.marker and finding.held_from is not None:
         return max(end.time - finding.held_from, dt.timedelta())
     if finding.held_ms is not None:
         return dt.timedelta(milliseconds=finding.held_ms)
