@@ -1,4 +1,4 @@
-"""This machine's clock decides nothing: the code that decides and acts reads it where it is listed here, and no more."""
+"""This machine's clock decides nothing: what decides and acts reads it where it is listed here, and no more."""
 
 import ast
 from pathlib import Path

@@ -246,8 +246,8 @@ def test_a_fence_is_written_to_the_trail_that_is_named(tmp_path: Path, audit: Au
 
 def test_what_is_long_is_a_word_only() -> None:
     cluster = cluster_of(start_time=ago(minutes=20), timeout_ms=3_600_000)
-    assert plan_of(cluster, max_transaction_timeout_ms=1_195_000).verdict == "ongoing", "exactly that old"
-    assert plan_of(cluster, max_transaction_timeout_ms=1_194_999).verdict == "long"
+    assert plan_of(cluster, max_transaction_timeout_ms=1_200_000).verdict == "ongoing", "exactly that old"
+    assert plan_of(cluster, max_transaction_timeout_ms=1_199_999).verdict == "long"
     assert plan_of(cluster_of(start_time=None)).verdict == "ongoing"
     limit = dt.timedelta(minutes=1) + TIMEOUT_GRACE + CLOCKS_DIFFER
     assert plan_of(cluster_of(start_time=NOW - limit)).verdict == "ongoing", "within its timeout and the grace"

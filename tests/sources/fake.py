@@ -90,6 +90,12 @@ class FakeCluster:
             return ListedOffset(topic, partition, error_code=6, timestamp=-1, offset=-1)
         return ListedOffset(topic, partition, error_code=0, timestamp=-1, offset=offset, leader_epoch=epoch)
 
+    def DescribeQuorum(self, broker: int | None, request: Any) -> Node:  # noqa: N802
+        now = int(NOW.timestamp() * 1000)
+        leader = Node(replica_id=1, last_caught_up_timestamp=now)
+        of_log = Node(error_code=0, leader_id=1, current_voters=[leader], observers=[])
+        return Node(error_code=0, topics=[Node(partitions=[of_log])])
+
     def DescribeProducers(self, broker: int, request: Any) -> Node:  # noqa: N802
         return Node(
             partitions=[

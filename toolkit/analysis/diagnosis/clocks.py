@@ -137,7 +137,10 @@ def is_overdue(owner: Transaction | None, age: TransactionAge) -> bool:
 
 
 def age_verdict(owner: Transaction, age: TransactionAge, *, long_after: dt.timedelta) -> str:
-    """``overdue``, ``long`` or ``ongoing``: the verdict on a live transaction, by its proven age."""
+    """``overdue``, ``long`` or ``ongoing``: the verdict on a live transaction.
+
+    Only `overdue` has to be proven: both others are live, and differ in the word.
+    """
     if is_overdue(owner, age):
         return "overdue"
-    return "long" if age.proven > long_after else "ongoing"
+    return "long" if max(age.since_start or age.observed_for, age.observed_for) > long_after else "ongoing"
