@@ -26,6 +26,7 @@ class FakeCluster:
 
     def __init__(self, **replaced: Callable[..., Any]) -> None:
         self.sent_requests: list[tuple[str, int | None]] = []
+        self.now = NOW  # by the controller's clock
         self.leaders = {("orders", 0): (1, 4), (STATE_TOPIC, 0): (1, 7), (STATE_TOPIC, 1): (2, 7)}
         self.ids = {1: [("payments", 7, "CompleteAbort")], 2: [("other", 8, "Empty")]}
         self.open = {("orders", 0): [producer(7, start=100)]}
@@ -91,7 +92,7 @@ class FakeCluster:
         return ListedOffset(topic, partition, error_code=0, timestamp=-1, offset=offset, leader_epoch=epoch)
 
     def DescribeQuorum(self, broker: int | None, request: Any) -> Node:  # noqa: N802
-        now = int(NOW.timestamp() * 1000)
+        now = int(self.now.timestamp() * 1000)
         leader = Node(replica_id=1, last_caught_up_timestamp=now)
         of_log = Node(error_code=0, leader_id=1, current_voters=[leader], observers=[])
         return Node(error_code=0, topics=[Node(partitions=[of_log])])
