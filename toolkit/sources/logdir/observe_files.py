@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import diagnose
@@ -114,6 +115,7 @@ def observe_files(
         producers_after=producers,
         coverage=_coverage(scope, state_topic),
         observed_at=observed_at,
+        brokers_time=BrokersTime(time=observed_at, source="the newest time in the files") if states else UNKNOWN_TIME,
         first_batches=list(_first_batches(states)),
         from_files=True,
         as_of=as_of,
