@@ -507,11 +507,11 @@ def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
         check_saving(found(outcome=outcome), None, is_saved=False)
         with pytest.raises(ActionRefused, match="have to be saved"):
             check_saving(found(outcome=outcome), NO_COMMIT, is_saved=False)
-    for outcome in ("unknown", None):
-        assert abort_refusal(found(outcome=outcome, missing=["a", "b"])) == "a; b"
+    for missing in ("unknown", None):
+        assert abort_refusal(found(outcome=missing, missing=["a", "b"])) == "a; b"
         with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=outcome), None, is_saved=False)
-        check_saving(found(outcome=outcome), None, is_saved=True)
+            check_saving(found(outcome=missing), None, is_saved=False)
+        check_saving(found(outcome=missing), None, is_saved=True)
 
 
 def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:

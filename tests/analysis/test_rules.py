@@ -295,10 +295,10 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
         assert found.remedy.startswith("Do not abort.")
 
 
-@pytest.mark.parametrize("field", [{}, {"markers_unread": "Broker 2 did not answer"}])
-def test_a_commit_needs_no_markers_on_other_partitions(field: dict[str, str]) -> None:
+@pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
+def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
-    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), **field)
+    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), markers_unread=unread)
     assert decide(replace(evidence, log=log)).action == "complete"
 
 
