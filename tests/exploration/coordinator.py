@@ -34,10 +34,10 @@ def put_meta(world: World, state: State, id_: int, meta: Meta | None) -> State:
 
 def write_meta(world: World, state: State, id_: int, meta: Meta | None) -> State:
     """TransactionStateManager.appendTransactionToLog: the log, then the cache."""
-    now = state.now + 1
+    coordinator = coordinator_of(world, state, id_)
+    now = world.time(state._replace(clock=state.clock + 1), coordinator.leader)
     if meta is not None:
         meta = meta._replace(updated=now, start=now if meta.state == "Ongoing" and meta.start < 0 else meta.start)
-    coordinator = coordinator_of(world, state, id_)
     record = StateRecord(coordinator.end, id_, meta, now, coordinator.epoch)
     changed = coordinator._replace(log=(*coordinator.log, record), end=coordinator.end + 1)
     state = put_coordinator(state, world.state_partition(id_), changed)
@@ -64,7 +64,7 @@ def init_producer_id(
     if meta is None:
         if expected is not None:
             return "INVALID_PRODUCER_ID_MAPPING", state
-        fresh = Meta(state.next_pid, 0, "Empty", world.timeout_ms, client_version=world.version)
+        fresh = Meta(state.next_pid, 0, "Empty", world.timeout_ms, client_version=0)
         return "", write_meta(world, state._replace(next_pid=state.next_pid + 1), id_, fresh)
     if meta.fencing or meta.state.startswith("Prepare"):
         return "CONCURRENT_TRANSACTIONS", state
@@ -88,10 +88,12 @@ def log_fence(world: World, state: State, id_: int) -> State:
     """The rest of endTransaction for a fence: PrepareAbort in the log."""
     meta = coordinator_of(world, state, id_).meta(id_)
     assert meta is not None
-    return _decided(world, state, id_, meta._replace(fencing=False), commit=False)
+    return _decided(world, state, id_, meta._replace(fencing=False), commit=False, version=world.broker_version)
 
 
-def add_partition(world: World, state: State, id_: int, pid: int, epoch: int, partition: int) -> tuple[str, State, int]:
+def add_partition(
+    world: World, state: State, id_: int, pid: int, epoch: int, partition: int, *, version: int
+) -> tuple[str, State, int]:
     """TransactionCoordinator.handleAddPartitionsToTransaction: the error, the state, and (ghost) its transaction."""
     error, meta = _get(world, state, id_)
     if error:
@@ -104,12 +106,13 @@ def add_partition(world: World, state: State, id_: int, pid: int, epoch: int, pa
         return "CONCURRENT_TRANSACTIONS", state, NOBODY
     if meta.state == "Ongoing" and partition in meta.partitions:
         return "", state, meta.ctxn
+    known = 2 if version == 2 else 0
     if meta.state == "Ongoing":
-        more = meta._replace(partitions=tuple(sorted((*meta.partitions, partition))))
+        more = meta._replace(partitions=tuple(sorted((*meta.partitions, partition))), client_version=known)
         return "", write_meta(world, state, id_, more), meta.ctxn
     ctxn = len(state.truths)
-    begun = meta._replace(state="Ongoing", partitions=(partition,), start=-1, client_version=world.version, ctxn=ctxn)
-    state = state._replace(truths=(*state.truths, Truth(id_, pid, epoch)))
+    begun = meta._replace(state="Ongoing", partitions=(partition,), start=-1, client_version=known, ctxn=ctxn)
+    state = state._replace(truths=(*state.truths, Truth(id_, pid, epoch, version, world.time(state))))
     return "", write_meta(world, state, id_, begun), ctxn
 
 
@@ -128,15 +131,17 @@ def verify_partition(world: World, state: State, id_: int, pid: int, epoch: int,
 
 
 def end_transaction(  # noqa: C901
-    world: World, state: State, id_: int, pid: int, epoch: int, *, commit: bool
+    world: World, state: State, id_: int, pid: int, epoch: int, *, commit: bool, version: int
 ) -> tuple[str, State, int, int]:
-    """TransactionCoordinator.endTransaction for a client: the error, the state, and its producer id and epoch."""
+    """TransactionCoordinator.endTransaction for a client, or endTransactionWithTV1: the error, the state, and its
+    producer id and epoch.
+    """
     error, meta = _get(world, state, id_)
     if error:
         return error, state, -1, -1
     if meta is None:
         return "INVALID_PRODUCER_ID_MAPPING", state, -1, -1
-    second = not meta.fencing and meta.client_version == 2
+    second = version == 2 and not meta.fencing and meta.client_version == 2
     retry_on_bump = second and meta.epoch == epoch + 1
     retry_on_overflow = second and meta.previous_pid == pid and epoch == world.max_epoch and meta.epoch == 0
     if not second or meta.state in {"Ongoing", "Empty"}:
@@ -158,13 +163,13 @@ def end_transaction(  # noqa: C901
         return "CONCURRENT_TRANSACTIONS", state, -1, -1
     if meta.state != "Ongoing":
         return "INVALID_TXN_STATE", state, -1, -1
-    state = _decided(world, state, id_, meta, commit=commit)
+    state = _decided(world, state, id_, meta, commit=commit, version=version)
     after = coordinator_of(world, state, id_).meta(id_)
     assert after is not None
     return ("", state, after.next_pid, 0) if after.next_pid >= 0 else ("", state, after.pid, after.epoch)
 
 
-def _decided(world: World, state: State, id_: int, meta: Meta, *, commit: bool) -> State:
+def _decided(world: World, state: State, id_: int, meta: Meta, *, commit: bool, version: int) -> State:
     """TransactionMetadata.prepareAbortOrCommit. A fence has raised the epoch already (KAFKA-19367)."""
     truth = state.truths[meta.ctxn]
     truth = truth._replace(decision="commit" if commit else "abort", partitions=meta.partitions)
@@ -172,9 +177,9 @@ def _decided(world: World, state: State, id_: int, meta: Meta, *, commit: bool) 
     before = coordinator_of(world, state, id_).meta(id_)
     was_fenced = before is not None and before.fencing
     next_state = "PrepareCommit" if commit else "PrepareAbort"
-    if world.version == 2 and not was_fenced:
+    if version == 2 and not was_fenced:
         if meta.epoch >= world.max_epoch:
             meta = meta._replace(next_pid=state.next_pid)
             state = state._replace(next_pid=state.next_pid + 1)
         meta = meta._replace(epoch=meta.epoch + 1, last_epoch=meta.epoch)
-    return write_meta(world, state, id_, meta._replace(state=next_state, client_version=world.version))
+    return write_meta(world, state, id_, meta._replace(state=next_state, client_version=2 if version == 2 else 0))

@@ -43,7 +43,7 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
     """The known limit, if it is one."""
     if (
         violation.rule == AFTER_THE_LAST_CHECK
-        and violation.how in {"live", "committing", "aborting"}
+        and set(violation.how.split(", ")) <= {"live", "committing", "aborting", "live for its client"}
         and world.version == 1
     ):
         return "begun again before the marker"

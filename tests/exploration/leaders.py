@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.exploration.state import NOBODY, Partition, ProducerEntry, Record, State, producer_entries
+from tests.exploration.world import World
 
 
 def put_partition(state: State, number: int, partition: Partition) -> State:
@@ -26,7 +27,9 @@ def last_stable_offset(partition: Partition) -> int:
     return min([*first, partition.high_watermark])
 
 
-def append_data(state: State, number: int, *, pid: int, epoch: int, sequence: int, ctxn: int) -> tuple[str, State]:
+def append_data(
+    world: World, state: State, number: int, *, pid: int, epoch: int, sequence: int, ctxn: int
+) -> tuple[str, State]:
     """Append a client's batch: the error, or ``""``, and the state after it (ProducerAppendInfo)."""
     partition = state.partitions[number]
     if partition.leader == NOBODY:
@@ -40,11 +43,13 @@ def append_data(state: State, number: int, *, pid: int, epoch: int, sequence: in
         expected = entry.last_sequence + 1 if epoch == entry.epoch else 0
         if sequence != expected:
             return "OUT_OF_ORDER_SEQUENCE_NUMBER", state
-    record = Record("data", pid, epoch, sequence, -1, partition.leader_epoch, state.now, ctxn)
+    time = world.time(state, partition.leader) if world.append_time else world.create_time(state, sequence)
+    record = Record("data", pid, epoch, sequence, -1, partition.leader_epoch, time, ctxn)
     return "", _appended(state, number, record, replicated=True)
 
 
 def append_marker(
+    world: World,
     state: State,
     number: int,
     *,
@@ -65,13 +70,9 @@ def append_marker(
     if entry is not None and coordinator_epoch < entry.coordinator_epoch:
         return "TRANSACTION_COORDINATOR_FENCED", state
     kind = "commit" if commit else "abort"
-    record = Record(kind, pid, epoch, -1, coordinator_epoch, partition.leader_epoch, state.now, ctxn)
-    state = _appended(state, number, record, replicated=replicated)
-    if ctxn != NOBODY:
-        truth = state.truths[ctxn]
-        truth = truth._replace(marked=tuple(sorted({*truth.marked, number})))
-        state = state._replace(truths=(*state.truths[:ctxn], truth, *state.truths[ctxn + 1 :]))
-    return "", state
+    time = world.time(state, partition.leader)
+    record = Record(kind, pid, epoch, -1, coordinator_epoch, partition.leader_epoch, time, ctxn)
+    return "", _appended(state, number, record, replicated=replicated)
 
 
 def _appended(state: State, number: int, record: Record, *, replicated: bool) -> State:

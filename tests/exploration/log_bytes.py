@@ -9,49 +9,52 @@ from functools import lru_cache
 from google_crc32c import value as crc32c
 
 from tests.exploration.state import Meta, Record, StateRecord
-from tests.exploration.world import World
+from tests.exploration.world import EPOCH_MS
 from tests.formats.logs import control_batch
 from toolkit.formats.coordinator.transaction_log_records import STATES
-from toolkit.formats.log.batches import write_batch
+from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL, write_batch
 
 TIMESTAMPS = struct.Struct(">qq")
 
 
 @lru_cache(maxsize=100_000)
-def log_bytes(world: World, broker: int, log: tuple[Record, ...], start: int, stop: int) -> bytes:
-    """Batches of a data partition; markers have the time of the broker's clock."""
-    return b"".join(_batch(world, broker, record, start + index) for index, record in enumerate(log[start:stop]))
+def log_bytes(log: tuple[Record, ...], start: int, stop: int, *, append_time: bool) -> bytes:
+    """Batches of a data partition."""
+    return b"".join(_batch(record, start + index, append_time) for index, record in enumerate(log[start:stop]))
 
 
 @lru_cache(maxsize=100_000)
 def state_log_bytes(
-    world: World, broker: int, log: tuple[StateRecord, ...], ids: tuple[str, ...], topic: str, start: int
+    log: tuple[StateRecord, ...], ids: tuple[str, ...], topic: str, start: int, *, is_flexible: bool
 ) -> bytes:
     """Batches of a partition of ``__transaction_state`` from an offset on."""
     return b"".join(
-        _state_batch(world, broker, record, ids[record.id], topic) for record in log if record.offset >= start
+        _state_batch(record, ids[record.id], topic, is_flexible) for record in log if record.offset >= start
     )
 
 
 @lru_cache(maxsize=100_000)
-def _batch(world: World, broker: int, record: Record, offset: int) -> bytes:
+def _batch(record: Record, offset: int, append_time: bool) -> bytes:
     if record.kind == "data":
-        return _placed(_data_batch(world, record), offset, record.leader_epoch)
+        return _placed(_data_batch(record, append_time), offset, record.leader_epoch)
     type_ = int(record.kind == "commit")
     key, value = struct.pack(">hh", 0, type_), struct.pack(">hi", 0, record.coordinator_epoch)
     body = b"\x20\0\0\0" + b"\x08" + key + b"\x0c" + value + b"\0"
     batch = control_batch(body, producer_id=record.pid, producer_epoch=record.epoch)
-    return _placed(_timed(batch, world.timestamp(record.time, broker)), offset, record.leader_epoch)
+    return _placed(_timed(batch, EPOCH_MS + record.time), offset, record.leader_epoch)
 
 
-def _data_batch(world: World, record: Record) -> bytes:
-    return write_batch(
+def _data_batch(record: Record, append_time: bool) -> bytes:
+    batch = write_batch(
         [(b"key", b"value")],
-        timestamp=_time(world.timestamp(record.time)),
+        timestamp=_time(EPOCH_MS + record.time),
         producer_id=record.pid,
         producer_epoch=record.epoch,
         base_sequence=record.sequence,
         is_transactional=True,
+    )
+    return (
+        _checked(batch[:21] + struct.pack(">h", TRANSACTIONAL | LOG_APPEND_TIME) + batch[23:]) if append_time else batch
     )
 
 
@@ -61,8 +64,11 @@ def _time(milliseconds: int) -> dt.datetime:
 
 def _timed(batch: bytes, time_ms: int) -> bytes:
     """A control batch with another time."""
-    covered = batch[21:27] + TIMESTAMPS.pack(time_ms, time_ms) + batch[43:]
-    return batch[:17] + int(crc32c(covered)).to_bytes(4, "big") + covered
+    return _checked(batch[:27] + TIMESTAMPS.pack(time_ms, time_ms) + batch[43:])
+
+
+def _checked(batch: bytes) -> bytes:
+    return batch[:17] + int(crc32c(batch[21:])).to_bytes(4, "big") + batch[21:]
 
 
 def _placed(batch: bytes, offset: int, leader_epoch: int) -> bytes:
@@ -70,20 +76,20 @@ def _placed(batch: bytes, offset: int, leader_epoch: int) -> bytes:
 
 
 @lru_cache(maxsize=100_000)
-def _state_batch(world: World, broker: int, record: StateRecord, name: str, topic: str) -> bytes:
+def _state_batch(record: StateRecord, name: str, topic: str, is_flexible: bool) -> bytes:
     key = struct.pack(">hh", 0, len(name)) + name.encode()
-    value = None if record.meta is None else _value(world, broker, record.meta, topic)
-    batch = write_batch([(key, value)], timestamp=_time(world.timestamp(record.time, broker)))
+    value = None if record.meta is None else _value(record.meta, topic, is_flexible)
+    batch = write_batch([(key, value)], timestamp=_time(EPOCH_MS + record.time))
     return _placed(batch, record.offset, record.leader_epoch)
 
 
-def _value(world: World, broker: int, meta: Meta, topic: str) -> bytes:
-    """TransactionLogValue.json, version 0; version 1 (flexible, with tags) where clients have transaction version 2."""
+def _value(meta: Meta, topic: str, is_flexible: bool) -> bytes:
+    """TransactionLogValue.json, version 0; version 1 (flexible, with tags) where brokers have transaction version 2."""
     head = struct.pack(">qhib", meta.pid, meta.epoch, meta.timeout_ms, STATES.index(meta.state))
-    start = world.timestamp(meta.start, broker) if meta.start >= 0 else -1
-    times = TIMESTAMPS.pack(world.timestamp(meta.updated, broker), start)
+    start = EPOCH_MS + meta.start if meta.start >= 0 else -1
+    times = TIMESTAMPS.pack(EPOCH_MS + meta.updated, start)
     name = topic.encode()
-    if world.version == 1:
+    if not is_flexible:
         if not meta.partitions:
             return b"\0\0" + head + struct.pack(">i", -1 if meta.state == "Empty" else 0) + times
         numbers = struct.pack(f">{len(meta.partitions)}i", *meta.partitions)

@@ -75,7 +75,7 @@ def _without_rule(*names: str) -> Patch:
 
 def _without_doubts(word: str) -> Patch:
     """Without the doubts that have a word in them."""
-    doubts = disowned_rules._doubts
+    doubts = disowned_rules.doubts
 
     def patch(p: pytest.MonkeyPatch) -> None:
         rules = tuple(

@@ -24,7 +24,7 @@ from tests.exploration.server import (
     names,
     write_txn_markers_response,
 )
-from tests.exploration.state import NOBODY, TICK_MS, State
+from tests.exploration.state import NOBODY, State
 from tests.exploration.world import EPOCH, World
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.actions.complete import CompletePlan
@@ -101,7 +101,7 @@ class ModelClient:
         if self.state.partitions[number].leader != broker:
             code = "NOT_LEADER_OR_FOLLOWER"
         else:
-            code, self.state = append_marker(self.state, number, **fields, ctxn=NOBODY)
+            code, self.state = append_marker(self.world, self.state, number, **fields, ctxn=NOBODY)
             if not code:
                 self.writes.append(("WriteTxnMarkers", {"partition": number, **fields}, before, self.state))
         return write_txn_markers_response(marker.producer_id, topic.name, number, _code(code))
@@ -133,12 +133,12 @@ def _code(name: str) -> int:
 
 def time_of(world: World, state: State) -> dt.datetime:
     """This machine's time in a state."""
-    return _time_of(world, state.tick)
+    return _time_of(world.now(state) + world.operator_ms)
 
 
 @lru_cache(maxsize=1000)
-def _time_of(world: World, tick: int) -> dt.datetime:
-    return EPOCH + dt.timedelta(milliseconds=tick * TICK_MS) + world.since_tick
+def _time_of(milliseconds: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=milliseconds)
 
 
 def connect(client: ModelClient) -> Cluster:

@@ -13,8 +13,8 @@ from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.exploration.leaders import last_stable_offset
 from tests.exploration.log_bytes import log_bytes, state_log_bytes
-from tests.exploration.state import Coordinator, Meta, Partition, Record, State, producer_entries, visible
-from tests.exploration.world import World
+from tests.exploration.state import Coordinator, Meta, Partition, State, producer_entries, visible
+from tests.exploration.world import EPOCH_MS, World
 from toolkit.formats.bulk_messages import (
     Broker,
     DescribeProducersResponse,
@@ -234,15 +234,6 @@ def _topic(world: World, state: State, name: str) -> TopicMetadata:
     return TopicMetadata(NONE, name, name == STATE_TOPIC, partitions)
 
 
-def _home(number: int) -> int:
-    """The broker whose clock a partition's times are of: its first leader."""
-    return 1 + number % 2
-
-
-def _record_time(world: World, number: int, record: Record) -> int:
-    return world.timestamp(record.time, 1 if record.kind == "data" else _home(number))
-
-
 def _as_leader(state: State, number: int, broker: int) -> Partition | None:
     """The partition as a broker has it that leads it, or thinks so."""
     partition = state.partitions[number]
@@ -282,18 +273,14 @@ def _offset(
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, log = found
         end = log[-1].offset + 1 if log else 0
-        start, stable, times = (
-            0,
-            end,
-            [(record.offset, world.timestamp(record.time, world.coordinator_of(number))) for record in log],
-        )
+        start, stable, times = (0, end, [(record.offset, EPOCH_MS + record.time) for record in log])
     else:
         partition = _as_leader(state, number, broker)
         if partition is None:
             return ListedOffset(topic, number, NOT_LEADER, -1, -1)
         epoch, end = partition.leader_epoch, partition.high_watermark
         start, stable = 0, last_stable_offset(partition)
-        times = [(offset, _record_time(world, number, record)) for offset, record in enumerate(partition.log)]
+        times = [(offset, EPOCH_MS + record.time) for offset, record in enumerate(partition.log)]
         if replica_id == -2:
             end = len(partition.log)
     if timestamp == -2:
@@ -316,9 +303,7 @@ def _describe_producers(world: World, state: State, broker: int, key: Key) -> An
                 continue
             partition = _as_leader(state, number, broker) or state.partitions[number]
             producers = tuple(
-                ProducerState(
-                    e.pid, e.epoch, e.last_sequence, world.timestamp(e.last_time), e.coordinator_epoch, e.start
-                )
+                ProducerState(e.pid, e.epoch, e.last_sequence, EPOCH_MS + e.last_time, e.coordinator_epoch, e.start)
                 for e in producer_entries(partition.log)
             )
             found.append(PartitionProducers(topic, number, NONE, None, producers))
@@ -378,11 +363,7 @@ def _described(world: World, state: State, broker: int, name: str) -> Any:
     if cache is None:
         return _description(name, LOADING)
     meta = dict(cache).get(-1 if id_ is None else id_)
-    return (
-        _description(name, NOT_FOUND)
-        if meta is None
-        else _description(name, NONE, meta, world.timestamp(meta.start, world.coordinator_of(number)))
-    )
+    return _description(name, NOT_FOUND) if meta is None else _description(name, NONE, meta, EPOCH_MS + meta.start)
 
 
 def _description(name: str, error: int, meta: Meta | None = None, start: int = -1) -> tuple[Any, ...]:
@@ -518,10 +499,10 @@ def _fetch(world: World, state: State, broker: int, key: Key) -> Any:
     if not 0 <= offset <= max(end, 0):
         return topic, number, OUT_OF_RANGE, b"", -1, -1
     if topic == STATE_TOPIC:
-        records = state_log_bytes(world, world.coordinator_of(number), log, names(world), TOPIC, offset)
+        records = state_log_bytes(log, names(world), TOPIC, offset, is_flexible=world.broker_version == 2)
     else:
         assert partition is not None
-        records = log_bytes(world, _home(number), partition.log, offset, stable if isolation else end)
+        records = log_bytes(partition.log, offset, stable if isolation else end, append_time=world.append_time)
     return topic, number, NONE, records, end, stable
 
 

@@ -1,7 +1,7 @@
 """The state of a small Kafka: immutable tuples, so that a state is a key.
 
-Fields named ``ctxn``, ``truths`` and ``promised`` are ghosts: no broker knows them. They record what is true, so that
-verdicts and actions can be judged by it.
+Fields named ``ctxn``, ``truths`` and ``promised`` are ghosts: no broker knows them. They record what is true of each
+record, so that verdicts and actions can be judged by it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import NamedTuple
 NOBODY = -1
 NO_SEQUENCE = -1
 TICK_MS = 1_000_000  # between two ticks
+FIRST_PRODUCER_ID = 1000
 Written = tuple[int, int, int, int, int]  # a record: partition, producer id, epoch, sequence, time
 
 
 class Record(NamedTuple):
     """A batch of a partition's log, data or marker; its offset is its index.
 
+    `time`: in ms since the model's epoch, by the clock of its client (CreateTime) or leader (LogAppendTime, markers).
     Ghost `ctxn`: the coordinator's transaction that it was part of when it was written, -1 if it was part of none.
     """
 
@@ -69,9 +71,9 @@ class Meta(NamedTuple):
     state: str
     timeout_ms: int = 60_000
     partitions: tuple[int, ...] = ()
-    start: int = -1
+    start: int = -1  # by its coordinator's clock, as `updated`
     updated: int = 0
-    client_version: int = 0
+    client_version: int = 0  # 0 for clients of transaction version 1 (TransactionVersion.transactionVersionForEndTxn)
     last_epoch: int = -1
     previous_pid: int = -1
     next_pid: int = -1
@@ -122,6 +124,7 @@ class Message(NamedTuple):
     commit: bool = False
     coordinator_epoch: int = -1
     ctxn: int = NOBODY
+    version: int = 1  # transaction version of the client
 
 
 class Client(NamedTuple):
@@ -135,6 +138,7 @@ class Client(NamedTuple):
     sequences: tuple[int, ...] = ()
     failed: bool = False  # a send of this transaction timed out: it must abort
     acknowledged: tuple[Written, ...] = ()  # what it wrote in this transaction
+    version: int = 1  # transaction version
 
 
 class Truth(NamedTuple):
@@ -143,9 +147,10 @@ class Truth(NamedTuple):
     id: int
     pid: int
     epoch: int  # of its producer; its markers may have a higher one
+    version: int  # of its client
+    began: int  # when it began, by a clock that is right
     decision: str = ""  # commit or abort
     partitions: tuple[int, ...] = ()  # that its decision covers
-    marked: tuple[int, ...] = ()  # where its marker was written, and is still in the log
 
 
 class State(NamedTuple):
@@ -157,24 +162,18 @@ class State(NamedTuple):
     network: tuple[Message, ...] = ()
     clock: int = 0  # milliseconds since the last tick; only coordinators' records move it, and stand between two of it
     tick: int = 0
-    next_pid: int = 1000
+    next_pid: int = FIRST_PRODUCER_ID
     silent: tuple[int, ...] = ()  # brokers that do not answer this client
     known: tuple[tuple[int, int], ...] = ()  # (leader, epoch) of all partitions in the metadata that brokers return
     spent: tuple[str, ...] = ()  # rare steps so far; each is bounded
     truths: tuple[Truth, ...] = ()
     promised: frozenset[Written] = frozenset()  # acknowledged, and then told that it is committed
-    lost: frozenset[Written] = frozenset()  # Kafka itself has decided otherwise than it told the client
 
     @property
     def leaders(self) -> tuple[tuple[int, int], ...]:
         """Leader and its epoch of every partition, those of ``__transaction_state`` last."""
         of_data = [(each.leader, each.leader_epoch) for each in self.partitions]
         return (*of_data, *((each.leader, each.epoch) for each in self.coordinators))
-
-    @property
-    def now(self) -> int:
-        """The time of the next batch. Batches between two records of a coordinator have the same."""
-        return self.tick * TICK_MS + self.clock
 
 
 def written(number: int, record: Record) -> Written:

@@ -20,8 +20,8 @@ from tests.exploration.coordinator import (
 )
 from tests.exploration.leaders import append_data, append_marker, put_partition
 from tests.exploration.state import (
+    FIRST_PRODUCER_ID,
     NOBODY,
-    TICK_MS,
     Client,
     Former,
     Message,
@@ -36,6 +36,7 @@ from tests.exploration.state import (
 from tests.exploration.world import World
 
 Step = tuple[str, State]
+OTHER_PRODUCER = 500
 
 
 def successors(world: World, state: State) -> Iterator[Step]:
@@ -64,7 +65,7 @@ def _spend(state: State, kind: str) -> State:
 # Clients
 
 
-def _clients(world: World, state: State) -> Iterator[Step]:
+def _clients(world: World, state: State) -> Iterator[Step]:  # noqa: C901
     for id_ in range(world.ids):
         if len(state.clients) < world.instances:
             yield from _new_instance(world, state, id_)
@@ -75,8 +76,12 @@ def _clients(world: World, state: State) -> Iterator[Step]:
         if client.phase == "bump":
             yield from _bump(world, state, index, name)
             continue
+        if client.phase == "ready" and _may(world, state, "switch"):
+            other = client._replace(version=3 - client.version)  # TransactionManager.beginTransaction
+            yield f"{name} changes to version {other.version}", _spend(_put_client(state, index, other), "switch")
         for number in range(world.partitions if state.truths else 1):  # by symmetry, p0 is the first
             yield from _writes(world, state, index, number, f"{name} p{number}")
+            yield from _zombie(world, state, index, number)
         if client.phase == "open":
             for commit in (True, False):
                 if not commit or not client.failed or _may(world, state, "hasty"):
@@ -94,8 +99,12 @@ def _new_instance(world: World, state: State, id_: int) -> Iterator[Step]:
     if not error:
         meta = coordinator_of(world, after, id_).meta(id_)
         assert meta is not None
-        client = Client(id_, meta.pid, meta.epoch, sequences=(0,) * world.partitions)
+        client = Client(id_, meta.pid, meta.epoch, sequences=(0,) * world.partitions, version=world.version)
         yield f"a new instance of id {id_}", after._replace(clients=(*after.clients, client))
+        if _may(world, state, "upgrade"):
+            other = client._replace(version=3 - world.version)
+            upgraded = _spend(after._replace(clients=(*after.clients, other)), "upgrade")
+            yield f"a new instance of id {id_} with version {other.version}", upgraded
 
 
 def _bump(world: World, state: State, index: int, name: str) -> Iterator[Step]:
@@ -114,23 +123,24 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
     client = state.clients[index]
     if len(state.partitions[number].log) >= world.records:
         return
-    is_added = number in client.added
-    if world.version == 1 and not is_added and len(state.truths) < world.transactions + (client.phase == "open"):
-        error, after, _ = add_partition(world, state, client.id, client.pid, client.epoch, number)
+    is_added, version = number in client.added, client.version
+    if version == 1 and not is_added and len(state.truths) < world.transactions + (client.phase == "open"):
+        error, after, _ = add_partition(world, state, client.id, client.pid, client.epoch, number, version=1)
         if error in {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}:
             yield f"{name} is fenced", _put_client(state, index, client._replace(phase="gone"))
         elif not error:
             opened = client._replace(phase="open", added=tuple(sorted((*client.added, number))))
             yield f"{name} added", _put_client(after, index, opened)
-    is_stray = world.version == 1 and not is_added
+    is_stray = version == 1 and not is_added
     if is_stray and not (_may(world, state, "stray") and client.phase == "open"):
         return
-    if world.version == 2 and not is_added and len(state.truths) >= world.transactions + (client.phase == "open"):
+    if version == 2 and not is_added and len(state.truths) >= world.transactions + (client.phase == "open"):
         return
     spend = (lambda s: _spend(s, "stray")) if is_stray else (lambda s: s)
-    error, after = _produce(world, state, client.id, client.pid, client.epoch, number, client.sequences[number])
+    message = Message("produce", *client[:3], partition=number, sequence=client.sequences[number], version=version)
+    error, after = _produce(world, state, message)
     sent = client._replace(phase="open", sequences=_incremented(client.sequences, number))
-    if world.version == 2:
+    if version == 2:
         sent = sent._replace(added=tuple(sorted({*client.added, number})))
     if error in {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING"}:
         yield f"{name} is fenced", _put_client(state, index, client._replace(phase="gone"))
@@ -140,12 +150,24 @@ def _writes(world: World, state: State, index: int, number: int, name: str) -> I
             done = sent._replace(acknowledged=(*client.acknowledged, _newest(state, after, client, number)))
         yield f"{name} produced", spend(_put_client(after, index, done))
     if _may(world, state, "late") and error not in {"PRODUCER_FENCED"}:
-        message = Message(
-            "produce", client.id, client.pid, client.epoch, partition=number, sequence=client.sequences[number]
-        )
         late = sent._replace(failed=True) if world.bumps else client._replace(phase="open", failed=True)
         delayed = _spend(_send(_put_client(state, index, late), message), "late")
         yield f"{name} Produce is delayed", spend(delayed)
+
+
+def _zombie(world: World, state: State, index: int, number: int) -> Iterator[Step]:
+    """A record that a client of version 1 has added to no transaction, whoever sends it: a batch that was in flight
+    when its transaction ended, or a copy of the instance.
+    """
+    client, partition = state.clients[index], state.partitions[number]
+    if client.version != 1 or not _may(world, state, "zombie") or len(partition.log) >= world.records:
+        return
+    entry = next((each for each in _entries(state, number) if each.pid == client.pid), None)
+    sequence = entry.last_sequence + 1 if entry is not None and entry.epoch == client.epoch else 0
+    message = Message("produce", *client[:3], partition=number, sequence=sequence)
+    error, after = _produce(world, state, message)
+    if not error:
+        yield f"a zombie of client {index} writes p{number}", _spend(after, "zombie")
 
 
 def _newest(before: State, after: State, client: Client, number: int) -> Written:
@@ -165,25 +187,24 @@ def _send(state: State, message: Message) -> State:
     return state._replace(network=tuple(sorted((*state.network, message))))
 
 
-def _produce(
-    world: World, state: State, id_: int, pid: int, epoch: int, number: int, sequence: int
-) -> tuple[str, State]:
-    """ReplicaManager.appendRecords of a transactional batch, with verification (AddPartitionsToTxnManager)."""
+def _produce(world: World, state: State, message: Message) -> tuple[str, State]:
+    """ReplicaManager.appendRecords of a transactional batch. Its partition is added (version 2) or verified (version 1)
+    by AddPartitionsToTxnManager, unless the leader has a transaction of its epoch open (UnifiedLog.
+    hasOngoingTransaction).
+    """
+    _, id_, pid, epoch, number, sequence = message[:6]
     if state.partitions[number].leader == NOBODY:
         return "NOT_LEADER_OR_FOLLOWER", state
-    if world.version == 2:
-        error, after, ctxn = add_partition(world, state, id_, pid, epoch, number)
-        if error:
-            return error, state
-        error, after = append_data(after, number, pid=pid, epoch=epoch, sequence=sequence, ctxn=ctxn)
-        return error, after
     has_open = any(each.pid == pid and each.epoch == epoch and each.start >= 0 for each in _entries(state, number))
-    if world.verification and not has_open:
+    fields = {"pid": pid, "epoch": epoch, "sequence": sequence}
+    if message.version == 2 and not has_open:
+        error, after, ctxn = add_partition(world, state, id_, pid, epoch, number, version=2)
+        return (error, state) if error else append_data(world, after, number, **fields, ctxn=ctxn)
+    if message.version == 1 and world.verification and not has_open:
         error, _ = verify_partition(world, state, id_, pid, epoch, number)
         if error:
             return error, state
-    owner = _owner(world, state, id_, pid, epoch, number)
-    return append_data(state, number, pid=pid, epoch=epoch, sequence=sequence, ctxn=owner)
+    return append_data(world, state, number, **fields, ctxn=_owner(world, state, id_, pid, epoch, number))
 
 
 def _entries(state: State, number: int) -> tuple[ProducerEntry, ...]:
@@ -202,23 +223,30 @@ def _owner(world: World, state: State, id_: int, pid: int, epoch: int, number: i
 def _ends(world: World, state: State, index: int, name: str, *, commit: bool) -> Iterator[Step]:
     client = state.clients[index]
     spend = (lambda s: _spend(s, "hasty")) if commit and client.failed else (lambda s: s)
-    error, after, pid, epoch = end_transaction(world, state, client.id, client.pid, client.epoch, commit=commit)
+    message = Message("end", *client[:3], commit=commit, version=client.version)
+    error, after, pid, epoch = _end(world, state, message)
     word = "commit" if commit else "abort"
     if error in {"PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"}:
         yield f"{name} {word} is refused", _put_client(state, index, client._replace(phase="gone"))
         return
     if error:
         return
-    needs_bump = client.failed and world.bumps and world.version == 1
+    needs_bump = client.failed and world.bumps and client.version == 1
     sequences = client.sequences if epoch == client.epoch and pid == client.pid else (0,) * world.partitions
-    ended = Client(client.id, pid, epoch, phase="bump" if needs_bump else "ready", sequences=sequences)
+    phase = "bump" if needs_bump else "ready"
+    ended = Client(client.id, pid, epoch, phase=phase, sequences=sequences, version=client.version)
     after = _put_client(after, index, ended)
     if commit:
         after = after._replace(promised=after.promised | set(client.acknowledged))
     yield f"{name} {word}s", spend(after)
     if _may(world, state, "late_end"):
-        message = Message("end", client.id, client.pid, client.epoch, commit=commit)
         yield f"{name} {word}s, and its first EndTxn is delayed", spend(_spend(_send(after, message), "late_end"))
+
+
+def _end(world: World, state: State, message: Message) -> tuple[str, State, int, int]:
+    """EndTxn."""
+    _, id_, pid, epoch = message[:4]
+    return end_transaction(world, state, id_, pid, epoch, commit=message.commit, version=message.version)
 
 
 # The network
@@ -234,9 +262,10 @@ def _deliveries(world: World, state: State) -> Iterator[Step]:
 
 def _delivered(world: World, state: State, message: Message) -> State:
     if message.kind == "end":
-        return end_transaction(world, state, message.id, message.pid, message.epoch, commit=message.commit)[1]
+        return _end(world, state, message)[1]
     if message.kind == "marker":
         return append_marker(
+            world,
             state,
             message.partition,
             pid=message.pid,
@@ -245,7 +274,7 @@ def _delivered(world: World, state: State, message: Message) -> State:
             coordinator_epoch=message.coordinator_epoch,
             ctxn=message.ctxn,
         )[1]
-    return _produce(world, state, message.id, message.pid, message.epoch, message.partition, message.sequence)[1]
+    return _produce(world, state, message)[1]
 
 
 # Coordinators
@@ -254,15 +283,16 @@ def _delivered(world: World, state: State, message: Message) -> State:
 def _coordinators(world: World, state: State) -> Iterator[Step]:
     for number, coordinator in enumerate(state.coordinators):
         if coordinator.phase == "loaded" and coordinator.leader != NOBODY:
+            ticked = world.time(state._replace(clock=0), coordinator.leader)
             for id_, meta in coordinator.cache:
-                yield from _of_id(world, state, id_, meta)
+                yield from _of_id(world, state, id_, meta, ticked)
         yield from _elections(world, state, number)
 
 
-def _of_id(world: World, state: State, id_: int, meta: Meta) -> Iterator[Step]:
+def _of_id(world: World, state: State, id_: int, meta: Meta, ticked: int) -> Iterator[Step]:
     if meta.fencing:
         yield f"id {id_} PrepareAbort of the fence is logged", log_fence(world, state, id_)
-    elif meta.state == "Ongoing" and state.tick * TICK_MS > meta.start + world.timeout_ms:
+    elif meta.state == "Ongoing" and ticked > meta.start + world.timeout_ms:
         yield f"id {id_} times out", begin_fence(world, state, id_, meta)
     if meta.state.startswith("Prepare") and not meta.given_up:
         for number in meta.partitions:
@@ -294,13 +324,13 @@ def _markers(world: World, state: State, id_: int, meta: Meta, number: int) -> I
         return
     fields: dict[str, Any] = {"pid": meta.pid, "epoch": meta.epoch, "commit": commit}
     fields |= {"coordinator_epoch": coordinator.epoch, "ctxn": meta.ctxn}
-    error, after = append_marker(state, number, **fields)
+    error, after = append_marker(world, state, number, **fields)
     if error:
         yield f"{word} is refused: {error}", put_meta(world, state, id_, meta._replace(given_up=True))
         return
     yield f"{word} is written", put_meta(world, after, id_, done)
     if _may(world, state, "lag"):
-        _, lagging = append_marker(state, number, **fields, replicated=False)
+        _, lagging = append_marker(world, state, number, **fields, replicated=False)
         yield f"{word} is written and not replicated", _spend(lagging, "lag")
     if _may(world, state, "late_marker"):
         message = Message("marker", id_, partition=number, **fields)
@@ -329,9 +359,15 @@ def _elections(world: World, state: State, number: int) -> Iterator[Step]:
         )
         spent = _spend(state, "failover")
         yield f"{name} moves", put_coordinator(spent, number, moved)
-        if _may(world, state, "lost_state") and coordinator.log:
-            lost = _without_newest(put_coordinator(spent, number, moved), number)
-            yield f"{name} moves and loses its newest record", _spend(lost, "lost_state")
+        if _may(world, state, "lost_state"):
+            for count in _tails(world, coordinator.log):
+                lost = _without_newest(put_coordinator(spent, number, moved), number, count)
+                yield f"{name} moves and loses {_newest_text(count)}", _spend(lost, "lost_state")
+    if _may(world, state, "restore") and coordinator.phase == "loaded":
+        back = coordinator._replace(epoch=coordinator.epoch + 1, phase="elected", cache=())
+        for count in range(1, len(coordinator.log) + 1):
+            restored = _without_newest(put_coordinator(state, number, back), number, count)
+            yield f"{name} is restored without {_newest_text(count)}", _spend(restored, "restore")
     if _may(world, state, "compact") and len({record.id for record in coordinator.log}) < len(coordinator.log):
         newest_records = {record.id: record for record in coordinator.log}
         log = tuple(sorted(newest_records.values()))
@@ -339,29 +375,33 @@ def _elections(world: World, state: State, number: int) -> Iterator[Step]:
         yield f"{name} log is compacted", _spend(compacted, "compact")
 
 
-def _without_newest(state: State, number: int) -> State:
-    """An unclean election: what was decided in the lost record is not decided any more."""
+def _tails(world: World, log: tuple[Any, ...]) -> range:
+    """How many of its newest records a log may lose."""
+    return range(1, min(world.tail, len(log)) + 1)
+
+
+def _newest_text(count: int) -> str:
+    return "its newest record" if count == 1 else f"its newest {count} records"
+
+
+def _without_newest(state: State, number: int, count: int) -> State:
+    """A coordinator's log without its newest records, whose offsets are given out again: what was decided in them is
+    not decided any more.
+    """
     coordinator = state.coordinators[number]
-    *kept, gone = coordinator.log
-    state = put_coordinator(state, number, coordinator._replace(log=tuple(kept)))
-    if gone.meta is None or not gone.meta.state.startswith("Prepare"):
-        return state
-    truth = state.truths[gone.meta.ctxn]
-    records = {
-        written(p, record)
-        for p, partition in enumerate(state.partitions)
-        for record in partition.log
-        if record.ctxn == gone.meta.ctxn
-    }
-    state = state._replace(lost=state.lost | records)
-    undecided = truth._replace(decision="", partitions=())
-    return state._replace(truths=(*state.truths[: gone.meta.ctxn], undecided, *state.truths[gone.meta.ctxn + 1 :]))
+    kept, gone = coordinator.log[:-count], coordinator.log[-count:]
+    state = put_coordinator(state, number, coordinator._replace(log=kept, end=gone[0].offset))
+    truths = list(state.truths)
+    for record in gone:
+        if record.meta is not None and record.meta.state.startswith("Prepare"):
+            truths[record.meta.ctxn] = truths[record.meta.ctxn]._replace(decision="", partitions=())
+    return state._replace(truths=tuple(truths))
 
 
 # Leaders of data partitions
 
 
-def _leaders(world: World, state: State) -> Iterator[Step]:
+def _leaders(world: World, state: State) -> Iterator[Step]:  # noqa: C901
     for number, partition in enumerate(state.partitions):
         name = f"p{number}"
         if partition.leader == NOBODY:
@@ -371,8 +411,15 @@ def _leaders(world: World, state: State) -> Iterator[Step]:
         if _may(world, state, "offline"):
             spent = _spend(state, "offline")
             yield f"{name} is offline", put_partition(spent, number, partition._replace(leader=NOBODY))
-        if _may(world, state, "unclean") and partition.log:
-            yield f"{name} loses its newest record", _spend(_unclean(world, state, number), "unclean")
+        if _may(world, state, "unclean"):
+            for count in _tails(world, partition.log):
+                lost = _unclean(world, state, number, count)
+                yield f"{name} loses {_newest_text(count)}", _spend(lost, "unclean")
+        if _may(world, state, "recreate") and partition.log:
+            fresh = Partition(leader=1 + number % 2, leader_epoch=0)
+            yield f"{name} is created again", _spend(put_partition(state, number, fresh), "recreate")
+        if _may(world, state, "other"):
+            yield f"another producer's marker p{number}", _spend(_others_marker(world, state, number), "other")
         if _may(world, state, "move"):
             moved = _moved(world, partition)
             yield f"{name} moves", _spend(put_partition(state, number, moved), "move")
@@ -389,23 +436,19 @@ def _moved(world: World, partition: Partition) -> Partition:
     return partition._replace(leader=3 - partition.leader, leader_epoch=partition.leader_epoch + 1, former=former)
 
 
-def _unclean(world: World, state: State, number: int) -> State:
-    """Another replica leads, without the newest record (UnifiedLog.truncateTo)."""
+def _unclean(world: World, state: State, number: int, count: int) -> State:
+    """Another replica leads, without the newest records (UnifiedLog.truncateTo)."""
     partition = state.partitions[number]
-    *kept, gone = partition.log
-    shorter = _moved(world, partition)._replace(
-        log=tuple(kept), high_watermark=min(partition.high_watermark, len(kept))
-    )
-    state = put_partition(state, number, shorter)
-    if (
-        gone.kind != "data"
-        and gone.ctxn != NOBODY
-        and not any(each.ctxn == gone.ctxn and each.kind != "data" for each in kept)
-    ):
-        truth = state.truths[gone.ctxn]
-        truth = truth._replace(marked=tuple(each for each in truth.marked if each != number))
-        state = state._replace(truths=(*state.truths[: gone.ctxn], truth, *state.truths[gone.ctxn + 1 :]))
-    return state
+    kept = partition.log[:-count]
+    shorter = _moved(world, partition)._replace(log=kept, high_watermark=min(partition.high_watermark, len(kept)))
+    return put_partition(state, number, shorter)
+
+
+def _others_marker(world: World, state: State, number: int) -> State:
+    """A marker of a producer that no coordinator of the model knows: a broker's time in the log."""
+    earlier = state._replace(clock=state.clock + 1)
+    fields: dict[str, Any] = {"pid": OTHER_PRODUCER, "epoch": 0, "commit": False, "coordinator_epoch": 7}
+    return append_marker(world, earlier, number, **fields, ctxn=NOBODY)[1]._replace(clock=state.clock + 2)
 
 
 # Brokers and time
@@ -416,6 +459,8 @@ def _brokers(world: World, state: State) -> Iterator[Step]:
         yield "time passes", _spend(state._replace(tick=state.tick + 1, clock=0), "tick")
     if "stale" in world.rare and state.known != state.leaders:
         yield "brokers learn who leads", state._replace(known=state.leaders)
+    if _may(world, state, "twice") and state.next_pid > FIRST_PRODUCER_ID:
+        yield "producer ids are given out again", _spend(state._replace(next_pid=FIRST_PRODUCER_ID), "twice")
     for broker in (1, 2):
         if broker in state.silent:
             yield f"broker {broker} answers again", state._replace(silent=())

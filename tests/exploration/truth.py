@@ -1,4 +1,4 @@
-"""What is true in a state, by its ghosts: who owns open records, and what was decided about them."""
+"""What is true in a state, by its ghosts: who owns each open record, and what was decided about it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 from functools import lru_cache
 
 from tests.exploration.leaders import entry_of
-from tests.exploration.state import NOBODY, Meta, Record, State, open_records, written
+from tests.exploration.state import NOBODY, Client, Meta, Record, State, open_records, written
 from tests.exploration.world import World
 
 
@@ -18,10 +18,14 @@ class Fate(Enum):
     ABORTING = "aborting"
     COMMITTED = "committed"  # decided, and no marker will be written
     ABORTED = "aborted"
-    ORPHAN = "orphan"  # part of no transaction that a coordinator knows
+    PROMISED = "promised"  # its client was told that it is committed; the coordinator's log has lost that
+    HELD = "live for its client"  # which goes on and may commit it; the coordinator's log has lost it
+    ORPHAN = "orphan"  # part of no transaction
 
 
 OWNED = {Fate.LIVE, Fate.COMMITTING, Fate.ABORTING}
+ABORTABLE = {Fate.ORPHAN, Fate.ABORTED}
+COMMITTABLE = {Fate.COMMITTED, Fate.COMMITTING, Fate.PROMISED}
 
 
 @lru_cache(maxsize=100_000)
@@ -47,41 +51,58 @@ def open_transactions(state: State) -> list[tuple[int, int]]:
     ]
 
 
-def fates(state: State, number: int, pid: int) -> dict[Record, Fate]:
-    """The fate of each open record of a producer on a partition."""
-    return {record: _fate(state, number, record) for record in open_records(state.partitions[number].log, pid)}
+@lru_cache(maxsize=100_000)
+def fates(state: State, number: int, pid: int) -> tuple[tuple[Record, Fate], ...]:
+    """The fate of each open record of a producer on a partition, in order."""
+    return tuple((record, _fate(state, number, record)) for record in open_records(state.partitions[number].log, pid))
 
 
 def _fate(state: State, number: int, record: Record) -> Fate:
-    if record.ctxn == NOBODY:
-        return Fate.ORPHAN
-    for _, meta in current_metas(state):
+    for _, meta in current_metas(state) if record.ctxn != NOBODY else ():
         if meta.ctxn == record.ctxn and number in meta.partitions:
             if meta.state == "Ongoing":
                 return Fate.LIVE
             if meta.state.startswith("Prepare"):
                 return Fate.COMMITTING if meta.state == "PrepareCommit" else Fate.ABORTING
-    truth = state.truths[record.ctxn]
-    if truth.decision and number in truth.partitions:
+    truth = None if record.ctxn == NOBODY else state.truths[record.ctxn]
+    if truth is not None and truth.decision and number in truth.partitions:
         return Fate.COMMITTED if truth.decision == "commit" else Fate.ABORTED
-    return Fate.ORPHAN
+    name = written(number, record)
+    if name in state.promised:
+        return Fate.PROMISED
+    return Fate.HELD if any(name in c.acknowledged and _may_commit(state, c) for c in state.clients) else Fate.ORPHAN
+
+
+def _may_commit(state: State, client: Client) -> bool:
+    """Whether its commit would return success (TransactionCoordinator.endTransaction)."""
+    meta = dict(current_metas(state)).get(client.id)
+    if client.phase != "open" or client.failed or meta is None or meta.fencing:
+        return False
+    states = {"Ongoing"} if client.version == 2 else {"Ongoing", "CompleteCommit"}
+    return (meta.pid, meta.epoch) == (client.pid, client.epoch) and meta.state in states
 
 
 def abort_harm(state: State, number: int, pid: int) -> str:
     """What an abort marker would do wrong; empty if nothing."""
-    found = fates(state, number, pid)
-    for fate in (Fate.COMMITTED, Fate.COMMITTING, Fate.LIVE, Fate.ABORTING):
-        if fate in found.values():
-            return str(fate.value)
-    if any(written(number, record) in state.promised - state.lost for record in found):
-        return "promised"
-    return ""
+    return _harm(state, number, pid, set(Fate) - ABORTABLE)
 
 
 def commit_harm(state: State, number: int, pid: int) -> str:
     """What a COMMIT marker would do wrong; empty if nothing."""
-    found = set(fates(state, number, pid).values()) - {Fate.COMMITTED, Fate.COMMITTING}
-    return ", ".join(sorted(fate.value for fate in found))
+    return _harm(state, number, pid, set(Fate) - COMMITTABLE)
+
+
+def _harm(state: State, number: int, pid: int, harmed: set[Fate]) -> str:
+    found = {fate.value for _, fate in fates(state, number, pid) if fate in harmed}
+    return ", ".join(sorted(found))
+
+
+def fence_harm(world: World, state: State, id_: int) -> str:
+    """What the fence of an id would end, though it is within its timeout; empty if nothing."""
+    meta = dict(current_metas(state)).get(id_)
+    if meta is None or meta.state != "Ongoing" or meta.fencing:
+        return ""
+    return "live" if world.now(state) - state.truths[meta.ctxn].began <= world.timeout_ms else ""
 
 
 def is_quiet(world: World, state: State) -> bool:

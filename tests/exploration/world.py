@@ -11,6 +11,7 @@ from tests.exploration.state import TICK_MS, Coordinator, Partition, State
 
 EPOCH = dt.datetime(2026, 11, 24, 12, tzinfo=dt.UTC)
 EPOCH_MS = int(EPOCH.timestamp() * 1000)
+START_MS = 86_400_000  # when a model begins: no clock shows a time before its epoch
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,15 +23,23 @@ class World:
     name
         For reports.
     version
-        Transaction version of clients and brokers: 1 or 2.
+        Transaction version of the first clients, 1 or 2. Where instances of the other version are among the rare
+        steps, brokers know both.
     verification
-        ``transaction.partition.verification.enable`` (KIP-890, part 1).
+        ``transaction.partition.verification.enable`` (KIP-890, part 1), for clients of version 1.
     ids, partitions, state_partitions
         How many transactional ids, data partitions and partitions of ``__transaction_state``.
     timeout_ms
         Of every transaction.
-    pace_ms, skew_ms
-        Time between two records of coordinators, and by how much broker 2's clock is ahead.
+    pace_ms, skew_ms, operator_ms
+        Time between two records of coordinators, and by how much broker 2's clock and our machine's are ahead.
+    event_ms
+        By how much CreateTime is ahead of the time at which a record is produced: of those with an even and an odd
+        sequence number.
+    append_time
+        Whether the topic has LogAppendTime.
+    tail
+        How many of its newest records a log loses at most.
     max_epoch
         From this epoch on a producer id is exhausted and the id gets another (32766 in Kafka).
     skips_markers
@@ -59,6 +68,10 @@ class World:
     timeout_ms: int = 600_000
     pace_ms: int = 10_000
     skew_ms: int = 0
+    operator_ms: int = 0
+    event_ms: tuple[int, int] = (0, 0)
+    append_time: bool = False
+    tail: int = 1
     max_epoch: int = 32_766
     skips_markers: bool = True
     bumps: bool = True
@@ -92,14 +105,27 @@ class World:
         state = State(clients=(), coordinators=coordinators, partitions=partitions)
         return state._replace(known=state.leaders)
 
-    def timestamp(self, time: int, broker: int = 1) -> int:
-        """A time of the model in milliseconds since 1970, by the clock of a broker."""
-        tick, clock = divmod(time, TICK_MS)
-        return EPOCH_MS + tick * TICK_MS + clock * self.pace_ms + (self.skew_ms if broker == 2 else 0)
+    def time(self, state: State, broker: int = 1) -> int:
+        """The time of the next batch, by a broker's clock; the same between two records of a coordinator."""
+        ahead = self.skew_ms if broker == 2 else 0
+        return START_MS + state.tick * TICK_MS + state.clock * self.pace_ms + ahead
+
+    def create_time(self, state: State, sequence: int) -> int:
+        """The time that a client gives its next batch."""
+        return self.time(state) + self.event_ms[sequence % 2]
+
+    def now(self, state: State) -> int:
+        """The right time while our requests are sent; all of the state happened before."""
+        return START_MS + state.tick * TICK_MS + self.since_tick // dt.timedelta(milliseconds=1)
+
+    @property
+    def broker_version(self) -> int:
+        """Transaction version of the cluster."""
+        return 2 if self.version == 2 or {"upgrade", "switch"} & self.rare.keys() else 1
 
     @cached_property
     def since_tick(self) -> dt.timedelta:
-        """What this machine's clock shows after a tick; everything of a tick happened before."""
+        """The time after a tick; everything of a tick happened before."""
         return dt.timedelta(seconds=10 if self.pace_ms < 100 else 300)
 
     def coordinator_of(self, number: int) -> int:
