@@ -99,11 +99,37 @@ def test_a_doubt_leaves_open_whether_a_live_transaction_owns_it() -> None:
     ],
     ids=["overdue", "long", "prepared", "being ended"],
 )
-def test_what_has_an_owner_has_no_claims(owner: Transaction) -> None:
-    """No marker is written, whatever is asserted."""
+def test_of_what_has_an_owner_no_claim_can_be_asserted(owner: Transaction) -> None:
+    """No marker is written; a recording keeps what was known of its records."""
     one = observation(owner)
     for outcome in OUTCOMES.values():
-        assert entries(one, LogFacts(outcome=outcome, are_markers_sought=True)) == {}
+        found = entries(one, LogFacts(outcome=outcome, are_markers_sought=True))
+        assert found["claim_not_owned"] == f"no live transaction owns {OFFSETS}: refuted"
+        assert found["claim_no_commit"] == f"{outcome.no_commit.words}: {outcome.no_commit.status}"
+        assert found["claim_all_committed"] == f"{outcome.all_committed.words}: {outcome.all_committed.status}"
+    (evidence,) = diagnose(twice(one)).to_read()
+    assert list(claim_entries(evidence)) == [], "nothing is known of its records if no log was read"
+
+
+@pytest.mark.parametrize("name", ["undecided", "abort"])
+def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_read(name: str) -> None:
+    outcome = OUTCOMES[name]
+    words = "no commit includes offset 100 of orders-0"
+    unsought = LogFacts(outcome=outcome)
+    unread = LogFacts(outcome=outcome, are_markers_sought=True, markers_unread="payments-3 could not be read")
+    for log, status in (
+        (unsought, "not proven"),
+        (unread, "not proven"),
+        (replace(unsought, are_markers_sought=True), "proven"),
+    ):
+        assert entries(HANGING, log)["claim_no_commit"] == f"{words}: {status}"
+    (evidence,) = diagnose(twice(HANGING)).to_read()
+    row = only(diagnose(twice(HANGING)).findings(log={evidence.key: unread}))
+    assert needed_override(row, "abort") == words
+    refuted = LogFacts(outcome=OUTCOMES["committed, and free"])
+    assert entries(HANGING, refuted)["claim_no_commit"] == f"{words}: refuted", "nothing makes that better"
+    owned = entries(observation(transaction(start_time=ago(minutes=20))), unsought)
+    assert owned["claim_no_commit"] == f"{words}: proven", "of what has an owner, they are not looked for"
 
 
 def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:

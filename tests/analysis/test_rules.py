@@ -429,6 +429,18 @@ def test_committed_records_below_a_live_transaction_are_committed_by_it() -> Non
     assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
 
 
+def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
+    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
+    words = "and if no commit includes offset 100 of orders-0, which is not proven."
+    assert row.remedy.endswith(f"Fence its id only to end it sooner, {words}")
+    row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
+    assert (row.verdict, row.outcome) == ("long", "undecided")
+    assert row.remedy.endswith("Fence its id only to end it sooner.")
+    unread = only(diagnose(twice(LONG)).findings())
+    assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
+
+
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:
     """A fence aborts all that is open here."""
     overdue = observation(transaction(start_time=ago(minutes=2)))
