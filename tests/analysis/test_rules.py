@@ -295,10 +295,10 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
         assert found.remedy.startswith("Do not abort.")
 
 
-@pytest.mark.parametrize("field", [{}, {"markers_unread": "Broker 2 did not answer"}])
-def test_a_commit_needs_no_markers_on_other_partitions(field: dict[str, str]) -> None:
+@pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
+def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
-    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), **field)
+    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), markers_unread=unread)
     assert decide(replace(evidence, log=log)).action == "complete"
 
 
@@ -427,6 +427,18 @@ def test_committed_records_below_a_live_transaction_are_committed_by_it() -> Non
     assert row.remedy.startswith("Have its client commit")
     assert "Do not fence the id" in row.remedy
     assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
+
+
+def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
+    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
+    words = "and if no commit includes offset 100 of orders-0, which is not proven."
+    assert row.remedy.endswith(f"Fence its id only to end it sooner, {words}")
+    row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
+    assert (row.verdict, row.outcome) == ("long", "undecided")
+    assert row.remedy.endswith("Fence its id only to end it sooner.")
+    unread = only(diagnose(twice(LONG)).findings())
+    assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
 
 
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:
