@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from tests.analysis import build
 from toolkit.actions.abort import AbortPlan
 from toolkit.actions.complete import CompletePlan
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
-from toolkit.schema.live import Finding
+from toolkit.schema.live import EvidenceEntry, Finding
 
 T = TypeVar("T")
 Change = Callable[["RowCluster"], None]
@@ -132,6 +133,35 @@ def found(**more: Any) -> Finding:
         "observed_at": producer()["observed_at"],
     }
     return Finding.of({**dict.fromkeys(FINDINGS.names), **fields, **more})
+
+
+NO_OWNER, NO_COMMIT = "no live transaction owns offset 100 of orders-0", "no commit includes offset 100 of orders-0"
+COMMITTED = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
+
+
+def claims(
+    *, not_owned: str = PROVEN, no_commit: str = NOT_PROVEN, all_committed: str = REFUTED
+) -> tuple[EvidenceEntry, ...]:
+    """The claims of a finding as its evidence, by their status."""
+    found = {
+        "claim_not_owned": f"{NO_OWNER}: {not_owned}",
+        "claim_no_commit": f"{NO_COMMIT}: {no_commit}",
+        "claim_all_committed": f"{COMMITTED}: {all_committed}",
+    }
+    observed_at = build.NOW
+    return tuple(EvidenceEntry(source="claims", observed_at=observed_at, name=n, value=v) for n, v in found.items())
+
+
+def unproven(**more: Any) -> Finding:
+    """The finding of a transaction whose outcome is not proven."""
+    fields: dict[str, Any] = {
+        "verdict": "unknown",
+        "outcome": "unknown",
+        "action": None,
+        "missing": ("the coordinators' log",),
+        "evidence": claims(),
+    }
+    return changed(found(), **fields | more)
 
 
 def changed(one: T, **fields: Any) -> T:

@@ -1,7 +1,7 @@
 """Each guard of a commit alone, on prepared rows: what is sent, what comes back, and whether it was committed."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +15,14 @@ from toolkit.actions import commit, coordinator_requests
 from toolkit.actions.audit import Audit
 from toolkit.actions.commit import CommitPlan, plan_commit
 from toolkit.actions.delivery import Delivery
+from toolkit.actions.marker_plan import partition_view
 from toolkit.errors import ActionFailed, ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
+from toolkit.schema.live import Finding
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
+EPOCHS = commit._check_epochs
 NAME = "tx-0-5"
 NONE, LOADING, CONCURRENT, FENCED, INVALID_STATE, DENIED, UNKNOWN = 0, 14, 51, 90, 48, 53, -1
 NOT_AVAILABLE, NOT_COORDINATOR, OLD_EPOCH, OTHER_ID = 15, 16, 47, 49
@@ -55,7 +58,7 @@ def _world(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(coordinator_requests, "find_coordinators", find_coordinators)
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: CHECKPOINT)
-    monkeypatch.setattr(commit, "check_epochs", lambda *_: None)
+    monkeypatch.setattr(commit, "_check_epochs", lambda *_: None)
     monkeypatch.setattr(commit, "complete_impact", lambda *_, **__: None)
     monkeypatch.setattr(commit, "delivered", lambda *_: Delivery(checked=2, delivered=2))
 
@@ -223,9 +226,45 @@ def test_records_of_another_epoch_are_not_committed(monkeypatch: pytest.MonkeyPa
         assert (finding.start_offset, last) == (100, LastBatch(0, producer()["last_sequence"]))
         raise ActionRefused("the last batch has epoch 1")
 
-    monkeypatch.setattr(commit, "check_epochs", refuse)
+    monkeypatch.setattr(commit, "_check_epochs", refuse)
     with pytest.raises(ActionRefused, match="the last batch has epoch 1"):
         plan_of(cluster_of())
+
+
+@dataclass
+class Batch:
+    """An open batch, as far as its epoch is read."""
+
+    producer_epoch: int
+
+
+def check_epochs(monkeypatch: pytest.MonkeyPatch, finding: Finding, *batches: Batch) -> None:
+    """With these open batches of the producer, from the start of the transaction on."""
+
+    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Batch]:
+        own = finding.producer_id or 0, finding.start_offset or 0, LastBatch(finding.producer_epoch or 0, 3)
+        assert (producer_id, start_offset, last) == own
+        yield from batches
+
+    monkeypatch.setattr(commit, "open_batches", open_batches)
+    cluster: Any = RowCluster()
+    epoch = finding.producer_epoch or 0
+    EPOCHS(cluster, partition_view(cluster, "orders", 0), finding, LastBatch(epoch, 3))
+
+
+def test_records_of_two_epochs_and_of_none_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One marker ends everything that is open."""
+    newer = found(producer_epoch=1)
+    check_epochs(monkeypatch, newer, Batch(1), Batch(1))
+    with pytest.raises(ActionRefused, match="Epoch 1 of producer 7 has written to orders-0 since epoch 0") as raised:
+        check_epochs(monkeypatch, newer, Batch(0), Batch(1))
+    assert "Nothing was sent" in str(raised.value)
+    with pytest.raises(ActionRefused, match="No record of orders-0@100 is left in the log"):
+        check_epochs(monkeypatch, newer)
+
+
+def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_epochs(monkeypatch, found(producer_id=0, start_offset=0), Batch(0))
 
 
 def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> None:
@@ -248,7 +287,7 @@ def test_the_plan_has_the_numbers_of_its_finding(
     own = replace(CHECKPOINT, committables=(Committable(NAME, producer_id, epoch, 5),))
     monkeypatch.setattr(commit, "read_checkpoint", lambda _: own)
     looked_for: list[LastBatch] = []
-    monkeypatch.setattr(commit, "check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
+    monkeypatch.setattr(commit, "_check_epochs", lambda *arguments: looked_for.append(arguments[-1]))
     numbers = {"partition": number, "producer_id": producer_id, "producer_epoch": epoch, "start_offset": start}
     cluster = cluster_of(
         flink_checkpoints=[own],

@@ -278,6 +278,85 @@ def test_committed_records_under_an_open_transaction_are_never_discarded(monkeyp
     assert plan_of(cluster).verdict == "overdue"
 
 
+PARTLY = Outcome(name="unknown", reason="", is_partly_committed=True, is_partly_free=True)
+OF_0, OF_1 = "no commit includes offset 4 of orders-0", "no commit includes offsets from 9 on of orders-1"
+NOT_KNOWN = {
+    ("orders", 1): Outcome(name="unknown", reason="", offsets="offsets from 9 on of orders-1"),
+    ("orders", 0): Outcome(name="unknown", reason="", offsets="offset 4 of orders-0"),
+}
+
+
+def test_records_that_are_committed_in_part_are_never_discarded() -> None:
+    cluster = cluster_of(**OVERDUE)
+    cluster.outcomes = {**NOT_KNOWN, ("orders", 2): PARTLY}
+    plan = plan_of(cluster)
+    assert (plan.verdict, plan.unproven, plan.needed_override) == ("committed", (), None)
+    for override in (None, "committed", OF_0, f"{OF_0}, and {OF_1}"):
+        assert "is committed now" in refusal(plan, override=override)
+
+
+def test_records_that_are_not_proven_to_be_uncommitted_are_discarded_only_by_these_words(audit: Audit) -> None:
+    """Of each partition, in their order."""
+    cluster = cluster_of(**OVERDUE)
+    cluster.outcomes = NOT_KNOWN
+    plan = plan_of(cluster)
+    assert (plan.verdict, plan.unproven, plan.needed_override) == ("unproven", [OF_0, OF_1], f"{OF_0}, and {OF_1}")
+    assert plan.refusal == f"it is unproven. {MEANINGS['unproven']}"
+    assert plan.warnings == (LOST, FENCED)
+    for override in (
+        None,
+        "unproven",
+        "overdue",
+        OF_0,
+        OF_1,
+        f"{OF_1}, and {OF_0}",
+        f"overdue, and {OF_0}, and {OF_1}",
+    ):
+        why = refusal(plan, override=override)
+        assert "is unproven now" in why
+        assert f"override {f'{OF_0}, and {OF_1}'!r}, word for word" in why
+    cluster.outcomes = {**NOT_KNOWN, ("orders", 1): Outcome(name="undecided", reason="")}
+    assert plan.preflight(override=OF_0)["producer_id"] == 7, "what is not proven by the fresh check"
+    assert "is unproven now" in refusal(plan, override=f"{OF_0}, and {OF_1}"), "the words of an older check"
+    execute(plan, override=OF_0)
+    assert len(cluster.sent) == 1
+    assert [(row["step"], row["override"]) for row in audit.rows()][-2:] == [("intent", OF_0), ("outcome", OF_0)]
+
+
+def test_once_everything_is_proven_there_is_nothing_to_override() -> None:
+    cluster = cluster_of(**OVERDUE)
+    cluster.outcomes = NOT_KNOWN
+    plan = plan_of(cluster)
+    cluster.outcomes = {("orders", 0): Outcome(name="undecided", reason="")}
+    assert "is overdue now, not no commit includes" in refusal(plan, override=OF_0)
+    assert plan.preflight()["producer_id"] == 7
+
+
+@pytest.mark.parametrize("verdict", ["ongoing", "long", "prepared"])
+def test_a_live_owner_over_what_is_not_proven_needs_both_words(verdict: str) -> None:
+    cluster = FenceCluster(transactions=[VERDICTS[verdict][0]])
+    cluster.outcomes = {("orders", 0): NOT_KNOWN["orders", 0]}
+    plan, words = plan_of(cluster), f"{verdict}, and {OF_0}"
+    assert (plan.verdict, plan.needed_override) == (verdict, words)
+    for override in (None, verdict, OF_0, f"{OF_0}, and {verdict}"):
+        why = refusal(plan, override=override)
+        assert f"is {verdict} now" in why
+        assert f"override {words!r}, word for word" in why
+    assert plan.preflight(override=words)["producer_id"] == 7
+
+
+def test_what_is_not_proven_changes_nothing_for_whom_a_fence_never_ends() -> None:
+    cluster: Any = FenceCluster(transactions=[named("tx-0-5", **OVERDUE)])
+    cluster.outcomes = NOT_KNOWN
+    cluster.flink_checkpoints = [checkpoint(Committable("tx-0-5", 7, 0, 5))]
+    plan = plan_fence(cluster, "tx-0-5")
+    assert (plan.verdict, plan.unproven, plan.needed_override) == ("checkpointed", (), None)
+    for verdict in ("decided", "idle"):
+        cluster = FenceCluster(transactions=[VERDICTS[verdict][0]])
+        cluster.outcomes = NOT_KNOWN
+        assert (plan_of(cluster).verdict, plan_of(cluster).needed_override) == (verdict, None)
+
+
 @pytest.mark.parametrize("read", [1, 2], ids=["by the fresh check", "right before the request"])
 @pytest.mark.parametrize(
     "now",

@@ -16,15 +16,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.actions.rows import (
+    COMMITTED,
     NO_ANSWER,
+    NO_COMMIT,
+    NO_OWNER,
     RowCluster,
     abort_plan,
     changed,
+    claims,
     complete_plan,
     found,
     partition,
     producer,
     transaction,
+    unproven,
 )
 from tests.analysis.build import ago
 from toolkit.actions import complete as complete_module
@@ -35,16 +40,18 @@ from toolkit.actions.complete import CompletePlan, plan_complete
 from toolkit.actions.delivery import Delivery
 from toolkit.actions.marker import Marker
 from toolkit.actions.marker_plan import partition_view
-from toolkit.actions.refusals import abort_refusal, check_abort, check_complete, check_saving
+from toolkit.actions.refusals import abort_refusal, allowed_override, check_abort, check_complete, check_saving
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record
 from toolkit.schema.live import EvidenceEntry, Partition
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 Change = Callable[[RowCluster], None]
-Planner = Callable[[RowCluster], AbortPlan | CompletePlan]
+Planner = Callable[..., AbortPlan | CompletePlan]
+Check = Callable[..., None]
 
 
 @dataclass
@@ -73,8 +80,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
         assert last == LastBatch(last.producer_epoch, 3), "by the producer's state"
         yield from left
 
-    for module in (complete_module, saved_records):
-        monkeypatch.setattr(module, "open_batches", open_batches)
+    monkeypatch.setattr(saved_records, "open_batches", open_batches)
     monkeypatch.setattr(complete_module, "delivered", lambda *_: Delivery(checked=1, delivered=1))
     return left
 
@@ -254,14 +260,14 @@ def test_an_owner_without_an_epoch_may_have_it_open(plan_of: Planner) -> None:
 
 def test_after_an_override_a_silent_coordinator_is_passed_over() -> None:
     """Its answer is what was missing."""
-    unknown = found(verdict="unknown", outcome="unknown", action=None, missing=["the answer of broker 2"])
+    unknown = unproven(missing=("the answer of broker 2",), evidence=claims(not_owned=NOT_PROVEN, no_commit=PROVEN))
     silent = transaction(pid=None, state=None, error="REQUEST_TIMED_OUT: no answer")
     cluster = RowCluster(findings=[unknown.row()], transactions=[silent])
     plan = abort_plan(cluster, basis=unknown)
-    execute(plan, override="unknown")
+    execute(plan, override=NO_OWNER)
     assert len(cluster.sent) == 1
     in_use = RowCluster(findings=[unknown.row()], transactions=[silent, transaction()])
-    assert "is Ongoing on it now" in refusal(abort_plan(in_use, basis=unknown), override="unknown")
+    assert "is Ongoing on it now" in refusal(abort_plan(in_use, basis=unknown), override=NO_OWNER)
 
 
 # The fresh finding
@@ -325,16 +331,16 @@ def test_an_abort_of_a_plan_that_is_not_safe_reads_nothing() -> None:
     assert "is ongoing now" in refusal(abort_plan(cluster, basis=found(verdict="ongoing", action=None)))
     assert not cluster.calls
     committed = found(outcome="commit", verdict="stuck_ending", action="complete")
-    for override in (None, "unknown", "stuck_ending"):
+    for override in (None, "unknown", "stuck_ending", NO_COMMIT):
         assert "is never aborted" in refusal(abort_plan(cluster, basis=committed), override=override)
     assert not cluster.calls
 
 
 def test_records_of_an_outcome_that_is_not_proven_any_more_have_to_be_saved() -> None:
-    """It was undecided when it was planned; by the fresh check, evidence is missing, and that verdict is overridden."""
-    unknown = found(verdict="unknown", outcome="unknown", action=None)
+    """It was undecided when it was planned; by the fresh check, evidence is missing, and its claim is overridden."""
+    unknown = unproven()
     cluster = RowCluster(findings=[unknown.row()])
-    assert "have to be saved" in refusal(abort_plan(cluster, basis=unknown), override="unknown", save=False)
+    assert "have to be saved" in refusal(abort_plan(cluster, basis=unknown), override=NO_COMMIT, save=False)
     assert not cluster.calls, "before anything is read"
     execute(abort_plan(RowCluster()), save=False)
 
@@ -349,34 +355,147 @@ def owner_evidence(name: str, value: str) -> tuple[EvidenceEntry, ...]:
     return (EvidenceEntry(source="DescribeTransactions", observed_at=ago(), name=name, value=value),)
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"topic": "__transaction_state"}, "no marker belongs on the coordinators' own topic"),
-        ({"evidence": owner_evidence("state", "PrepareCommit")}, "its coordinator has decided a transaction"),
-        ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
-        ({"evidence": owner_evidence(CHECKPOINT_ENTRY, f"chk-7 {TO_COMMIT}")}, "chk-7 is to commit it: its Flink job"),
-        ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
-    ],
+NEVER: Sequence[tuple[dict[str, Any], str]] = (
+    ({"topic": "__transaction_state"}, "no marker belongs on the coordinators' own topic"),
+    ({"evidence": owner_evidence("state", "PrepareCommit")}, "its coordinator has decided a transaction"),
+    ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
+    ({"evidence": owner_evidence(CHECKPOINT_ENTRY, f"chk-7 {TO_COMMIT}")}, "chk-7 is to commit it: its Flink job"),
+    ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
+    ({"verdict": "ongoing", "reason": "its owner is alive"}, "its owner is alive"),
 )
-def test_an_unknown_verdict_that_nobody_may_override(fields: dict[str, Any], why: str) -> None:
-    unknown = found(verdict="unknown", outcome="unknown", action=None, missing=["the answer of broker 2"])
-    check_abort(unknown, "unknown", target="orders-0@100")
+CHECKS: Mapping[str, Check] = {"abort": check_abort, "complete": check_complete}
+LIKELY = claims(all_committed=NOT_PROVEN)
+ASSERTED = {"abort": NO_COMMIT, "complete": COMMITTED}
+
+
+@pytest.mark.parametrize("action", CHECKS)
+@pytest.mark.parametrize(("fields", "why"), NEVER)
+def test_an_unknown_verdict_that_nobody_may_override(fields: dict[str, Any], why: str, action: str) -> None:
+    unknown = unproven(evidence=LIKELY)
+    check, words = CHECKS[action], ASSERTED[action]
+    check(unknown, words, target="orders-0@100")
+    assert allowed_override(unknown, action) == words
+    never = changed(unknown, **{**fields, "evidence": (*fields.get("evidence", ()), *LIKELY)})
+    assert allowed_override(never, action) is None
     with pytest.raises(ActionRefused, match=f"which cannot be overridden: {why}"):
-        check_abort(changed(unknown, **fields), "unknown", target="orders-0@100")
+        check(never, words, target="orders-0@100")
     other = owner_evidence("state", "Ongoing") + owner_evidence("cause", f"PrepareCommit {TO_COMMIT}")
     other += owner_evidence(CHECKPOINT_ENTRY, "chk-7 does not commit it")
-    check_abort(changed(unknown, evidence=other), "unknown", target="orders-0@100")
+    check(changed(unknown, evidence=(*other, *LIKELY)), words, target="orders-0@100")
 
 
-def test_an_override_names_the_verdict_and_only_unknown_can_be_overridden() -> None:
-    ongoing = found(verdict="ongoing", action=None, reason="its owner is alive")
-    with pytest.raises(ActionRefused, match="is ongoing now, not unknown"):
-        check_abort(ongoing, "unknown", target="orders-0@100")
-    with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden: its owner is alive"):
-        check_abort(ongoing, "ongoing", target="orders-0@100")
-    with pytest.raises(ActionRefused, match="is hanging now, not unknown"):
-        check_abort(found(), "unknown", target="orders-0@100")
+@pytest.mark.parametrize(
+    ("statuses", "abort", "complete"),
+    [
+        ({}, NO_COMMIT, None),
+        ({"all_committed": NOT_PROVEN}, NO_COMMIT, COMMITTED),
+        ({"no_commit": REFUTED, "all_committed": NOT_PROVEN}, None, COMMITTED),
+        ({"no_commit": REFUTED}, None, None),
+        ({"no_commit": PROVEN}, None, None),
+        ({"not_owned": NOT_PROVEN}, f"{NO_OWNER}, and {NO_COMMIT}", None),
+        ({"not_owned": NOT_PROVEN, "no_commit": PROVEN}, NO_OWNER, None),
+        ({"not_owned": NOT_PROVEN, "all_committed": NOT_PROVEN}, f"{NO_OWNER}, and {NO_COMMIT}",
+         f"{NO_OWNER}, and {COMMITTED}"),
+        ({"not_owned": NOT_PROVEN, "no_commit": REFUTED, "all_committed": PROVEN}, None, NO_OWNER),
+        ({"not_owned": REFUTED}, None, None),
+        ({"not_owned": REFUTED, "all_committed": NOT_PROVEN}, None, None),
+    ],
+)  # fmt: skip
+def test_an_override_repeats_what_is_not_proven_and_nothing_that_is_refuted(
+    statuses: dict[str, str], abort: str | None, complete: str | None
+) -> None:
+    fresh = unproven(evidence=claims(**statuses))
+    every = {
+        NO_OWNER,
+        NO_COMMIT,
+        COMMITTED,
+        f"{NO_OWNER}, and {NO_COMMIT}",
+        f"{NO_OWNER}, and {COMMITTED}",
+        "unknown",
+        "",
+    }
+    for action, allowed in (("abort", abort), ("complete", complete)):
+        check = CHECKS[action]
+        assert allowed_override(fresh, action) == allowed
+        if allowed is not None:
+            check(fresh, allowed, target="orders-0@100")
+        for words in every - {allowed}:
+            with pytest.raises(ActionRefused) as raised:
+                check(fresh, words, target="orders-0@100")
+            text = str(raised.value)
+            assert "Nothing was written." in text
+            if allowed is not None:
+                assert f"the override {words!r} is not what is not proven now: {allowed}" in text
+            else:
+                assert "is unknown now, and there is nothing to override: " in text
+        with pytest.raises(ActionRefused):
+            check(fresh, None, target="orders-0@100")
+
+
+def test_a_refusal_names_the_claims_that_are_refuted() -> None:
+    refuted = unproven(evidence=claims(not_owned=REFUTED, no_commit=REFUTED))
+    with pytest.raises(ActionRefused, match=f"it is refuted that {NO_OWNER} and that {NO_COMMIT}"):
+        check_abort(refuted, NO_COMMIT, target="orders-0@100")
+    with pytest.raises(ActionRefused, match="nothing to override: the coordinators' log"):
+        check_abort(unproven(evidence=claims(no_commit=PROVEN)), NO_COMMIT, target="orders-0@100")
+    with pytest.raises(ActionRefused, match="nothing to override: the coordinators' log"):
+        check_abort(unproven(evidence=()), NO_COMMIT, target="orders-0@100")
+
+
+@pytest.mark.parametrize("action", CHECKS)
+def test_words_of_an_older_check_override_nothing(action: str) -> None:
+    """The records that are open, or the commit, are others now: what was asserted is not about them."""
+    words = ASSERTED[action]
+    older = words.replace("offset 100", "offsets 100 to 101")
+    fresh = unproven(evidence=LIKELY)
+    with pytest.raises(ActionRefused, match=f"is not what is not proven now: {re.escape(words)}"):
+        CHECKS[action](fresh, older, target="orders-0@100")
+    for near in (words.upper(), f" {words}", f"{words}.", words.partition(" ")[2]):
+        with pytest.raises(ActionRefused):
+            CHECKS[action](fresh, near, target="orders-0@100")
+
+
+def test_only_an_unknown_verdict_has_something_to_override() -> None:
+    for proven in (found(evidence=[]), found(outcome="abort", evidence=[])):
+        check_abort(proven, None, target="orders-0@100")
+        for words in (NO_COMMIT, "unknown", "hanging"):
+            with pytest.raises(ActionRefused, match="is hanging now"):
+                check_abort(changed(proven, evidence=LIKELY), words, target="orders-0@100")
+    committed = found(verdict="stuck_ending", outcome="commit", action="complete")
+    check_complete(committed, None, target="orders-0@100")
+    with pytest.raises(ActionRefused, match="is stuck_ending now"):
+        check_complete(changed(committed, evidence=LIKELY), COMMITTED, target="orders-0@100")
+
+
+@both
+def test_what_is_not_proven_is_done_by_the_words_that_the_plan_names(plan_of: Planner, audit: Audit) -> None:
+    unknown, cluster = unproven(evidence=LIKELY), RowCluster()
+    plan = plan_of(cluster, basis=unknown)
+    cluster.findings = [unknown.row()]
+    words = ASSERTED["abort" if plan_of is abort_plan else "complete"]
+    assert plan.needed_override == words
+    assert plan.refusal is not None
+    for other in (None, "unknown", ASSERTED["complete" if plan_of is abort_plan else "abort"]):
+        refusal(plan, override=other)
+    assert plan.preflight(recheck_after=0, override=words)["verdict"] == "unknown"
+    execute(plan, override=words)
+    ((marker,),) = [request.markers for request in cluster.sent]
+    assert marker.transaction_result is (plan_of is complete_plan)
+    steps = [(row["step"], row["override"]) for row in audit.rows()]
+    assert steps[-2:] == [("intent", words), ("outcome", words)]
+    assert ("refused", "unknown") in steps
+
+
+def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
+    """The marker would be another one than that which was planned."""
+    cluster = RowCluster()
+    plan = complete_plan(cluster, basis=unproven(evidence=LIKELY))
+    assert plan.outcome == "commit"
+    cluster.findings = [found(outcome="abort", action="abort").row()]
+    assert "its outcome is abort, and was commit" in refusal(plan)
+    cluster.findings = [found(verdict="stuck_ending", outcome="commit", action="complete").row()]
+    assert "is stuck_ending now" in refusal(plan, override=COMMITTED), "nothing has to be asserted any more"
+    assert execute(plan).outcome == "commit"
 
 
 def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
@@ -387,17 +506,17 @@ def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
         assert abort_refusal(found(outcome=outcome, action=None)) == "no transactional id has it"
         check_saving(found(outcome=outcome), None, is_saved=False)
         with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=outcome), "unknown", is_saved=False)
-    for unproven in ("unknown", None):
-        assert abort_refusal(found(outcome=unproven, missing=["a", "b"])) == "a; b"
+            check_saving(found(outcome=outcome), NO_COMMIT, is_saved=False)
+    for outcome in ("unknown", None):
+        assert abort_refusal(found(outcome=outcome, missing=["a", "b"])) == "a; b"
         with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=unproven), None, is_saved=False)
-        check_saving(found(outcome=unproven), None, is_saved=True)
+            check_saving(found(outcome=outcome), None, is_saved=False)
+        check_saving(found(outcome=outcome), None, is_saved=True)
 
 
 def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:
     for allowed in (("commit", "complete"), ("abort", "complete"), ("abort", "abort")):
-        check_complete(found(outcome=allowed[0], action=allowed[1]), target="orders-0@100")
+        check_complete(found(outcome=allowed[0], action=allowed[1]), None, target="orders-0@100")
     for outcome, action, why in (
         ("commit", "abort", "its coordinator may still write the marker"),
         ("commit", None, "its coordinator may still write the marker"),
@@ -407,39 +526,9 @@ def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:
         (None, "complete", "its outcome is not known, so no marker"),
     ):
         with pytest.raises(ActionRefused, match=f"cannot be completed: {why}"):
-            check_complete(found(outcome=outcome, action=action), target="orders-0@100")
+            check_complete(found(outcome=outcome, action=action), None, target="orders-0@100")
     with pytest.raises(ActionRefused, match="no marker belongs on the coordinators' own topic"):
-        check_complete(found(topic="__transaction_state", outcome="commit", action="complete"), target="x")
-
-
-# One marker ends everything that is open: two epochs
-
-
-def test_complete_refuses_records_of_two_epochs_and_of_none(batches: list[Batch]) -> None:
-    batches[:] = [Batch(100, producer_epoch=0), Batch(101, producer_epoch=1)]
-    plan = complete_plan(RowCluster(), producer_epoch=1)
-    with pytest.raises(ActionRefused, match="Epoch 1 of producer 7 has written to orders-0 since epoch 0"):
-        complete_module.check_epochs(
-            plan.cluster, plan.read_partition(), changed(plan.basis, producer_epoch=1), plan._last
-        )
-    with pytest.raises(ActionRefused, match="has written to orders-0 since epoch 0"):
-        plan_complete(connected(RowCluster(producers=[producer(epoch=1)])), changed(plan.basis, producer_epoch=1))
-    batches.clear()
-    assert "No record of orders-0@100 is left in the log" in refusal(complete_plan(RowCluster()))
-
-
-def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[tuple[int, int]] = []
-
-    def open_batches(*_: object, producer_id: int, start_offset: int, last: LastBatch) -> Iterator[Batch]:
-        read.append((producer_id, start_offset))
-        yield Batch(0, producer_id=0)
-
-    monkeypatch.setattr(complete_module, "open_batches", open_batches)
-    plan = complete_plan(RowCluster())
-    first = changed(plan.basis, producer_id=0, start_offset=0)
-    complete_module.check_epochs(plan.cluster, plan.read_partition(), first, plan._last)
-    assert read == [(0, 0)]
+        check_complete(found(topic="__transaction_state", outcome="commit", action="complete"), None, target="x")
 
 
 # The response
@@ -540,7 +629,7 @@ def test_a_cancel_while_the_marker_is_sent_or_the_lso_is_read(plan_of: Planner, 
     answer.set()
     assert raised.value.effect == "uncertain"
     cancel.clear()
-    reads = 3 if plan_of is complete_plan else 2  # before it
+    reads = 2  # before it
     with pytest.raises(ActionFailed, match=r"cancelled.* marker was written.*To find out") as raised:
         execute(plan_of(RowCluster(before={("partition_rows", reads + 1): held}, timeout=60)), cancel=cancel)
     assert raised.value.effect == "written"

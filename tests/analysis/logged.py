@@ -63,10 +63,11 @@ def headers(*rows: dict[str, Any]) -> Headers:
 
 
 def excerpt(*rows: dict[str, Any], start: int = 90, **more: Any) -> Excerpt:
+    """Up to the last batch; with another `stop`, the offsets after it have none, as if the cleaner had removed them."""
     batches = headers(*rows)
     stop = int(batches["last_offset"][-1]) + 1 if len(batches) else start
-    fields = {"log_start_offset": 0, "observed_at": NOW, "broker_id": 1}
-    return Excerpt(headers=batches, start=start, stop=stop, **{**fields, **more})
+    fields = {"stop": stop, "log_start_offset": 0, "observed_at": NOW, "broker_id": 1}
+    return Excerpt(headers=batches, start=start, **{**fields, **more})
 
 
 def record(
@@ -102,8 +103,9 @@ def init(**more: Any) -> Row:
 
 
 def open_transaction(*owners: Transaction, start: int = 100, **more: Any) -> OpenTransaction:
-    leader = more.pop("leader", partition())
-    one = observation(*owners, producers=[producer(start=start, **more)], partitions=[leader])
+    leader, first_batches = more.pop("leader", partition()), more.pop("first_batches", ())
+    producers = [producer(start=start, **more)]
+    one = observation(*owners, producers=producers, partitions=[leader], first_batches=first_batches)
     ((result,),) = IndexedObservation(one).cases.values()
     return result
 
@@ -115,7 +117,7 @@ def facts(
     to_read = diagnosis.to_read()
     owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
     begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
-    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun))
+    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun), other_markers=())
     return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.build import NOW, observation, only, partition, transaction, twice
+from tests.analysis.build import NOW, first_batch, observation, only, partition, transaction, twice
 from tests.analysis.logged import (
     ELSEWHERE,
     HERE,
@@ -40,7 +40,8 @@ from toolkit.schema.table import TopicPartition
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
     coordinators = coordinator_log(events, unread=unread)
-    return DiagnosisContext(one, LogEvidence(excerpts={} if log is None else {HERE: log}, coordinators=coordinators))
+    excerpts = {} if log is None else {HERE: log}
+    return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators, other_markers=()))
 
 
 def cause_of_hanging(
@@ -244,17 +245,18 @@ def test_a_producer_id_without_records_has_no_owner() -> None:
 # Missing markers
 
 
-COMMIT_RECORDS = [init(), *ended_records("Commit", began=9, at_second=11)]
+COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
 OPEN_BATCHES = (
     marker(90, COMMIT, pid=1, second=2),
     data(91, pid=1, records=9, second=3),
-    data(100, second=10),
-    data(101, pid=1, second=12),
+    data(100, second=4),
+    marker(101, COMMIT, pid=1, second=5),  # the open batch is older than the decision, by more than clocks differ
+    data(102, pid=1, records=48, second=12),
 )
 
 
 def test_a_leader_change_explains_a_lost_marker() -> None:
-    log = excerpt(*OPEN_BATCHES[:3], data(101, pid=1, second=12, leader_epoch=5))
+    log = excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5))
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
     )
@@ -275,7 +277,7 @@ COMMITTED = transaction(state="CompleteCommit", on=())
         ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
         ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
         ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
-        ({"leader_epoch": 4}, "marker-skipped", ""),
+        ({"leader_epoch": 4}, "marker-lost", "what was read does not show why"),
     ],
 )
 def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
@@ -288,7 +290,7 @@ def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
 
 
 def test_the_first_batch_of_a_later_leader_shows_its_epoch() -> None:
-    log = excerpt(*OPEN_BATCHES, data(102, pid=1, second=13, leader_epoch=5), data(103, pid=1, leader_epoch=6))
+    log = excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6))
     assert "(leader epoch 4, then 5)" in cause_of_hanging(open_transaction(COMMITTED), log, *COMMIT_RECORDS)[1]
 
 
@@ -299,22 +301,26 @@ def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> N
         {**row, "producer_epoch": epoch, "client_transaction_version": 2}
         for row, epoch in zip(COMMIT_RECORDS, epochs, strict=True)
     ]
-    result = cause(context(open_transaction(replace(COMMITTED, producer_epoch=1)), None, *records), DISOWNED)
+    owner, first = replace(COMMITTED, producer_epoch=1), first_batch(epoch=0)
+    result = cause(context(open_transaction(owner, first_batches=[first]), None, *records), DISOWNED)
     assert result is not None
-    assert (result.names, result.evidence) == (("marker-skipped",), ())
+    assert (result.names, result.evidence) == (("marker-lost",), ())
+    unread = cause(context(open_transaction(owner), None, *records), DISOWNED)
+    assert unread is not None
+    assert unread.names == (), "the epoch of its first batch is not known"
 
 
 def test_without_a_leader_no_change_of_it_is_claimed() -> None:
     log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
     one = open_transaction(COMMITTED, leader=partition(leader_epoch=None))
-    assert cause_of_hanging(one, log, *COMMIT_RECORDS)[0] == "marker-skipped"
+    assert "what was read does not show why" in cause_of_hanging(one, log, *COMMIT_RECORDS)[1]
 
 
 def test_a_superseded_epoch_does_not_explain_a_lost_marker() -> None:
     one = open_transaction(transaction(state="Empty", epoch=1, on=()))
     restarted = [*COMMIT_RECORDS, record(5, "Empty", second=12, epoch=1)]
     names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *restarted)
-    assert names == "marker-skipped"
+    assert names == "marker-lost"
     assert sentence.startswith("its marker is lost")
 
 
@@ -323,7 +329,7 @@ def test_an_older_coordinator_epoch_explains_a_refused_marker() -> None:
     records = [{**first, "leader_epoch": 1}, *({**row, "leader_epoch": 2} for row in rest)]
     for known in (2, None):
         accepted = open_transaction(COMMITTED, coordinator_epoch=known)
-        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-skipped"
+        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-lost"
     one = open_transaction(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
     names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *records)
     assert names == "marker-refused"
@@ -340,12 +346,46 @@ def test_compaction_explains_a_missing_marker() -> None:
     )
 
 
-def test_a_marker_missing_for_no_other_reason_was_skipped() -> None:
+def test_a_marker_missing_for_no_known_reason_is_lost() -> None:
+    """It is not called skipped where nothing was offline."""
     names, sentence = cause_of_hanging(
         open_transaction(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS
     )
-    assert names == "marker-skipped"
+    assert names == "marker-lost"
     assert sentence.startswith("its marker is lost")
+    assert sentence.endswith("; what was read does not show why (marker-lost)")
+
+
+def of_releases(one: OpenTransaction, *releases: str) -> OpenTransaction:
+    coverage = replace(one.observation.coverage, releases=releases)
+    return replace(one, observation=replace(one.observation, coverage=coverage))
+
+
+ALONE = partition(leader_epoch=6, replicas=[1])
+
+
+@pytest.mark.parametrize(
+    ("releases", "is_named"),
+    [((), True), (("4.3.1",), True), (("4.3", "4.4"), True), (("4.2.1", "4.3.0"), True), (("4.2.2",), False),
+     (("3.5", "3.6"), False)],
+)  # fmt: skip
+def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[str, ...], is_named: bool) -> None:
+    """KAFKA-20734: from 4.3.0 on; or it is not known which ones they are."""
+    log = excerpt(*OPEN_BATCHES)
+    led_by_another = of_releases(open_transaction(COMMITTED, leader=partition(leader_epoch=6)), *releases)
+    names, sentence = cause_of_hanging(led_by_another, log, *COMMIT_RECORDS)
+    assert (names, "KAFKA-20734" in sentence) == (
+        ("marker-lost, marker-skipped" if is_named else "marker-lost"), is_named
+    )  # fmt: skip
+    names, sentence = cause_of_hanging(
+        of_releases(open_transaction(COMMITTED, leader=ALONE), *releases), log, *COMMIT_RECORDS
+    )
+    assert names == ("marker-skipped" if is_named else "marker-lost")
+    assert "its only replica was offline (leader epoch 4, then 6)" in sentence
+    plain = context(of_releases(open_transaction(COMMITTED), *releases), log, *COMMIT_RECORDS)
+    result = cause(with_lines(plain, NOBODY), DISOWNED)
+    assert result is not None
+    assert ("nobody leads now" in result.sentence) == is_named
 
 
 def test_a_marker_before_the_excerpt_is_not_lost() -> None:
@@ -356,16 +396,14 @@ def test_a_marker_before_the_excerpt_is_not_lost() -> None:
     )
     assert names == ""
     assert sentence.startswith("no cause found: ")
-    whole = excerpt(
-        marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2), data(100, second=21), start=0
-    )
-    assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), whole, *COMMIT_RECORDS)[
-        1
-    ].startswith("its marker is lost")
-    again = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0)
-    assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), again, *COMMIT_RECORDS)[
-        1
-    ].startswith("no cause found: "), "the topic may have been created again"
+    one = open_transaction(COMMITTED)
+    before = marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2)
+    unproven = excerpt(*before, data(100, second=21), start=0, stop=150)
+    assert cause_of_hanging(one, unproven, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be younger"
+    whole = excerpt(*before, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150)
+    assert cause_of_hanging(one, whole, *COMMIT_RECORDS)[1].startswith("its marker is lost")
+    again = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150)
+    assert cause_of_hanging(one, again, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be created again"
 
 
 def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
@@ -513,13 +551,13 @@ def test_committed_records_whose_marker_was_skipped_are_never_aborted() -> None:
     (row,) = explained_rows(transaction(state="CompleteCommit", on=()), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.cause is not None
-    assert row.cause.endswith("(marker-skipped)")
+    assert row.cause.endswith("(marker-lost)")
     assert "kafka-txn abort" not in row.remedy
     assert "Never an abort marker: these records are committed" in row.remedy
     aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
     (row,) = explained_rows(COMPLETE_ABORT, excerpt(*OPEN_BATCHES), *aborted)
     assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort"), "it has no committed records"
-    assert (row.cause or "").endswith("(marker-skipped)")
+    assert (row.cause or "").endswith("(marker-lost)")
 
 
 @pytest.mark.parametrize("end", ["Commit", "Abort"])
@@ -746,7 +784,10 @@ def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: 
     assert result is not None
     assert result.names == ("marker-skipped",)
     time = "11" if events[0].timestamp == at(11) else "10"
-    assert f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator skips the marker" in result.sentence
+    assert (
+        f"; nobody leads now (2026-11-21 11:50:{time} UTC), and a coordinator from 4.3.0 on skips the marker"
+        in result.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -776,7 +817,8 @@ def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
 
 def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
     """So nobody knows who led then."""
-    elsewhere = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    earlier = data(96, epoch=3), marker(97, COMMIT, epoch=4)
+    elsewhere = excerpt(*earlier, data(98, epoch=4), marker(99, COMMIT, epoch=5))
     here = {HERE: excerpt(data(100, epoch=4, second=10))}
     log = LogEvidence(excerpts=here, other_markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
     plain = DiagnosisContext(open_transaction(epoch=4), log)
@@ -842,7 +884,7 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
 
 def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
     one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    lines = [logged("log_truncated", second, f"at {second}") for second in (-51, -50)]
+    lines = [logged("log_truncated", second, f"at {second}") for second in (-57, -56)]
     assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.build import ago, observation, only, producer, transaction, twice
+from tests.analysis.logged import facts
 from toolkit.actions.refusals import check_abort
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, LogFacts
@@ -52,7 +53,8 @@ def test_what_a_checkpoint_is_to_commit_is_prepared_whatever_its_age(minutes: in
 )
 def test_another_transaction_of_the_same_id_is_not_the_checkpoints(committable: Committable) -> None:
     txn = transaction(transactional_id="tx-0-5", start_time=ago(minutes=70), timeout_ms=60_000)
-    row = only(diagnose([observation(txn)], checkpoints=[checkpoint(committable)]).findings())
+    diagnosis = diagnose([observation(txn)], checkpoints=[checkpoint(committable)])
+    row = only(diagnosis.findings(log=facts(diagnosis)))
     assert (row.verdict, row.action) == ("overdue", "fence")
     assert entries(row) == ["checkpoint 5 (/flink jobs/chk-5) does not commit it"]
 
@@ -77,12 +79,13 @@ def test_each_checkpoint_of_its_job_is_evidence() -> None:
 
 def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
     """The same evidence without the checkpoint is proven to hang."""
-    log = LogFacts(outcome=Outcome(name="undecided", reason="no commit or abort includes it"))
-    facts = {TransactionKey("orders", 0, 7, 100): log}
+    undecided = Outcome(name="undecided", reason="no commit or abort includes it", offsets="offset 100 of orders-0")
+    log = LogFacts(outcome=undecided, are_markers_sought=True)
+    log_of = {TransactionKey("orders", 0, 7, 100): log}
     observations = twice(observation())
-    hanging = only(diagnose(observations).findings(log=facts))
+    hanging = only(diagnose(observations).findings(log=log_of))
     assert (hanging.verdict, hanging.action) == ("hanging", "abort")
-    row = only(diagnose(observations, checkpoints=[checkpoint(OWN)]).findings(log=facts))
+    row = only(diagnose(observations, checkpoints=[checkpoint(OWN)]).findings(log=log_of))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
     assert row.missing == (
         "a coordinator that has it open: checkpoint 5 (/flink jobs/chk-5) of its Flink job is to commit it",
@@ -93,8 +96,9 @@ def test_what_has_no_owner_and_is_in_a_checkpoint_is_never_hanging() -> None:
 
 @pytest.mark.parametrize(("outcome", "action"), [("commit", "complete"), ("abort", "abort")])
 def test_what_a_coordinator_has_decided_is_no_checkpoints_any_more(outcome: str, action: str) -> None:
-    facts = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=Outcome(name=outcome, reason="its log shows it"))}
-    row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=facts))
+    decided = Outcome(name=outcome, reason="its log shows it")
+    log_of = {TransactionKey("orders", 0, 7, 100): LogFacts(outcome=decided, are_markers_sought=True)}
+    row = only(diagnose(twice(observation()), checkpoints=[checkpoint(OWN)]).findings(log=log_of))
     assert (row.outcome, row.action) == (outcome, action)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.analysis.logged import at, data, excerpt, headers, marker
+from tests.analysis.logged import at, data, excerpt, headers, marker, milliseconds
 from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches, have_ended, producer_batches
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers
@@ -95,12 +95,12 @@ def test_a_time_of_a_broker_is_that_of_a_marker_or_under_log_append_time() -> No
         data(90, second=0), marker(91, COMMIT, pid=8, second=1), data(92, pid=9, records=8, second=2, **appended),
         data(100, second=3), data(101, second=4), marker(102, COMMIT, pid=8, second=5), data(103, second=6, **appended),
     )  # fmt: skip
-    times = found.brokers_time_first, found.brokers_time_before, found.brokers_time_after
-    assert times == (at(1), at(2), at(5))
+    assert (found.brokers_time_before, found.brokers_time_after) == (at(2), at(5))
+    assert found.brokers_times == [milliseconds(second) for second in (1, 2, 5, 6)]
     earlier = batches(data(90), marker(91, COMMIT, pid=8, second=1), data(92), data(100))
     assert earlier.brokers_time_before == at(1)
     none = batches(data(90), data(100), data(101), marker(102, COMMIT, pid=8, max_timestamp=-1))
-    assert (none.brokers_time_first, none.brokers_time_before, none.brokers_time_after) == (None, None, None)
+    assert (none.brokers_times, none.brokers_time_before, none.brokers_time_after) == ([], None, None)
     in_it = batches(data(90), data(99, records=3, **appended))
     assert in_it.brokers_time_before is None, "the batch at the start is not before it"
     many = [marker(0, COMMIT, second=0), *(data(n, second=1) for n in range(1, 1_600)), data(1_600)]

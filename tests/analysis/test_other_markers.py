@@ -1,4 +1,4 @@
-"""Markers on other partitions, where the coordinators' log does not prove an outcome."""
+"""Markers on other partitions: what they prove, and what contradicts the coordinators' log."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,20 @@ from typing import Any
 import pytest
 
 from tests.analysis.build import observation, partition, producer, transaction
-from tests.analysis.logged import ELSEWHERE, HERE, at, coordinator_log, data, excerpt, marker, open_transaction, record
+from tests.analysis.logged import (
+    ELSEWHERE,
+    HERE,
+    at,
+    coordinator_log,
+    data,
+    ended_records,
+    excerpt,
+    init,
+    marker,
+    open_transaction,
+    record,
+)
+from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
@@ -16,9 +29,10 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     opened_after,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers, unexplained_commit
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
+from toolkit.schema import Row
 from toolkit.schema.table import TopicPartition
 
 
@@ -36,33 +50,67 @@ def outcome(*markers: OtherMarker, first: int | None = 4, newest: int = 4) -> Ou
 COMMITTED = (data(98, epoch=4), marker(99, COMMIT, epoch=5))
 ABORTED = (data(98, epoch=4), marker(99, ABORT, epoch=5))
 EARLIER_COMMIT = (data(96, epoch=3), marker(97, COMMIT, epoch=4))
+THIRD = TopicPartition("payments", 4)
+BEGUN = found(*EARLIER_COMMIT, tp=THIRD)  # the commit that began epoch 4
 
 
 def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
-    proven = outcome(*found(*COMMITTED))
+    proven = outcome(*BEGUN, *found(*COMMITTED))
     assert (proven.name, proven.missing) == ("commit", ())
-    assert proven.reason.startswith("the COMMIT marker of the same transaction (epoch 4) is at offset 99 of payments-3")
+    assert proven.reason == (
+        "the COMMIT marker at offset 99 of payments-3 is of the same transaction (epoch 4), and the log has no marker "
+        "of it here"
+    )
     (entry,) = proven.evidence
     assert (entry.name, entry.value and entry.value[:24]) == ("marker_elsewhere", "offsets 99..99: COMMIT, ")
+    assert proven.offsets == "offsets from 100 on of orders-0", "as without the markers"
 
 
-def test_an_abort_marker_proves_an_abort_only_of_clients_that_raise_the_epoch() -> None:
-    """A coordinator that times a transaction out raises the epoch of clients of version 1, too: of many transactions
-    with this epoch, it aborted the last."""
-    assert outcome(*found(*ABORTED)).name == "unknown"
-    assert outcome(*found(*EARLIER_COMMIT, *ABORTED)).name == "abort"
+@pytest.mark.parametrize("ended", [COMMITTED, ABORTED], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        (),
+        (data(96, epoch=2), marker(97, COMMIT, epoch=3)),
+        (data(96, epoch=4), marker(97, COMMIT, epoch=4)),
+        (data(96, epoch=3), marker(97, ABORT, epoch=4)),
+        (data(94, epoch=3), marker(97, COMMIT, epoch=4)),
+        (data(96, epoch=3, pid=8), marker(97, COMMIT, epoch=4, pid=8)),
+    ],
+    ids=["nothing", "of an older epoch", "version 1", "an abort", "a batch is missing", "another producer"],
+)
+def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earlier: tuple[Any, ...]) -> None:
+    """A coordinator that times a transaction out or fences it raises the epoch of clients of version 1, too, and a
+    client can go from version 1 to 2 within an epoch: of many transactions with this epoch, the marker is of the last.
+    """
+    pid = earlier[-1]["producer_id"] if earlier else 7
+    assert outcome(*found(*earlier, tp=THIRD, pid=pid), *found(*ended)).name == "unknown"
+    assert outcome(*BEGUN, *found(*ended)).name == ("commit" if ended is COMMITTED else "abort")
+
+
+def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> None:
+    here = excerpt(*EARLIER_COMMIT, data(100, epoch=4), start=90)
+    log = LogEvidence(excerpts={HERE: here}, other_markers=found(*COMMITTED))
+    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "commit"
+    not_begun = excerpt(data(96, epoch=4), marker(97, COMMIT, epoch=4), data(100, epoch=4), start=90)
+    log = LogEvidence(excerpts={HERE: not_begun}, other_markers=found(*COMMITTED))
+    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
 
 
 def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after() -> None:
     later = (data(100, epoch=5), marker(101, ABORT, epoch=6))
     markers = found(*EARLIER_COMMIT, *COMMITTED, *later)
-    assert [(each.offset, each.data_epoch, each.is_commit) for each in markers] == [
-        (97, 3, True),
-        (99, 4, True),
-        (101, 5, False),
+    assert [(each.offset, each.epoch, each.is_raised, each.has_data, each.is_commit) for each in markers] == [
+        (97, 4, True, True, True),
+        (99, 5, True, True, True),
+        (101, 6, True, True, False),
     ]
     assert outcome(*markers).name == "commit"
     assert outcome(*found(*EARLIER_COMMIT, *later)).name == "unknown", "neither is of epoch 4"
+
+
+def test_markers_that_contradict_each_other_prove_nothing() -> None:
+    assert outcome(*BEGUN, *found(*COMMITTED), *found(*ABORTED, tp=THIRD)).name == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -75,28 +123,30 @@ def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after()
         pytest.param((data(98, epoch=4), marker(99, COMMIT, epoch=5, pid=8)), id="marker of another producer"),
         pytest.param((marker(99, COMMIT, epoch=5), data(100, epoch=4)), id="data after the marker only"),
         pytest.param((marker(98, ABORT, epoch=4), marker(99, COMMIT, epoch=5)), id="a marker is no data"),
+        pytest.param((data(98, epoch=4, attributes=0), marker(99, COMMIT, epoch=5)), id="outside of transactions"),
     ],
 )
 def test_a_marker_that_may_be_of_another_transaction_proves_nothing(rows: tuple[dict[str, Any], ...]) -> None:
-    assert found(*rows) == []
+    assert [each for each in found(*rows) if each.is_raised] == []
+    assert outcome(*BEGUN, *found(*rows)).name == "unknown"
 
 
 def test_a_first_batch_counts_with_its_sequence_number_0_and_others_write_in_between() -> None:
     rows = (data(96, epoch=4, sequence=0), data(97, pid=8, epoch=9), data(98, pid=9), marker(99, COMMIT, epoch=5))
-    assert [each.data_epoch for each in found(*rows)] == [4]
+    assert [(each.epoch, each.is_raised) for each in found(*rows)] == [(5, True)]
 
 
 def test_markers_prove_nothing_about_another_producer_or_on_the_partition_itself() -> None:
     """The reader collects the markers of all producers, and a partition is another one for some of them only."""
     of_8 = found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)
-    assert outcome(*of_8).name == "unknown"
-    assert outcome(*of_8, *found(*ABORTED)).name == "unknown", "the commit of another producer shows no version"
-    assert outcome(*found(*COMMITTED, tp=HERE)).name == "unknown"
+    assert outcome(*BEGUN, *of_8).name == "unknown"
+    assert outcome(*BEGUN, *found(*COMMITTED, tp=HERE)).name == "unknown"
 
 
 def test_of_records_of_two_epochs_a_marker_proves_nothing() -> None:
     """One transaction wrote the older ones, another one the newer; one marker ends both."""
-    markers = found(*COMMITTED)
+    markers = [*BEGUN, *found(*COMMITTED)]
+    assert outcome(*markers).name == "commit"
     assert outcome(*markers, first=4, newest=5).name == "unknown"
     assert outcome(*markers, first=3, newest=4).name == "unknown"
     assert outcome(*markers, first=None).name == "unknown", "the batch that opened it was not read"
@@ -106,21 +156,21 @@ def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_ba
     """The epoch of the open records is that of its transactions of version 1, too."""
     for sequence, expected in ((0, "commit"), (1, "unknown")):
         log = LogEvidence(
-            excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, other_markers=found(*COMMITTED)
+            excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, other_markers=[*BEGUN, *found(*COMMITTED)]
         )
         assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == expected
 
 
 def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
     """DeleteRecords moves the start of the log past it; the LSO stays below."""
-    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, other_markers=found(*COMMITTED))
+    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, other_markers=[*BEGUN, *found(*COMMITTED)])
     assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
 
 
 def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
     """Of records that are younger than a marker of another producer at that time."""
     here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
-    log = LogEvidence(excerpts={HERE: here}, other_markers=markers)
+    log = LogEvidence(excerpts={HERE: here}, other_markers=[*BEGUN, *markers])
     return DiagnosisContext(open_transaction(epoch=4), log).outcome.name
 
 
@@ -134,16 +184,154 @@ def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
     assert outcome_of_records_after(70, replace(at_60, time=None)) == "unknown", "it may be an old one"
 
 
-def test_a_proven_outcome_is_not_replaced_by_a_marker_elsewhere() -> None:
-    """The coordinators' log of this producer is complete: it decides."""
-    rows = [record(0, "Empty", second=-1, epoch=4)]
-    log = LogEvidence(
-        excerpts={HERE: excerpt(data(100, epoch=4))},
-        coordinators=coordinator_log(rows),
-        other_markers=found(*COMMITTED),
+def test_markers_elsewhere_count_only_once_they_were_sought() -> None:
+    log = LogEvidence(excerpts={HERE: excerpt(*EARLIER_COMMIT, data(100, epoch=4))}, other_markers=None)
+    one = open_transaction(epoch=4)
+    assert DiagnosisContext(one, log).outcome.name == "unknown"
+    assert DiagnosisContext(one, None).outcome.name == "unknown"
+
+
+# A COMMIT marker that the coordinators' log does not explain
+
+
+ORDERS_7 = TopicPartition("orders", 7)
+COMMITS = [init(), *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,))]
+
+
+def history(*rows: Row) -> IdHistory:
+    (found,) = coordinator_log(rows or COMMITS).histories.values()
+    return found
+
+
+def commit_at(second: float | None, *, tp: TopicPartition = ELSEWHERE, kind: int = COMMIT, **more: Any) -> OtherMarker:
+    """A marker of version 1 with data right before it."""
+    times = {"max_timestamp": -1} if second is None else {"second": second}
+    (only,) = found(data(98), marker(99, kind, **times, **more), tp=tp)
+    return only
+
+
+def test_a_commit_that_the_log_has_explains_its_marker() -> None:
+    assert unexplained_commit(7, history(), [commit_at(70.1)]) is None
+    assert unexplained_commit(7, history(), []) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "is_explained"), [(64.9, False), (65, True), (70, True), (75.1, True), (75.2, False)]
+)
+def test_a_marker_is_of_a_commit_between_its_decision_and_its_end(second: float, is_explained: bool) -> None:
+    """It was decided at 70 and ended at 70.1; the clocks may differ by 5 s."""
+    one = commit_at(second)
+    assert unexplained_commit(7, history(), [one]) == (None if is_explained else one)
+
+
+def test_a_commit_that_is_not_ended_yet_has_markers_at_any_later_time() -> None:
+    assert unexplained_commit(7, history(*COMMITS[:-1]), [commit_at(500)]) is None
+
+
+def test_another_commit_does_not_explain_a_marker() -> None:
+    elsewhere = commit_at(70, tp=ORDERS_7)
+    assert unexplained_commit(7, history(), [elsewhere]) == elsewhere, "it does not list the partition"
+    raised = commit_at(70, epoch=1)
+    assert unexplained_commit(7, history(), [raised]) == raised, "of another epoch"
+    aborted = [init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,))]
+    assert unexplained_commit(7, history(*aborted), [commit_at(70)]) is not None, "it was aborted"
+    opened = [init(), COMMITS[1]]
+    assert unexplained_commit(7, history(*opened), [commit_at(70)]) is not None, "it is open, and not decided"
+    next_id = [*COMMITS[:1], *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,), pid=8)]
+    assert unexplained_commit(7, history(*next_id), [commit_at(70)]) is not None, "of the id's next producer id"
+
+
+def test_a_commit_of_version_2_has_a_marker_of_the_next_epoch() -> None:
+    rows = [{**row, "client_transaction_version": 2} for row in COMMITS]
+    of_next = [*rows[:2], *({**row, "producer_epoch": 1} for row in rows[2:])]
+    assert unexplained_commit(7, history(*of_next), [commit_at(70, epoch=1)]) is None
+    assert unexplained_commit(7, history(*of_next), [commit_at(70, epoch=0)]) is not None
+
+
+def test_a_commit_whose_partitions_are_not_known_explains_a_marker_on_any() -> None:
+    """Of a transaction, compaction may leave CompleteCommit only, which lists none."""
+    only_end = [init(), COMMITS[-1]]
+    assert unexplained_commit(7, history(*only_end), [commit_at(70, tp=ORDERS_7)]) is None
+
+
+def test_one_commit_explains_one_marker_on_each_partition() -> None:
+    first, second = commit_at(70), replace(commit_at(70.2), offset=101)
+    assert unexplained_commit(7, history(), [second, first]) == second, "the later one, in whatever order they are"
+    both = [init(), *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE, ORDERS_7))]
+    assert unexplained_commit(7, history(*both), [first, replace(second, tp=ORDERS_7)]) is None
+    again = [*COMMITS, *ended_records("Commit", began=70.1, at_second=70.2, on=(ELSEWHERE,), offset=4)]
+    assert unexplained_commit(7, history(*again), [first, second]) is None
+
+
+def test_a_marker_that_was_written_twice_is_one() -> None:
+    """A coordinator that takes over writes it again; an operator may, too. No data is between the two."""
+    twice = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
+    assert [each.has_data for each in twice] == [True, False]
+    assert unexplained_commit(7, history(), twice) is None
+    late = found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2))
+    assert unexplained_commit(7, history(), late) == late[1]
+    alone = found(marker(99, COMMIT, second=300))
+    assert unexplained_commit(7, history(), alone) is None, "what is before it was not read"
+
+
+def test_markers_that_contradict_nothing() -> None:
+    assert unexplained_commit(7, history(), [commit_at(300, kind=ABORT)]) is None, "operators write them, too"
+    assert unexplained_commit(7, history(), [commit_at(None)]) is None, "it has no time"
+    (of_8,) = found(data(98, pid=8), marker(99, COMMIT, pid=8, second=300), pid=8)
+    assert unexplained_commit(7, history(), [of_8]) is None, "of another producer"
+    assert unexplained_commit(7, None, [commit_at(300)]) is None, "no record of its id is left"
+    assert unexplained_commit(9, history(), [replace(commit_at(300), producer_id=9)]) is None, "nor of this producer"
+    untimed = [{**row, "timestamp": None} for row in COMMITS]
+    assert unexplained_commit(7, history(*untimed), [commit_at(300)]) is None
+
+
+def test_markers_from_before_the_records_that_are_left_may_be_of_commits_that_compaction_took() -> None:
+    rest = [*ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,))]
+    for second, is_explained in ((30, True), (64.9, True), (65, False)):
+        one = commit_at(second, tp=ORDERS_7)
+        assert unexplained_commit(7, history(*rest), [one]) == (None if is_explained else one)
+    for first in (record(0, "Empty", second=60, epoch=1), record(0, "CompleteAbort", second=60)):
+        assert unexplained_commit(7, history(first), [commit_at(30)]) is None
+    whole = [record(0, "Empty", second=60)]
+    assert unexplained_commit(7, history(*whole), [commit_at(30)]) is not None, "it begins with the producer id"
+
+
+def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
+    """It has lost its tail, or came back from a backup: then it may have lost a commit of the open records, too."""
+    lost, known = commit_at(30), [init()]
+    here = {HERE: excerpt(data(100, second=20), stop=150)}
+    one = open_transaction()
+    plain = LogEvidence(excerpts=here, coordinators=coordinator_log(known), other_markers=())
+    assert DiagnosisContext(one, plain).outcome.name == "undecided"
+    contradicted = DiagnosisContext(one, replace(plain, other_markers=[lost])).outcome
+    assert (contradicted.name, contradicted.evidence) == ("unknown", (lost.entry,))
+    assert contradicted.missing == (
+        "the commit of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' log "
+        "does not have it, so it has lost records, and may have lost a commit of these ones",
     )
-    assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "undecided"
-    assert DiagnosisContext(open_transaction(epoch=4), None).outcome.name == "unknown"
+    assert contradicted.offsets == "offset 100 of orders-0"
+    assert contradicted.no_commit.status == "not proven"
+    known = [init(), *ended_records("Commit", began=60, at_second=70)]
+    own = (data(94, second=62), marker(95, COMMIT, second=70), data(96, pid=1, records=4), data(100, second=80))
+    lost_before = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
+    nothing_before = (data(90, pid=1, records=4),)
+    for before, sought, name in (
+        (lost_before, (), "unknown"),
+        (lost_before, None, "undecided"),
+        (nothing_before, (), "undecided"),
+    ):
+        log = LogEvidence(
+            excerpts={HERE: excerpt(*before, *own, stop=150)}, coordinators=coordinator_log(known), other_markers=sought
+        )
+        assert DiagnosisContext(one, log).outcome.name == name, "its own partition's markers count, too"
+
+
+def test_a_commit_that_is_proven_needs_no_log_without_contradictions() -> None:
+    committed = [init(), *ended_records("Commit", began=3, at_second=11)]
+    before = data(90, pid=1, records=10)
+    here = {HERE: excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)}
+    log = LogEvidence(excerpts=here, coordinators=coordinator_log(committed), other_markers=[commit_at(300)])
+    assert DiagnosisContext(open_transaction(), log).outcome.name == "commit"
 
 
 def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
@@ -157,18 +345,23 @@ def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
 
 def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
     """A batch that the cleaner removed may have had the marker's own epoch, as with version 1."""
-    assert found(data(97, epoch=4), marker(99, COMMIT, epoch=5)) == []
+    (only,) = found(data(97, epoch=4), marker(99, COMMIT, epoch=5))
+    assert (only.is_raised, only.has_data) == (False, True)
     first = marker(95, ABORT, epoch=4)
-    assert [each.offset for each in found(first, data(98, epoch=4), marker(99, COMMIT, epoch=5))] == [99]
+    markers = found(first, data(98, epoch=4), marker(99, COMMIT, epoch=5))
+    assert [(each.offset, each.is_raised) for each in markers] == [(95, False), (99, True)]
 
 
-def test_the_three_nearest_partitions_of_a_producer_are_read() -> None:
-    """Those whose newest epoch is the lowest above the open one: their markers have the fewest records after them."""
+def test_the_nearest_partitions_of_a_producer_are_read() -> None:
+    """First those whose newest epoch is above the open one, the lowest first, as their markers have the fewest records
+    after them; then those of the same epoch, which may have markers of version 1; then older ones. At most five."""
     context = DiagnosisContext(open_transaction(epoch=4), LogEvidence(excerpts={}))
-    epochs = {("a", 0): 9, ("b", 0): 5, ("c", 0): 6, ("d", 0): 7, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
+    epochs = {("a", 0): 9, ("b", 0): 5, ("c", 0): 6, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
+    older = [producer(epoch=3, topic=f"older-{n}") for n in range(5)]
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
     rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
-    assert marker_partitions([context], rows) == {("b", 0): [context], ("c", 0): [context], ("d", 0): [context]}
+    names = [("b", 0), ("c", 0), ("a", 0), ("e", 0), ("older-0", 0)]
+    assert marker_partitions([context], [*older, *rows]) == {tp: [context] for tp in names}
     assert named_topics([context]) == {"orders"}
 
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,18 @@ from tests.analysis.build import (
     transaction,
     twice,
 )
-from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, record
-from toolkit.analysis.diagnosis.decision.decide import decide, needs_outcome
+from tests.analysis.logged import HERE, data, diagnosed, ended_records, excerpt, facts, init, marker, record
+from toolkit.analysis.diagnosis.decision.claims import needed_override
+from toolkit.analysis.diagnosis.decision.decide import decide, needs_markers
 from toolkit.analysis.diagnosis.diagnose import diagnose
+from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence, LogFacts
 from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.formats.log.headers import COMMIT
+from toolkit.schema import Row
 from toolkit.schema.live import Transaction
+from toolkit.schema.table import TopicPartition
 
 ELSEWHERE = (("payments", 2),)
 LAST_EPOCH = producer(epoch=32766)
@@ -261,48 +267,184 @@ def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: 
     assert only(diagnosed(twice(one))).verdict == "hanging"
 
 
-def test_markers_elsewhere_are_read_only_where_nothing_but_the_outcome_is_missing() -> None:
+def test_markers_elsewhere_are_read_where_nothing_but_they_can_tell_the_outcome() -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
-    facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("unknown", "commit")}
-    assert needs_outcome(replace(evidence, log=facts_of["unknown"]))
-    assert not needs_outcome(replace(evidence, log=facts_of["commit"]))
-    assert not needs_outcome(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
+    facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("undecided", "unknown", "commit")}
+    likely = LogFacts(outcome=Outcome(name="unknown", reason="", commit_claim="they are older than the commit"))
+    for log in (facts_of["unknown"], facts_of["undecided"], likely):
+        assert needs_markers(replace(evidence, log=log))
+    assert not needs_markers(replace(evidence, log=facts_of["commit"]))
+    assert not needs_markers(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
+    assert not needs_markers(replace(evidence, log=replace(facts_of["undecided"], are_markers_sought=True)))
+
+
+@pytest.mark.parametrize("name", ["undecided", "abort"])
+def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str) -> None:
+    """The coordinators' log may have lost a commit, of which they would show."""
+    (evidence,) = diagnose(twice(observation())).to_read()
+    log = LogFacts(outcome=Outcome(name=name, reason="its log shows it"), are_markers_sought=True)
+    assert decide(replace(evidence, log=log)).verdict == "hanging"
+    not_sought = decide(replace(evidence, log=replace(log, are_markers_sought=False)))
+    unread = decide(replace(evidence, log=replace(log, markers_unread="Broker 2 did not answer")))
+    for found, why in ((not_sought, "they were not read"), (unread, "Broker 2 did not answer")):
+        assert (found.verdict, found.outcome, found.action) == ("unknown", "unknown", None)
+        assert found.missing == (
+            "the markers of producer 7 on other partitions, which show whether the coordinators' log has lost a "
+            f"commit: {why}",
+        )
+        assert found.remedy.startswith("Do not abort.")
+
+
+@pytest.mark.parametrize("field", [{}, {"markers_unread": "Broker 2 did not answer"}])
+def test_a_commit_needs_no_markers_on_other_partitions(field: dict[str, str]) -> None:
+    (evidence,) = diagnose(twice(observation())).to_read()
+    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), **field)
+    assert decide(replace(evidence, log=log)).action == "complete"
+
+
+BEFORE = data(0, pid=1, records=100)
+OLDER = (marker(0, COMMIT, pid=1, second=2), data(1, pid=1, records=99))  # that the log is older is proven
+ENDED = observation(transaction(state="CompleteCommit", on=()))
+
+
+def here(*rows: dict[str, Any], start: int = 0) -> dict[TopicPartition, Excerpt]:
+    """The log of the partition, read up to the high watermark."""
+    return {HERE: excerpt(*rows, start=start, stop=150)}
+
+
+def ended(end: str, *, offset: int = 1, began: float = 3, at_second: float = 11, **more: Any) -> list[Row]:
+    return ended_records(end, began=began, at_second=at_second, offset=offset, **more)
+
+
+def timed(offset: int, second: float) -> dict[str, Any]:
+    """A broker's time in the log of the partition: the marker of another producer."""
+    return marker(offset, COMMIT, pid=1, second=second)
 
 
 def test_what_the_log_decides() -> None:
-    owner = observation(transaction(state="CompleteCommit", on=()))
-    committed = [init(), *ended_records("Commit", began=9, at_second=11)]
-    log = {HERE: excerpt(data(0, pid=1, records=100), data(100, second=10), start=0)}
-    row = only(diagnosed(twice(owner), log, *committed))
+    committed, proven = [init(), *ended("Commit")], here(BEFORE, data(100, second=4), timed(101, 5))
+    row = only(diagnosed(twice(ENDED), proven, *committed))
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.reason.startswith('The transaction of "payments-7"')
     assert row.remedy.startswith("kafka-txn complete --topic orders --partition 0 --start-offset 100 writes")
-    aborted = [init(), *ended_records("Abort", began=9, at_second=11)]
-    row = only(diagnosed(twice(owner), log, *aborted))
+    row = only(diagnosed(twice(ENDED), proven, init(), *ended("Abort")))
     assert (row.verdict, row.outcome, row.action) == ("hanging", "abort", "abort")
     assert ": the transaction of" in row.reason
 
 
-def test_a_newer_epoch_behind_a_commit_without_its_marker_is_completed_by_nobody() -> None:
-    """A COMMIT marker would make its records visible too."""
+@pytest.mark.parametrize(
+    "log",
+    [
+        here(*OLDER, data(100, second=4)),
+        here(*OLDER, data(100, second=4), timed(101, 6)),  # clocks differ by up to 5 s
+        here(*OLDER[:1], data(1, pid=1, records=98), timed(99, 5), data(100, second=4)),
+        here(*OLDER, data(100, second=4), data(101, pid=1, second=5)),
+    ],
+    ids=["nothing after it", "a marker within the bound", "a marker before it", "CreateTime"],
+)
+def test_a_commit_is_likely_without_a_brokers_time_between_its_records_and_its_decision(
+    log: dict[TopicPartition, Excerpt],
+) -> None:
+    """With transaction version 1, a late record that no commit includes has the same epoch."""
+    row = only(diagnosed(twice(ENDED), log, init(), *ended("Commit")))
+    assert (row.verdict, row.outcome, row.action, row.cause) == ("unknown", "unknown", None, None)
+    claim = "records of offset 100 are older than the commit of 2026-11-21 11:50:11 UTC"
+    assert row.remedy == (
+        "Do not abort: a commit is likely. Check in the client's log, or in its checkpoint, what it committed. If that "
+        f"shows that {claim}, kafka-txn complete --topic orders --partition 0 --start-offset 100 says how to write the "
+        "COMMIT marker that is missing."
+    )
+    (missing,) = row.missing
+    assert missing.startswith("a broker's time between offset 100 and the decision: the transaction of")
+    assert needed_override(row, "complete") == claim
+    assert needed_override(row, "abort") == "no commit includes offset 100 of orders-0"
+    nearest = here(*OLDER, data(100, second=4), timed(101, 5.999))
+    assert only(diagnosed(twice(ENDED), nearest, init(), *ended("Commit"))).action == "complete"
+
+
+def test_a_commit_is_likely_where_the_log_is_not_proven_to_be_older() -> None:
+    """The partition may have been created again since: the commit's marker was in the old one."""
+    row = only(diagnosed(twice(ENDED), here(BEFORE, data(100, second=4)), init(), *ended("Commit")))
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert row.missing[0].startswith(
+        "a proof that orders-0 was not created again, or lost its log, after this decision"
+    )
+    claim = "records of offset 100 are of the commit of 2026-11-21 11:50:11 UTC, whose marker is missing"
+    assert needed_override(row, "complete") == claim
+    assert f"If that shows that {claim}, kafka-txn complete" in row.remedy
+
+
+def test_a_log_that_was_not_read_to_its_end_has_no_claim_to_override() -> None:
+    """A marker would decide the records that were not read, too."""
+    log = {HERE: excerpt(BEFORE, data(100, second=4), timed(101, 5), start=0)}
+    row = only(diagnosed(twice(ENDED), log, init(), *ended("Commit")))
+    assert (row.verdict, row.action, needed_override(row, "complete")) == ("unknown", None, None)
+    assert row.missing == (
+        "the log of orders-0 from offset 102 on: whether a commit includes these records of orders-0",
+    )
+
+
+def test_a_newer_epoch_behind_a_commit_without_its_marker_is_ended_by_no_marker() -> None:
+    """A COMMIT marker would make its records visible too, and an ABORT marker discards those that are committed."""
     owner = transaction(state="CompleteAbort", on=(), epoch=1)
     one = observation(owner, producers=[producer(epoch=1)])
-    committed = [init(), *ended_records("Commit", began=9, at_second=11), record(9, "Empty", second=20, epoch=1)]
-    batches = (data(0, pid=1, records=100), data(100, second=10), data(101, epoch=1, second=20))
-    row = only(diagnosed(twice(one), {HERE: excerpt(*batches, start=0)}, *committed))
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", None)
-    assert row.remedy.startswith("Write no marker")
+    committed = [init(), *ended("Commit"), record(9, "Empty", second=20, epoch=1)]
+    opened = BEFORE, data(100, second=4), timed(101, 5)
+    newer = data(102, records=2, epoch=1, second=20)
+    row = only(diagnosed(twice(one), here(*opened, newer), *committed))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
+    assert row.remedy.startswith("Write no marker: an abort discards committed records, and a commit makes others ")
+    (missing,) = row.missing
+    assert missing == (
+        'one decision for all of them: offset 100 (epoch 0): the transaction of "payments-7" in '
+        "__transaction_state-33 with epoch 0 was committed at 2026-11-21 11:50:11 UTC; offsets 102 to 103 (epoch 1): "
+        "no decision includes them"
+    )
+    assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "both are refuted"
+    of_both = [*committed, *ended("Commit", offset=10, began=21, at_second=40, epoch=1)]
+    row = only(diagnosed(twice(one), here(*opened, newer, timed(104, 30)), *of_both))
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete"), "one marker for both"
+    row = only(diagnosed(twice(one), here(*opened, newer), *of_both))
+    assert (row.verdict, row.action) == ("unknown", None)
+    assert (
+        needed_override(row, "complete")
+        == "records of offsets 102 to 103 are older than the commit of 2026-11-21 11:50:40 UTC"
+    )
+    assert needed_override(row, "abort") is None, "a part is proven to be committed"
+
+
+LONG = observation(transaction(start_time=ago(minutes=20), timeout_ms=FLINK_MS))
+LIVE_RECORDS = [init(), *ended("Commit"), record(9, "Ongoing", second=30, started=30, on=(HERE,))]
+COMMITTED_BELOW = here(BEFORE, data(100, second=4), timed(101, 5))
+LIKELY_BELOW = here(*OLDER, data(100, second=4))
 
 
 def test_committed_records_below_a_live_transaction_are_committed_by_it() -> None:
     """Its client commits: an abort, and a fence, would discard them."""
-    long = transaction(start_time=ago(minutes=20), timeout_ms=FLINK_MS)
-    committed = [init(), *ended_records("Commit", began=9, at_second=11)]
-    records = [*committed, record(9, "Ongoing", second=30, started=30, on=(HERE,))]
-    log = {HERE: excerpt(data(0, pid=1, records=100), data(100, second=10), start=0)}
-    row = only(diagnosed(twice(observation(long)), log, *records))
-    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
+    row = only(diagnosed(twice(LONG), COMMITTED_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
     assert row.cause == "committed records in a live transaction"
+    assert row.remedy.startswith("Have its client commit")
+    assert "Do not fence the id" in row.remedy
+    assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
+
+
+def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:
+    """A fence aborts all that is open here."""
+    overdue = observation(transaction(start_time=ago(minutes=2)))
+    row = only(diagnosed(twice(overdue), LIKELY_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.outcome, row.action) == ("overdue", "unknown", None)
+    assert "first get the proof that no commit includes offset 100 of orders-0 (a broker's time between" in row.remedy
+    assert "kafka-txn fence" not in row.remedy
+    assert "it should have been aborted" in row.reason
+    row = only(diagnosed(twice(overdue), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
+    assert (row.verdict, row.outcome, row.action) == ("overdue", "undecided", "fence"), "nothing was committed"
+    row = only(diagnosed(twice(overdue), COMMITTED_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.cause) == ("ongoing", "committed records in a live transaction")
+    unread = only(diagnose(twice(overdue)).findings())
+    assert (unread.verdict, unread.outcome, unread.action) == ("overdue", "unknown", None)
+    without_data = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
+    assert only(diagnose(twice(without_data)).findings()).action == "fence", "it has nothing here to discard"
 
 
 def test_partitions_that_one_observation_does_not_decide() -> None:

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed, diagnosed_sample
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
@@ -92,16 +90,22 @@ def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
 
 
-@pytest.mark.parametrize("action", ["complete", None])
-def test_a_recorded_commit_is_never_aborted(action: str | None) -> None:
-    """Its marker can be completed only if no newer epoch had written since: what was recorded counts."""
+def test_a_recorded_commit_is_never_aborted() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    recorded = replace(found, verdict="stuck_ending", outcome="commit", action=action, evidence=(entry,))
+    recorded = replace(found, verdict="stuck_ending", outcome="commit", action="complete", evidence=(entry,))
     row = recorded_again(recorded)
-    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", action)
+    assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.reason.startswith("The transaction was committed")
     assert "kafka-txn abort" not in row.remedy
+
+
+def test_a_recorded_commit_that_could_not_be_completed_still_cannot() -> None:
+    """An older recorder wrote so of committed records behind which a newer epoch had written."""
+    (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
+    entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
+    row = recorded_again(replace(found, verdict="stuck_ending", outcome="commit", action=None, evidence=(entry,)))
+    assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
 
 
 def test_recorded_committed_records_below_a_live_transaction_are_not_undecided() -> None:
@@ -111,8 +115,12 @@ def test_recorded_committed_records_below_a_live_transaction_are_not_undecided()
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
     recorded = replace(found, verdict="ongoing", outcome="commit", evidence=(entry,))
     row = only(diagnose_sample(live, recorded=[recorded]))
-    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
     assert "Do not fence the id" in row.remedy
+    again = only(diagnose_sample(live, recorded=[replace(row, evidence=(*row.evidence, *found.evidence))]))
+    assert (again.verdict, again.outcome, again.remedy) == (row.verdict, row.outcome, row.remedy), (
+        "as it is recorded now"
+    )
 
 
 def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:

@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Transaction
     from toolkit.sources.live.cluster import Cluster
 
+LOST_TAIL = (
+    "if __transaction_state lost its newest records in a crash just then, an abort with transaction version 1 can be "
+    "missing from it without a trace: ask the owner of the producer"
+)
 AFTER_PLAN_S = 10.0
 """From the plan to the marker, so that a later proof of an outcome can take it for one by hand (COMPLETED_AFTER)."""
 
@@ -98,6 +102,11 @@ class CompletePlan(MarkerPlan):
     def outcome(self) -> str:
         """What was decided, and what the marker says: ``commit`` or ``abort``; a commit if that is asserted only."""
         return _decided(self.basis)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What no check can exclude."""
+        return [LOST_TAIL]
 
     @property
     def needed_override(self) -> str | None:

@@ -405,7 +405,8 @@ def _claims(cluster: Cluster, owner: Transaction) -> Sequence[Claim]:
     try:
         outcomes = cluster.producer_outcomes(owner.producer_id, owner.topic_partitions)
     except NotFound:  # a topic of it is deleted, or hidden
-        return ()
+        words = f"no commit includes what is open under {owner.transactional_id}"
+        return [Claim(words=words, status=NOT_PROVEN)]
     return [outcomes[tp].no_commit for tp in sorted(outcomes)]
 
 

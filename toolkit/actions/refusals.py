@@ -75,7 +75,9 @@ def _check_override(action: str, fresh: Finding, override: str | None, *, target
     """Raise ActionRefused unless an override, if there is one, repeats the claims that are not proven now."""
     if override is None or override == (allowed := allowed_override(fresh, action)):
         return
-    if never := _never(fresh):
+    if abort_refusal(fresh) is None if action == "abort" else complete_refusal(fresh) is None:
+        what = f"{target}: the override {override!r} is not needed, as everything is proven: leave it out"
+    elif never := _never(fresh):
         what = f"{target} is {fresh.verdict} now, which cannot be overridden: {never}"
     elif allowed is None:
         refuted = [each.words for each in claims_of(fresh, action) if each.status == REFUTED]

@@ -85,6 +85,7 @@ def complete_preview(plan: CompletePlan) -> Iterator[str]:
     if len(impact.offset_commits) > MAX_LINES:
         yield f"- and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
     yield from _after_marker(impact, plan.basis)
+    yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is None:
         yield f"To do it, add: --confirm {plan.target}"
     else:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation, OpenTransaction
-from toolkit.analysis.diagnosis.verdicts import UNKNOWN, Outcome
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, REFUTED, UNKNOWN, Claim, Outcome
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.table import TransactionKey
 
 OUTCOME_ENTRY = "outcome"
 """Name of the entry of a finding's evidence that has its outcome, as ``abort: the transaction of ... was aborted``."""
+
+NOT_OWNED, NO_COMMIT, ALL_COMMITTED = "claim_not_owned", "claim_no_commit", "claim_all_committed"
+"""Names of the entries of a finding's evidence that have its claims, as ``no commit includes offset 4: proven``."""
 
 CHECKPOINT_ENTRY = "flink_checkpoint"
 """Name of the entry of a finding's evidence that says whether a checkpoint of Flink is to commit the transaction."""
@@ -83,15 +86,30 @@ class OpenEvidence:
         if self.recorded is None or self.recorded.outcome is None:
             return NOT_READ
         recorded = next((each.value or "" for each in self.recorded.evidence if each.name == OUTCOME_ENTRY), "")
+        claims = recorded_claims(self.recorded)
+        no_commit, all_committed = claims.get(NO_COMMIT), claims.get(ALL_COMMITTED)
         return Outcome(
             name=self.recorded.outcome,
             reason=recorded.partition(": ")[2] or self.recorded.reason.rstrip("."),
             missing=self.recorded.missing,
+            offsets=no_commit.words.removeprefix("no commit includes ") if no_commit else "these records",
+            is_partly_committed=no_commit is not None and no_commit.status == REFUTED,
+            commit_claim=all_committed.words if all_committed and all_committed.status == NOT_PROVEN else None,
         )
 
     def earlier(self) -> list[OpenEvidence | None]:
         """The evidence of each observation alone, in order."""
         return [None if txn is None else replace(self, txn=txn) for txn in self.history]
+
+
+def recorded_claims(finding: Finding) -> Mapping[str, Claim]:
+    """The claims in the evidence of a finding, by the names of their entries."""
+    found = {each.name: (each.value or "").rpartition(": ") for each in finding.evidence}
+    return {
+        name: Claim(words=found[name][0], status=found[name][2])
+        for name in (NOT_OWNED, NO_COMMIT, ALL_COMMITTED)
+        if name in found
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,14 +20,14 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
     LogSelection,
-    marker_partitions,
+    marker_plan,
     named_topics,
-    opened_after,
+    search_from,
     select_logs,
 )
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, other_markers
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -239,8 +239,8 @@ def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) ->
     if unproven:
         producers = observed.observation.producers
         of_unproven = [contexts[each.key] for each in unproven]
-        markers = read_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
-        log = replace(log, other_markers=markers)
+        search = search_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
+        log = replace(log, marker_search=search)
         contexts |= {each.key: DiagnosisContext(each.txn, log) for each in unproven}
     return contexts
 
@@ -332,23 +332,29 @@ MAX_SEARCHED = 1 << 30  # bytes of newest segments that are read to find the pro
 Replicas = Mapping[TopicPartition, Sequence[ReplicaState]]
 
 
-def read_replica_markers(
+def search_replica_markers(
     contents: Contents, replicas: Replicas, producers: Sequence[Producer], contexts: Sequence[DiagnosisContext]
-) -> list[OtherMarker]:
+) -> MarkerSearch:
     """Markers of the producers on the partitions that the files show them on.
 
     `contents`: the files; of other partitions, the replica with most of the log is read.
     `replicas`, `producers`: of the partitions that were read already.
-    `contexts`: open transactions that may hang.
+    `contexts`: open transactions that no coordinator will end.
     """
     complete = contents.complete()
-    if complete.scope(complete.logs).cluster_gaps:
-        return []
+    if gaps := complete.scope(complete.logs).cluster_gaps:
+        return MarkerSearch(unread={each.txn.producer_id: gaps[0] for each in contexts})
     further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
-    partitions = marker_partitions(contexts, [*producers, *elsewhere])
-    return [marker for tp, found in partitions.items() for marker in _replica_markers(tp, states[tp], found)]
+    plan = marker_plan(contexts, [*producers, *elsewhere])
+    markers: list[OtherMarker] = []
+    unread = dict(plan.unread)
+    for tp, found in plan.partitions.items():
+        search = _replica_markers(tp, states[tp], found)
+        markers += search.markers
+        unread |= search.unread
+    return MarkerSearch(markers=markers, unread=unread)
 
 
 def _further_logs(contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]) -> list[FolderLog]:
@@ -367,14 +373,14 @@ def _further_logs(contents: Contents, replicas: Replicas, contexts: Sequence[Dia
     return [log for log, size in zip(logs, sizes, strict=True) if size <= MAX_SEARCHED]
 
 
-def _replica_markers(
-    tp: TopicPartition, state: ReplicaState, contexts: Sequence[DiagnosisContext]
-) -> Iterator[OtherMarker]:
+def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
     log, begin, end = state.log, state.log_start_offset or 0, state.high_watermark
+    producer_ids = {context.txn.producer_id for context in contexts}
     if end is None or not isinstance(log, FolderLog):  # a marker may be a deposed leader's, a text may be incomplete
-        return
-    since = opened_after(contexts)
-    start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since - BEFORE_OPENING)))
+        why = "text of kafka-dump-log.sh" if end is not None else "without a high watermark"
+        return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{tp.topic}-{tp.partition} is {why}"))
+    since = search_from(contexts)
+    start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
     headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
     excerpt = Excerpt(
@@ -386,5 +392,4 @@ def _replica_markers(
         source="log",
         broker_id=log.where.broker_id,
     )
-    for producer_id in {context.txn.producer_id for context in contexts}:
-        yield from other_markers(tp, excerpt, producer_id)
+    return MarkerSearch(markers=[each for number in producer_ids for each in other_markers(tp, excerpt, number)])

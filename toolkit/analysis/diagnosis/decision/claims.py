@@ -6,30 +6,33 @@ Sources: KIP-664 (markers), KIP-890 (transaction version 2); docs/outcomes.md sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from toolkit.analysis.diagnosis.decision.disowned_rules import doubts
+from toolkit.analysis.diagnosis.decision.disowned_rules import are_markers_unread, doubts
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
-from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence_kinds import ALL_COMMITTED, NO_COMMIT, NOT_OWNED, OpenEvidence, recorded_claims
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, UNKNOWN, Claim
 from toolkit.schema.live import EvidenceEntry, Finding
-
-NOT_OWNED, NO_COMMIT, ALL_COMMITTED = "claim_not_owned", "claim_no_commit", "claim_all_committed"
-"""Names of the entries of a finding's evidence that have its claims, as ``no commit includes offset 4: proven``."""
 
 NEEDED = {"abort": (NOT_OWNED, NO_COMMIT), "complete": (NOT_OWNED, ALL_COMMITTED)}
 """The claims that an action needs."""
 
 
 def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
-    """The claims about an open transaction as evidence; none if a coordinator owns it."""
+    """The claims about an open transaction as evidence; none if a coordinator owns it, and its log was not read."""
     rule = first_owned_rule(e)
-    if e.txn.start is None or (rule is not None and rule.verdict != UNKNOWN):
+    if e.txn.start is None or (rule is not None and rule.verdict != UNKNOWN and e.log is None):
         return
-    not_owned = Claim(
-        words=f"no live transaction owns {e.outcome.offsets}",
-        status=NOT_PROVEN if rule is not None or doubts(e) else PROVEN,
+    status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
+    if rule is not None and rule.verdict != UNKNOWN:
+        status = REFUTED
+    not_owned, no_commit = (
+        Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status),
+        e.outcome.no_commit,
     )
-    claims = {NOT_OWNED: not_owned, NO_COMMIT: e.outcome.no_commit, ALL_COMMITTED: e.outcome.all_committed}
+    if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
+        no_commit = replace(no_commit, status=NOT_PROVEN)
+    claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
     for name, claim in claims.items():
         yield EvidenceEntry(
             source="claims",
@@ -41,9 +44,8 @@ def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
 
 def claims_of(finding: Finding, action: str) -> Sequence[Claim]:
     """The claims that an action on a finding needs; none if it has none, as no marker may be written."""
-    found = {entry.name: (entry.value or "").rpartition(": ") for entry in finding.evidence}
-    needed = [found[name] for name in NEEDED[action] if name in found]
-    return [Claim(words=words, status=status) for words, _, status in needed]
+    found = recorded_claims(finding)
+    return [found[name] for name in NEEDED[action] if name in found]
 
 
 def needed_override(finding: Finding, action: str) -> str | None:

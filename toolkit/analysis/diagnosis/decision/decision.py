@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.verdicts import PROVEN, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
 from toolkit.schema.record import replace
 
@@ -62,7 +63,8 @@ class OpenRule:
     name: str  # what it is about
     applies: Callable[[OpenEvidence], bool]  # whether it applies
     verdict: str  # one of `verdicts.VERDICTS`
-    outcome: str | None  # one of `verdicts.OUTCOMES`; null if it has ended
+    # one of `verdicts.OUTCOMES`; null if it has ended. `undecided` becomes `unknown` if logs were read and prove it not
+    outcome: str | None
     # why, remedy: sentences for the operator
     why: OpenText
     remedy: OpenText
@@ -73,9 +75,10 @@ class OpenRule:
 
     def decision(self, e: OpenEvidence) -> Decision:
         """The decision, if the rule applies."""
+        is_proven = e.log is None or e.txn.start is None or e.outcome.no_commit.status == PROVEN
         return Decision(
             verdict=self.verdict,
-            outcome=self.outcome,
+            outcome=self.outcome if is_proven or self.outcome != UNDECIDED else UNKNOWN,
             reason=self.why(e),
             remedy=self.remedy(e),
             action=self.action,

@@ -9,6 +9,7 @@ from toolkit.analysis.diagnosis.evidence_text import by_observations, coordinato
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, NOT_PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.schema.live import Finding
 
 OUTCOME_NOT_PROVEN = "outcome not proven"
 COMMIT_IS_LIKELY = "a commit is likely"
@@ -95,6 +96,17 @@ def doubts(e: OpenEvidence) -> tuple[str, ...]:
     return tuple(doubts)
 
 
+def _is_recorded_otherwise(recorded: Finding) -> bool:
+    """Whether it was not recorded as one that no coordinator will end, with the marker that is right for all of it."""
+    is_mixed = recorded.outcome == COMMIT and recorded.action is None
+    return recorded.verdict not in _DISOWNED_VERDICTS or is_mixed
+
+
+def are_markers_unread(e: OpenEvidence) -> bool:
+    """Whether markers on other partitions, which may contradict the coordinators' log, are not known."""
+    return e.log is not None and (not e.log.are_markers_sought or e.log.markers_unread is not None)
+
+
 def _is_superseded(e: OpenEvidence) -> bool:
     return e.txn.state == "Ongoing" and e.txn.epoch < e.txn.owner_epoch
 
@@ -137,7 +149,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="recorded otherwise",
-        applies=lambda e: e.log is None and e.recorded is not None and e.recorded.verdict not in _DISOWNED_VERDICTS,
+        applies=lambda e: e.log is None and e.recorded is not None and _is_recorded_otherwise(e.recorded),
         verdict="unknown",
         outcome=UNKNOWN,
         why=_not_proven,
@@ -231,7 +243,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name=MARKERS_NOT_READ,
-        applies=lambda e: e.log is not None and (not e.log.are_markers_sought or e.log.markers_unread is not None),
+        applies=are_markers_unread,
         verdict="unknown",
         outcome=UNKNOWN,
         why=_not_proven,

@@ -69,7 +69,7 @@ def _is_overdue(txn: OpenTransaction) -> bool:
 def _is_stuck_at_last_epoch(e: OpenEvidence) -> bool:
     """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
     is_fenced = e.txn.state == "Ongoing" and e.txn.listed and e.txn.owner_epoch == LAST_EPOCH + 1
-    is_uncommitted = e.outcome.name != COMMIT and e.checkpoint is None
+    is_uncommitted = e.outcome.no_commit.status != REFUTED and e.checkpoint is None
     return is_fenced and is_uncommitted and e.txn.epoch == LAST_EPOCH and _is_overdue(e.txn)
 
 
@@ -115,6 +115,8 @@ def _wait(e: OpenEvidence) -> str:
         return "Wait; it is alive."
     expires_at = at(e.txn.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
+    if e.log is not None and _may_have_committed(e):
+        condition += f", and if {e.outcome.no_commit.words}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
         f"{condition}."

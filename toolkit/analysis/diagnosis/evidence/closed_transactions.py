@@ -153,7 +153,9 @@ class ClosedTransactions:
         """As `last`, by clocks further apart than the bound, if they explain the COMMIT markers as well as `found`."""
         if not found or self.is_one_clock or not self.is_one_coordinator or not last.is_commit or last.is_by_hand:
             return set()
-        fewest = min(self._unexplained(index, 0) for index in found)
+        within = {index: _meet([each], WITHIN_LIMIT) for index, each in self._ranges(last, time, WITHIN_LIMIT)}
+        explained = {index: sum(ranges[0]) / 2 for index, ranges in within.items() if ranges}
+        fewest = min(self._unexplained(index, explained.get(index, 0)) for index in found)
         beyond = set()
         for low, high in self._differences(last, time, within=BEYOND_LIMIT):
             for index, each in self._ranges(last, time, [(low, high)]):
@@ -165,9 +167,12 @@ class ClosedTransactions:
 
     def _unexplained(self, last_closed: int, difference: float) -> int:
         """What lacks a counterpart if clocks differ by this: commits, markers, and open records if no marker does."""
-        since = -FOR_EVER if self.is_whole else self.read_from - difference
-        closed = sum(each.is_commit and each.decided_at >= since for each in self.decided[: last_closed + 1])
-        markers = sum(each.is_commit for each in self.markers)
+        since = -FOR_EVER if self.is_whole else self.read_from - difference - ROUNDING
+        closed = sum(
+            each.is_commit and max(each.decided_at, each.ended_at) >= since for each in self.decided[: last_closed + 1]
+        )
+        first = -FOR_EVER if self.began is None else self.began + difference  # earlier markers are of earlier records
+        markers = sum(each.is_commit and (each.time is None or each.time >= first) for each in self.markers)
         missing = sum(each.is_commit for each in self.decided[last_closed + 1 :])
         return abs(closed - markers) + (missing or 1)
 

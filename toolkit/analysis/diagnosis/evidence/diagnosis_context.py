@@ -16,11 +16,11 @@ from toolkit.analysis.cluster_events import LEADER_EVENTS, events_around
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.evidence.other_markers import (
-    OtherMarker,
+    MarkerSearch,
     other_markers,
     outcome_by_markers,
-    unexplained_commit,
-    unexplained_commit_text,
+    unexplained_marker,
+    unexplained_text,
 )
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
@@ -31,7 +31,7 @@ from toolkit.schema import utc
 from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.table import TopicPartition
+from toolkit.schema.table import Error, TopicPartition
 
 BEFORE_OPENING = dt.timedelta(minutes=1)  # what happened to the cluster then may be why it hangs
 
@@ -42,9 +42,8 @@ class LogEvidence:
 
     excerpts: Mapping[TopicPartition, Excerpt]  # by partition
     coordinators: CoordinatorLog | None = None  # null if their log was not read
-    # markers of the producers on other partitions; null if they were not looked for, as nobody may hang
-    other_markers: Sequence[OtherMarker] | None = None
-    markers_unread: str | None = None  # why they could not be read; null if they were
+    # markers of the producers on other partitions; null if they were not looked for, as all have an owner
+    marker_search: MarkerSearch | None = None
     # partition, producer id and start offset of transactions that their leader no longer shows open, once the
     # coordinators' log was read
     ended: Collection[tuple[TopicPartition, int, int]] = ()
@@ -85,22 +84,30 @@ class DiagnosisContext:
         return None if earlier is None else earlier - CLOCKS_DIFFER
 
     @cached_property
+    def listed(self) -> frozenset[TopicPartition]:
+        """The partitions that the coordinators' records of its producer name."""
+        return frozenset(tp for event in self.events for tp in event.topic_partitions or ())
+
+    @cached_property
     def outcome(self) -> Outcome:
         """What was decided about its records."""
         outcome = find_outcome(self.txn, self.producer_batches, self.coordinators)
-        if self.log is None or self.log.other_markers is None:
+        if self.log is None or self.log.marker_search is None:
             return outcome
         excerpt = self.log.excerpts.get(self.txn.tp)
         here = () if excerpt is None else other_markers(self.txn.tp, excerpt, self.txn.producer_id)
-        markers = [*self.log.other_markers, *here]
+        markers = [*self.log.marker_search.markers, *here]
         if outcome.name == UNKNOWN:
             by_markers = outcome_by_markers(self.txn, self.producer_batches, markers)
             return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
         history = self.histories[0] if len(self.histories) == 1 else None
-        unexplained = unexplained_commit(self.txn.producer_id, history, markers)
-        if outcome.name == COMMIT or unexplained is None:
+        producer_id = self.txn.producer_id
+        unexplained = unexplained_marker(producer_id, history, markers, is_commit=True)
+        if unexplained is None and outcome.name == COMMIT:
+            unexplained = unexplained_marker(producer_id, history, markers, is_commit=False)
+        if unexplained is None:
             return outcome
-        missing = unexplained_commit_text(unexplained)
+        missing = unexplained_text(unexplained)
         return Outcome(
             name=UNKNOWN, reason=missing, missing=(missing,), evidence=(unexplained.entry,), offsets=outcome.offsets
         )
@@ -251,31 +258,48 @@ def _excerpt_start(tp: TopicPartition, opened: Sequence[OpenTransaction]) -> Exc
 
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
-MAX_OF_EACH = 5  # partitions of a producer: one marker of the transaction is enough
-MAX_PARTITIONS = 100
+MAX_OF_EACH = 50  # partitions of a producer
+MAX_PARTITIONS = 1_000
 
 
-def marker_partitions(
-    contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]
-) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
-    """The partitions to read for markers of the same transactions: of each producer the nearest ones.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerPlan:
+    """Which partitions to read for markers of which open transactions, and what is not read, by producer id."""
 
-    `contexts`: open transactions that may hang.
-    `producers`: where the producers have written.
+    partitions: Mapping[TopicPartition, Sequence[DiagnosisContext]]
+    unread: Mapping[int, str]
+
+
+def marker_plan(contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]) -> MarkerPlan:
+    """Plan which partitions are read for markers of open transactions: where their producers have written since.
+
+    `contexts`: open transactions that no coordinator will end.
+    `producers`: where the producers have written; error rows count if the coordinators' records name the partition.
     """
+    unread: dict[int, str] = {}
+    failed: dict[TopicPartition, str] = {}
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
     for each in producers:
-        if each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
+        if each.error:
+            failed[each.tp] = f"{each.topic}-{each.partition} could not be read ({Error.of(each.error).code})"
+        elif each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
             written[each.producer_id].append((each.producer_epoch, each.tp))
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
     for context in contexts:
-        # A marker of version 2 raises the epoch: the lowest of those that are higher have the fewest records after it.
-        others = [each for each in written[context.txn.producer_id] if each[1] != context.txn.tp]
-        nearest = sorted(others, key=lambda each: ((each[0] - context.txn.epoch - 1) % (1 << 15), each[1]))
-        for _, tp in nearest[:MAX_OF_EACH]:
+        producer_id, epoch = context.txn.producer_id, context.txn.epoch
+        others = [each for each in written[producer_id] if each[1] != context.txn.tp]
+        # Those with the epoch of the open records, or a higher one, may have a marker of their transaction.
+        nearest = [tp for _, tp in sorted(others, key=lambda each: (each[0] < epoch, each))]
+        for tp in nearest[:MAX_OF_EACH]:
             if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(context)
-    return known
+            else:
+                unread[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
+        if len(nearest) > MAX_OF_EACH:
+            unread[producer_id] = f"it has written to {len(nearest)} partitions, and {MAX_OF_EACH} were read"
+        for tp in sorted(context.listed & failed.keys()):
+            unread[producer_id] = failed[tp]
+    return MarkerPlan(partitions=known, unread=unread)
 
 
 def named_topics(contexts: Iterable[DiagnosisContext]) -> set[str]:
@@ -285,8 +309,11 @@ def named_topics(contexts: Iterable[DiagnosisContext]) -> set[str]:
     return named | {context.txn.tp[0] for context in contexts}
 
 
-def opened_after(contexts: Iterable[DiagnosisContext]) -> dt.datetime | None:
-    """A broker's time before all of the open records, as markers come after them; null if one is unknown."""
-    times = [context.opened_after for context in contexts]
+def search_from(contexts: Iterable[DiagnosisContext]) -> dt.datetime | None:
+    """From when on markers of these open transactions are looked for; null if that is not known.
+
+    A broker's time before their records, as markers come after them; else that of the client, which only this may use.
+    """
+    times = [context.opened_after or context.written_at for context in contexts]
     known = [time for time in times if time is not None]
-    return min(known) if len(known) == len(times) else None
+    return min(known) - BEFORE_OPENING if len(known) == len(times) else None

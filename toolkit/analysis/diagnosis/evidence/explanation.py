@@ -38,12 +38,12 @@ MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 def log_facts(context: DiagnosisContext) -> LogFacts:
     """What the logs show of an open transaction, for the decision."""
     batches, key = context.producer_batches, (context.txn.tp, context.txn.producer_id, context.txn.start)
-    log = context.log
+    log, search = context.log, None if context.log is None else context.log.marker_search
     facts = LogFacts(
         outcome=context.outcome,
         has_ended=log is not None and key in log.ended,
-        are_markers_sought=log is not None and log.other_markers is not None,
-        markers_unread=None if log is None else log.markers_unread,
+        are_markers_sought=search is not None,
+        markers_unread=None if search is None else search.unread.get(context.txn.producer_id),
     )
     if batches is None:
         return facts

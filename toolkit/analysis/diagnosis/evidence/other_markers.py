@@ -12,8 +12,8 @@ epoch in aborts of version 1, too. With version 1 a COMMIT marker has the data's
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
@@ -54,6 +54,14 @@ class OtherMarker:
         return f"the {'COMMIT' if self.is_commit else 'ABORT'} marker at offset {self.offset} of {topic}-{partition}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkerSearch:
+    """Markers of producers on other partitions, and why they are not known to be all, by producer id."""
+
+    markers: Sequence[OtherMarker] = ()
+    unread: Mapping[int, str] = field(default_factory=dict)
+
+
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:
     """The markers of a producer in an excerpt."""
     batches, headers = producer_batches(excerpt, producer_id, END), excerpt.headers
@@ -82,55 +90,65 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
         )
 
 
-def unexplained_commit(
-    producer_id: int, history: IdHistory | None, markers: Sequence[OtherMarker]
+def unexplained_marker(
+    producer_id: int, history: IdHistory | None, markers: Sequence[OtherMarker], *, is_commit: bool
 ) -> OtherMarker | None:
-    """A COMMIT marker whose commit the coordinators' log does not have; null if there is none.
+    """A marker whose decision the coordinators' log does not have; null if there is none.
 
     A marker without data before it may have been written twice.
     `history`: the records of the id that has the producer id; null if none is left.
+    `is_commit`: which markers are looked at.
     """
     first = None if history is None else history.first_of(producer_id)
     if history is None or first is None or first.timestamp is None:
         return None
-    commits = [
+    decided = [
         each
         for each in history.transactions
-        if each.producer_id in {producer_id, None} and each.decided_at and (each.state or "").endswith("Commit")
+        if each.producer_id in {producer_id, None}
+        and each.decided_at
+        and (each.state or "").endswith("Commit") == is_commit
     ]
     is_whole = first.state == "Empty" and first.producer_epoch == 0  # compaction has taken nothing
     explained: set[tuple[TopicPartition, PastTransaction]] = set()  # one marker of each transaction on each partition
     for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
         time = marker.time
-        if not marker.is_commit or not marker.has_data or marker.producer_id != producer_id or time is None:
+        if marker.is_commit != is_commit or not marker.has_data or marker.producer_id != producer_id or time is None:
             continue
         if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
             continue
-        commit = next(
+        decision = next(
             (
                 each
-                for each in commits
+                for each in decided
                 if (marker.tp, each) not in explained
                 and each.decided_at is not None
                 and (each.topic_partitions is None or marker.tp in each.topic_partitions)
-                and each.producer_epoch in {None, marker.epoch - ((each.client_transaction_version or 0) >= 2)}
+                and each.producer_epoch in _data_epochs(marker, each)
                 and each.decided_at <= time + CLOCKS_DIFFER
                 and (each.end_time is None or time <= each.end_time + CLOCKS_DIFFER)
             ),
             None,
         )
-        if commit is None:
+        if decision is None:
             return marker
-        explained.add((marker.tp, commit))
+        explained.add((marker.tp, decision))
     return None
 
 
-def unexplained_commit_text(marker: OtherMarker) -> str:
+def _data_epochs(marker: OtherMarker, decision: PastTransaction) -> set[int | None]:
+    """The epochs that the data of a decision can have if a marker is of it; coordinators raise them in their aborts."""
+    if not marker.is_commit:
+        return {None, marker.epoch, marker.epoch - 1}
+    return {None, marker.epoch - ((decision.client_transaction_version or 0) >= 2)}
+
+
+def unexplained_text(marker: OtherMarker) -> str:
     """What is missing if a marker contradicts the coordinators' log."""
     when = "" if marker.time is None else f", of {at(marker.time)}"
     return (
-        f"the commit of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
-        "have lost a commit of these ones"
+        f"the decision of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
+        "have lost those of these ones"
     )
 
 

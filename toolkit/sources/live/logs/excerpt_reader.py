@@ -6,22 +6,20 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
-    BEFORE_OPENING,
     MAX_OFFSETS,
     DiagnosisContext,
     ExcerptStart,
-    LogEvidence,
-    marker_partitions,
+    marker_plan,
     named_topics,
-    opened_after,
+    search_from,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, OtherMarker, other_markers
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -150,39 +148,37 @@ def _excerpt(
     )
 
 
-def read_other_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext], log: LogEvidence) -> LogEvidence:
-    """With the markers of the producers on the partitions that their brokers or their coordinator's records name.
+def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+    """The markers of the producers on the partitions where their leaders show them, or the coordinators' records.
 
-    `contexts`: open transactions that may hang. A partition without a leader is left out.
+    `contexts`: open transactions that no coordinator will end.
     """
     try:
-        candidates = _candidates(client, contexts)
-        metadata = read_metadata(client, {topic for topic, _ in candidates}).at(sorted(candidates))
-        markers = [
-            marker
-            for partition in read_partitions(client, metadata)
-            if not partition.error
-            for marker in _markers(client, partition, candidates[partition.tp])
-        ]
+        metadata = read_metadata(client, None)
+        if len(metadata.partitions) > MAX_SEARCHED:
+            metadata = read_metadata(client, named_topics(contexts))
+        plan = marker_plan(contexts, read_producers(client, metadata.partitions))
+        topics = {tp.topic for tp in plan.partitions}
+        markers: list[OtherMarker] = []
+        unread = dict(plan.unread)
+        for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
+            of_partition = plan.partitions[partition.tp]
+            found = _read_markers(client, partition, of_partition)
+            markers += found.markers
+            unread |= found.unread
     except ToolkitError as error:
-        return replace(log, other_markers=(), markers_unread=error.what.rstrip("."))
-    return replace(log, other_markers=markers)
+        return MarkerSearch(unread={each.txn.producer_id: error.what.rstrip(".") for each in contexts})
+    return MarkerSearch(markers=markers, unread=unread)
 
 
-def _candidates(
-    client: BrokerClient, contexts: Sequence[DiagnosisContext]
-) -> Mapping[TopicPartition, Sequence[DiagnosisContext]]:
-    """The partitions on which the producers have written, according to their leaders."""
-    metadata = read_metadata(client, None)
-    if len(metadata.partitions) > MAX_SEARCHED:
-        metadata = read_metadata(client, named_topics(contexts))
-    return marker_partitions(contexts, read_producers(client, metadata.partitions))
-
-
-def _markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> Iterator[OtherMarker]:
+def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
+    """The markers of open transactions' producers on another partition."""
+    name, producer_ids = f"{partition.topic}-{partition.partition}", {each.txn.producer_id for each in contexts}
+    if partition.error:
+        return MarkerSearch(unread=dict.fromkeys(producer_ids, f"{name} could not be read ({partition.error})"))
     begin, end = partition.log_start_offset or 0, partition.high_watermark or 0
-    since = opened_after(contexts)
-    start = max(begin, end - MAX_OFFSETS) if since is None else since - BEFORE_OPENING
+    since = search_from(contexts)
+    start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark")
     excerpt = Excerpt(
         headers=concatenate(list(_headers(fetched.start, fetched.chunks))),
@@ -192,8 +188,8 @@ def _markers(client: BrokerClient, partition: Partition, contexts: Sequence[Diag
         observed_at=partition.observed_at,
         broker_id=partition.leader,
     )
-    for producer_id in {context.txn.producer_id for context in contexts}:
-        yield from other_markers(fetched.tp, excerpt, producer_id)
+    markers = [each for producer_id in producer_ids for each in other_markers(fetched.tp, excerpt, producer_id)]
+    return MarkerSearch(markers=markers)
 
 
 def _headers(start: int, chunks: Iterable[FetchedChunk]) -> Iterator[Headers]:

@@ -18,7 +18,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
-from toolkit.analysis.diagnosis.verdicts import COMMIT, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import UNKNOWN
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition
@@ -26,7 +26,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
-from toolkit.sources.live.logs.excerpt_reader import read_excerpts, read_other_markers
+from toolkit.sources.live.logs.excerpt_reader import read_excerpts, search_markers
 from toolkit.sources.live.logs.fetch import offset_of
 from toolkit.sources.live.state.broker_configs import compacted_topics
 from toolkit.sources.live.state.coordinators import CoordinatorTopic
@@ -59,11 +59,9 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
         log = replace(log, coordinators=further)
         contexts = _with_log(to_read, log)
-    may_hang = [
-        contexts[each.key] for each in to_read if is_disowned(each) and contexts[each.key].outcome.name != COMMIT
-    ]
-    if may_hang:
-        log = read_other_markers(client, may_hang, log)
+    disowned = [contexts[each.key] for each in to_read if is_disowned(each)]
+    if disowned:
+        log = replace(log, marker_search=search_markers(client, disowned))
         contexts = _with_log(to_read, log)
     decided = [each for each in contexts.values() if each.outcome.is_decided]
     # Read after the decision was seen: a marker that came before it is no missing one.
