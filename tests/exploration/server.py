@@ -14,7 +14,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 
 from tests.exploration.leaders import last_stable_offset
 from tests.exploration.log_bytes import log_bytes, state_log_bytes
-from tests.exploration.state import TICK_MS, Coordinator, Meta, Partition, State, producer_entries, visible
+from tests.exploration.state import Coordinator, Meta, Partition, State, producer_entries, visible
 from tests.exploration.world import EPOCH_MS, World
 from toolkit.formats.bulk_messages import (
     Broker,
@@ -417,10 +417,9 @@ def _coordinators(content: Any) -> Any:
 
 
 def _describe_quorum(world: World, state: State, broker: int, key: Key) -> Any:
-    """By the clock of broker 1, which is the controller; everything of a tick happened before."""
+    """By the clock of broker 1, which is the controller."""
     may_describe = world.rights in {"open", "full", "partly_hidden"}
-    now = EPOCH_MS + state.tick * TICK_MS + round(world.since_tick.total_seconds() * 1000)
-    return (NONE, now) if may_describe else (CLUSTER_DENIED, -1)
+    return (NONE, EPOCH_MS + world.now(state)) if may_describe else (CLUSTER_DENIED, -1)
 
 
 def _quorum(content: Any) -> Any:
