@@ -145,6 +145,8 @@ def explore_actions(
 
     def judged(done: Run, state: State) -> Iterator[Violation]:
         yield from judge_writes(done)
+        if not done.plan and done.result != "done":
+            yield Violation("what a finding offers is done", done.result)
 
     def procedures(state: State) -> list[Procedure]:
         client = ModelClient(world, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.exploration.properties import AFTER_THE_LAST_CHECK, FENCE_AFTER_THE_LAST_CHECK, Violation
-from tests.exploration.state import State
+from tests.exploration.state import NOBODY, State
 from tests.exploration.world import World
 
 KNOWN_LIMITS = {
@@ -25,6 +25,12 @@ KNOWN_LIMITS = {
         "writes afterwards, and commits, was never committed by the coordinator; nothing but the client "
         "knows."
     ),
+    "a lost record of the coordinators' log, version 1": (
+        "With the tail that an election or a restore cut off, the coordinators' log has lost the record that added the "
+        "partition or began the transaction, and its offsets do not show it. A client of version 1 goes on, and its "
+        "commit returns success without the partition, as if it had never added it. Only a COMMIT marker on another "
+        "partition that no decision explains tells these apart."
+    ),
     "begun again before the fence": (
         "Between the last check and InitProducerId, the producer ends its transaction and begins the next "
         "one, which the fence aborts: InitProducerId takes no epoch as a condition while a transaction is "
@@ -43,7 +49,7 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
     """The known limit, if it is one."""
     if (
         violation.rule == AFTER_THE_LAST_CHECK
-        and set(violation.how.split(", ")) <= {"live", "committing", "aborting", "live for its client"}
+        and set(violation.how.split(", ")) <= {"live", "committing", "aborting", "live for its client by version 1"}
         and world.version == 1
     ):
         return "begun again before the marker"
@@ -56,6 +62,18 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
         and "which of these wrote" in violation.how
     ):
         return "two decisions without a marker"
-    if violation.how.startswith("promised") and "late_end" in world.rare:
+    harms = set(violation.how.partition(":")[0].split(", "))
+    if harms <= LOST_BY_VERSION_1 and {"lost_state", "restore"} & set(state.spent) and not _is_contradicted(state):
+        return "a lost record of the coordinators' log, version 1"
+    if harms <= LOST_BY_VERSION_1 and "late_end" in world.rare:
         return "committed in a torn transaction"
     return None
+
+
+LOST_BY_VERSION_1 = {"promised by version 1", "live for its client by version 1"}
+
+
+def _is_contradicted(state: State) -> bool:
+    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have."""
+    markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")
+    return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers)

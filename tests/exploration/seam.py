@@ -64,7 +64,7 @@ class ModelClient:
     def close(self) -> None:
         pass
 
-    def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[BrokerResponse]:
+    def send(self, requests: Sequence[tuple[int | None, Any]], *, timeout: float | None = None) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:

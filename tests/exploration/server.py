@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 from kafka.protocol import admin, consumer, metadata, producer
@@ -167,6 +168,7 @@ def everything(state: State) -> Hashable:
 
 
 VIEWS: dict[str, Callable[[State], Hashable]] = {
+    "DescribeQuorum": lambda state: state.tick,
     "Metadata": _known,
     "ListOffsets": _all_logs,
     "DescribeProducers": _logs,
@@ -201,6 +203,7 @@ KEYS: dict[str, Callable[[Any], Key]] = {
     "ListTransactions": lambda r: (tuple(r.state_filters), tuple(r.producer_id_filters)),
     "DescribeTransactions": lambda r: (tuple(r.transactional_ids),),
     "FindCoordinator": _found,
+    "DescribeQuorum": lambda r: (),
     "DescribeAcls": lambda r: (r.resource_type_filter,),
     "DescribeConfigs": lambda r: (tuple((each.resource_type, each.resource_name) for each in r.resources),),
     "ListGroups": lambda r: (),
@@ -287,6 +290,9 @@ def _offset(
         return ListedOffset(topic, number, NONE, -1, start, epoch)
     if timestamp == -1:
         return ListedOffset(topic, number, NONE, -1, stable if isolation else end, epoch)
+    if timestamp == -3:
+        offset, time = max(((each, time) for each, time in times if each < end), key=itemgetter(1), default=(-1, -1))
+        return ListedOffset(topic, number, NONE, time, offset, epoch if times else -1)
     after = [(offset, time) for offset, time in times if time >= timestamp and offset < end]
     offset, time = min(after, default=(-1, -1))
     return ListedOffset(topic, number, NONE, time, offset, epoch if after else -1)
@@ -410,6 +416,26 @@ def _coordinators(content: Any) -> Any:
     return metadata.FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
 
 
+def _describe_quorum(world: World, state: State, broker: int, key: Key) -> Any:
+    """By the clock of broker 1, which is the controller."""
+    may_describe = world.rights in {"open", "full", "partly_hidden"}
+    return (NONE, EPOCH_MS + world.now(state)) if may_describe else (CLUSTER_DENIED, -1)
+
+
+def _quorum(content: Any) -> Any:
+    error, now = content
+    kind = admin.DescribeQuorumResponse
+    leader = kind.TopicData.PartitionData.ReplicaState(
+        replica_id=1, log_end_offset=1, last_fetch_timestamp=now, last_caught_up_timestamp=now
+    )
+    partition = kind.TopicData.PartitionData(
+        partition_index=0, error_code=error, leader_id=1, leader_epoch=1, high_watermark=1, current_voters=[leader],
+        observers=[],
+    )  # fmt: skip
+    topics = [] if error else [kind.TopicData(topic_name="__cluster_metadata", partitions=[partition])]
+    return kind(error_code=error, topics=topics)
+
+
 def _describe_acls(world: World, state: State, broker: int, key: Key) -> Any:
     acls: tuple[tuple[Any, ...], ...] = ()
     error = {"open": SECURITY_DISABLED, "full": NONE, "partly_hidden": NONE}.get(world.rights, CLUSTER_DENIED)
@@ -524,6 +550,7 @@ def _batches(content: Any) -> Any:
 
 
 CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
+    "DescribeQuorum": _describe_quorum,
     "Metadata": _metadata,
     "ListOffsets": _list_offsets,
     "DescribeProducers": _describe_producers,
@@ -537,6 +564,7 @@ CONTENTS: dict[str, Callable[[World, State, int, Key], Any]] = {
     "Fetch": _fetch,
 }
 MESSAGES: dict[str, Callable[[Any], Any]] = {
+    "DescribeQuorum": _quorum,
     "DescribeTransactions": _descriptions,
     "FindCoordinator": _coordinators,
     "DescribeAcls": _acls,

@@ -93,8 +93,15 @@ def commit_harm(state: State, number: int, pid: int) -> str:
 
 
 def _harm(state: State, number: int, pid: int, harmed: set[Fate]) -> str:
-    found = {fate.value for _, fate in fates(state, number, pid) if fate in harmed}
+    found = {_text(state, record, fate) for record, fate in fates(state, number, pid) if fate in harmed}
     return ", ".join(sorted(found))
+
+
+def _text(state: State, record: Record, fate: Fate) -> str:
+    if fate not in {Fate.PROMISED, Fate.HELD}:
+        return str(fate.value)
+    is_version_2 = any((t.pid, t.epoch, t.version) == (record.pid, record.epoch, 2) for t in state.truths)
+    return f"{fate.value} by version {2 if is_version_2 else 1}"
 
 
 def fence_harm(world: World, state: State, id_: int) -> str:
