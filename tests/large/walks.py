@@ -533,7 +533,8 @@ class Round:
             ids = {self.ledger.records[value].transactional_id for value in opened.values}
             lost = ids & {id_ for id_, _ in self.lost_states} or self.counts["steps: compaction"]
             log = "" if row is None or row["verdict"] != "unknown" else ", not all is left" if lost else ", all is left"
-            self.counts[f"open, {truth}: {row and row['verdict']}{log}"] += 1
+            verdict = f"{row['verdict']}/{row['outcome']}" if row else "no finding"
+            self.counts[f"open, {truth}: {verdict}{log}"] += 1
             where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}{log}"
             self.trace.append(f"finding: {where}: {_row_text(row)}")
 
