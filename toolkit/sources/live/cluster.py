@@ -226,7 +226,7 @@ class Cluster(Source, OffsetTables):
             for each in found
             if each.txn.producer_id == producer_id and each.txn.start is not None
         ]
-        contexts = read_contexts(self.client, opened) if opened else {}
+        contexts = read_contexts(self.client, opened, search_all=True) if opened else {}
         return {context.txn.tp: context.outcome for context in contexts.values()}
 
     def topic_gaps(self) -> Sequence[str]:
