@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from google_crc32c import value as crc32c
 
 from tests.outcomes import columns_of
-from tests.sources.log_files import state_record
+from tests.sources.log_files import HIGH_WATERMARK, state_record
 from toolkit import Cluster
 from toolkit.actions.abort import AbortPlan, plan_abort
 from toolkit.actions.complete import CompletePlan, plan_complete
@@ -266,6 +267,13 @@ class Broker:
         until(lambda: None if folder.exists() else True, awaited=f"the deletion of {folder}")
         self.create_topic(topic)
 
+    def copy_logs(self, path: Path) -> Path:
+        """A copy of the log directory, once its checkpoint has every high watermark; nobody writes meanwhile."""
+        root, since = self.kafka.log_dirs[1], time.time()
+        checkpoint = root / HIGH_WATERMARK
+        until(lambda: True if checkpoint.stat().st_mtime > since else None, awaited=str(checkpoint))
+        return Path(shutil.copytree(root, path, copy_function=shutil.copy2))
+
     def _stage(self) -> None:
         running: list[tuple[Case, Steps]] = []
         for number, (name, story) in enumerate(stories(self.kafka.version).items(), OTHERS + 1):
@@ -346,6 +354,19 @@ def upgrade_in_one_range(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
     producer.transaction_version = 2
     case.transact(producer, case.other, case.topic)
+
+
+def downgrade_and_upgrade(case: Case) -> Steps:
+    """K1: as `upgrade_within_epoch`, but the epoch began with a commit of version 2."""
+    case.create_topics()
+    producer = case.producer(version=2)
+    case.transact(producer, case.other)
+    producer.transaction_version = 1
+    case.transact(producer, case.topic, commit=False)
+    yield case.marker_lost(case.topic)
+    producer.transaction_version = 2
+    case.transact(producer, case.other)
+    yield PowerLoss(is_compacted=True)
 
 
 def never_added_joins(case: Case) -> Steps:
@@ -439,6 +460,21 @@ def lost_transaction(case: Case, *, version: int, is_soon: bool) -> Steps:
     yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
 
 
+def lost_abort(case: Case) -> Steps:
+    """K3: the coordinators' log loses an abort with its marker here; its instance goes on, and commits without one."""
+    case.create_topics()
+    producer = case.producer()
+    case.transact(producer, case.other)
+    end = case.end_of_state()
+    case.transact(producer, case.topic, case.other, commit=False)
+    yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
+    case.add_and_write(producer, Fate.COMMITTED, case.topic)
+    case.write_of_another_producer(case.topic)
+    yield PowerLoss()
+    producer.end(commit=True)
+    yield case.marker_lost(case.topic)
+
+
 def restored(case: Case) -> Steps:
     """K3: the coordinators' log is that of a time before the id; the marker of its commit is lost."""
     case.create_topics()
@@ -522,6 +558,23 @@ def commit_after_append_time(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
 
 
+def commit_then_fence(case: Case) -> Steps:
+    """As `commit_after_append_time`; a new instance then fences a transaction elsewhere."""
+    yield from commit_after_append_time(case)
+    case.add_and_write(case.producers[0], Fate.ABORTED, case.other)
+    case.producer()
+
+
+def live_after_commit(case: Case) -> Steps:
+    """A commit of version 2 without its marker, and a live transaction here, whose marker will decide both."""
+    case.create_topics()
+    producer = case.producer(version=2)
+    case.transact(producer, case.topic, case.other)
+    yield case.marker_lost(case.topic)
+    case.write(producer, Fate.LIVE, case.topic)
+    case.client_goes_on = partial(case.commit, producer)
+
+
 def commit_at_once(case: Case) -> Steps:
     """A commit of version 1 without its marker, and without a broker's time between its records and it."""
     case.create_topics()
@@ -573,9 +626,11 @@ def stories(version: str) -> dict[str, Story]:
         never_added_joins,
         never_added_joins_by_append_time,
         created_again,
+        lost_abort,
         restored,
         commit_after_a_marker,
         commit_after_append_time,
+        commit_then_fence,
         commit_at_once,
         abort_without_marker,
         abort_after_append_time,
@@ -589,7 +644,15 @@ def stories(version: str) -> dict[str, Story]:
             late_batch,
         ]
     else:
-        found += [newer_client, upgrade_within_epoch, upgrade_in_one_range, two_commits, commit_and_abort]
+        found += [
+            newer_client,
+            upgrade_within_epoch,
+            upgrade_in_one_range,
+            downgrade_and_upgrade,
+            two_commits,
+            commit_and_abort,
+            live_after_commit,
+        ]
     named = {each.__name__.replace("_", "-"): each for each in found}
     for is_timed in (False, True):
         named[f"producer-id-twice{'-timed' if is_timed else ''}"] = partial(producer_id_twice, is_timed=is_timed)

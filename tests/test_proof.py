@@ -6,7 +6,8 @@ By the findings of before, each was lost, or published, on a real broker. The st
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import pytest
 
 from tests.outcome_cases import Expected
 from tests.outcomes import columns_of
-from tests.proof_cases import Broker, Case, Fate, plan_of
-from toolkit import Cluster
+from tests.proof_cases import STATE_PARTITIONS, Broker, Case, Fate, plan_of
+from toolkit import Cluster, LogDir
 from toolkit.actions.abort import AbortPlan
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import CompletePlan
 from toolkit.errors import ActionRefused
 from toolkit.schema import Row
+from toolkit.sources.source import Source
 
 COMPLETE = Expected(verdict="stuck_ending", outcome="commit", action="complete")
 ABORT = Expected(verdict="hanging", outcome="abort", action="abort")
@@ -32,7 +34,7 @@ UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
 def on(*versions: str) -> pytest.MarkDecorator:
     """The versions of a story; one worker has all stories of a version."""
     return pytest.mark.parametrize(
-        "broker",
+        "staged",
         [
             pytest.param(
                 version,
@@ -53,34 +55,61 @@ on_older = on("3.5.2")
 on_newer = on("4.3.1", "4.4.0")
 
 
-@pytest.fixture(scope="module")
-def brokers_of_stories() -> Iterator[dict[str, tuple[Broker, Cluster]]]:
-    """Brokers with all stories, by version, and clients of them."""
-    with contextlib.ExitStack() as stack:
-        yield _Started(stack)
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A broker with all stories of its version, and what the findings said before anybody followed them."""
+
+    broker: Broker
+    cluster: Cluster
+    live: Mapping[str, Expected]
+    in_files: Mapping[str, Expected]
 
 
-class _Started(dict[str, tuple[Broker, Cluster]]):
-    """Brokers that are started when they are first wanted."""
+class _Started(dict[str, Staged]):
+    """Those that were started, by version."""
 
-    def __init__(self, stack: contextlib.ExitStack) -> None:
+    def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
         super().__init__()
-        self._stack = stack
+        self._stack, self._folder = stack, folder
 
-    def __missing__(self, version: str) -> tuple[Broker, Cluster]:
+    def __missing__(self, version: str) -> Staged:
         broker = self._stack.enter_context(Broker.start(version))
-        self[version] = broker, self._stack.enter_context(Cluster(broker.kafka.bootstrap_servers))
+        cluster = self._stack.enter_context(Cluster(broker.kafka.bootstrap_servers))
+        copy = broker.copy_logs(self._folder / version)
+        with LogDir(copy, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
+            in_files = said_of(broker, files)
+        live = said_of(broker, cluster, recheck_after=0.1)
+        self[version] = Staged(broker=broker, cluster=cluster, live=live, in_files=in_files)
         return self[version]
 
 
-@pytest.fixture
-def broker(brokers_of_stories: dict[str, tuple[Broker, Cluster]], request: pytest.FixtureRequest) -> Broker:
-    return brokers_of_stories[request.param][0]
+def said_of(broker: Broker, source: Source, **arguments: Any) -> dict[str, Expected]:
+    """What the findings of all stories say."""
+    rows = source.finding_rows(topics=list(broker.cases), **arguments)
+    return {str(row["topic"]): columns_of(row) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Staged]]:
+    """Brokers with all stories of their version, started when they are first wanted."""
+    with contextlib.ExitStack() as stack:
+        yield _Started(stack, tmp_path_factory.mktemp("stories"))
 
 
 @pytest.fixture
-def cluster(brokers_of_stories: dict[str, tuple[Broker, Cluster]], request: pytest.FixtureRequest) -> Cluster:
-    return brokers_of_stories[request.getfixturevalue("broker").kafka.version][1]
+def staged(started: Mapping[str, Staged], request: pytest.FixtureRequest) -> Staged:
+    """The stories of the version in the test's parameter."""
+    return started[request.param]
+
+
+@pytest.fixture
+def broker(staged: Staged) -> Broker:
+    return staged.broker
+
+
+@pytest.fixture
+def cluster(staged: Staged) -> Cluster:
+    return staged.cluster
 
 
 def check_followed(case: Case, cluster: Cluster, *allowed: Expected) -> Row:
@@ -154,6 +183,17 @@ def test_a_leader_with_an_open_transaction_does_not_add_what_version_2_writes(br
     commit of it: `abort` lost what the client had committed.
     """
     check_unknown(broker.cases["upgrade-in-one-range"], cluster)
+
+
+@on_newer
+def test_an_epoch_that_began_with_version_2_can_have_version_1_after_a_downgrade(
+    broker: Broker, cluster: Cluster
+) -> None:
+    """As the first of these, after transaction.version was lowered and raised again under one instance.
+
+    Markers with the next epoch on both ends passed for a proof: `complete` published the aborted records.
+    """
+    check_unknown(broker.cases["downgrade-and-upgrade"], cluster)
 
 
 # K2: the open batches have to be older than the decision
@@ -277,6 +317,16 @@ def test_a_commit_marker_elsewhere_proves_a_commit_of_version_2(broker: Broker, 
 
 
 @on_all
+def test_a_marker_elsewhere_contradicts_a_commit_too(broker: Broker, cluster: Cluster) -> None:
+    """The coordinators' log lost a version 1 abort, and its marker is lost here; elsewhere it is there.
+
+    Its instance went on with the same epoch, and its next commit lost its marker, too. By brokers' times all records
+    are older than that commit, so `complete` published the aborted ones.
+    """
+    check_unknown(broker.cases["lost-abort"], cluster)
+
+
+@on_all
 def test_an_older_copy_of_the_coordinators_log_proves_nothing(broker: Broker, cluster: Cluster) -> None:
     """The coordinators' log is restored from before the id existed, so nobody has its producer id."""
     check_unknown(broker.cases["restored"], cluster)
@@ -315,6 +365,15 @@ def test_two_commits_of_version_2_are_completed(broker: Broker, cluster: Cluster
 
 
 @on_newer
+def test_a_live_transaction_over_committed_records_is_left_to_its_client(broker: Broker, cluster: Cluster) -> None:
+    """A version 2 commit lost its marker, and the next transaction is open here: its marker will decide both."""
+    case = broker.cases["live-after-commit"]
+    row = check_followed(case, cluster, Expected(verdict="ongoing", outcome="unknown", action=None))
+    assert "Have its client commit" in row["remedy"]
+    assert {(case.topic, 0), (case.topic, 1)} <= case.received()
+
+
+@on_newer
 def test_a_commit_and_an_abort_of_version_2_are_told_apart(broker: Broker, cluster: Cluster) -> None:
     """Both lack their markers, and no marker is right for both: the finding says what each part is."""
     case = broker.cases["commit-and-abort"]
@@ -337,9 +396,12 @@ def test_an_abort_before_a_commit_of_version_1_is_a_mixture(broker: Broker, clus
 
 
 @on_all
-@pytest.mark.parametrize("name", ["commit-after-a-marker", "commit-after-append-time"])
+@pytest.mark.parametrize("name", ["commit-after-a-marker", "commit-after-append-time", "commit-then-fence"])
 def test_a_brokers_time_between_records_and_their_commit_proves_it(broker: Broker, cluster: Cluster, name: str) -> None:
-    """A version 1 commit lost its marker; LogAppendTime, or a marker, shows that its records were there before."""
+    """A version 1 commit lost its marker; LogAppendTime, or a marker, shows that its records were there before.
+
+    Also if the coordinator aborts the next transaction, for a new instance: that record has its own version, 2.
+    """
     check_followed(broker.cases[name], cluster, COMPLETE)
 
 
@@ -373,6 +435,12 @@ def test_an_abort_without_its_marker_is_aborted(broker: Broker, cluster: Cluster
 def test_a_late_record_hangs(broker: Broker, cluster: Cluster) -> None:
     """It came after the marker of its commit."""
     check_followed(broker.cases["late-batch"], cluster, UNDECIDED)
+
+
+@on_all
+def test_files_say_the_same(staged: Staged) -> None:
+    """A copy of the logs has the same evidence as the cluster."""
+    assert staged.in_files == staged.live
 
 
 def test_every_story_is_told() -> None:

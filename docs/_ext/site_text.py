@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from tests.incident_matrix import VERSIONS, cells_in_page
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
-from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
-from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE
 from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES, VERDICTS
 from toolkit.lab.incidents import INCIDENTS
 

@@ -261,7 +261,7 @@ def test_an_open_transaction_with_the_partition_is_refused(skipped: Skipped, clu
     tp = skipped.partitions["next"]
     plan = plan_complete(cluster, diagnosed(cluster, tp))
     before = plan.read_partition()
-    fresh = plan._preflight(0)
+    fresh = plan._preflight(0, None)
     owner = skipped.producers["next"]
     owner.add(*tp)
     with pytest.raises(ActionRefused, match="is Ongoing on it now"):

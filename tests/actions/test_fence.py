@@ -2,6 +2,8 @@
 
 import datetime as dt
 from collections.abc import Iterator
+from typing import cast
+from unittest import mock
 
 import pytest
 
@@ -10,7 +12,8 @@ from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _age_verdict, plan_fence
+from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _open_verdict, plan_fence
+from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -160,7 +163,10 @@ def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
 )
 def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> None:
     owner = {"state": "Ongoing", "timeout_ms": 1_000, "start_time": NOW, "observed_at": NOW, "source": STATE_TOPIC}
-    assert _age_verdict(Transaction.of({**owner, **changed}), 900_000) == verdict
+    cluster = cast("Cluster", mock.Mock(flink_checkpoints=()))
+    txn = Transaction.of({**owner, **changed})
+    age = TransactionAge.of(txn.start_time, BrokersTime(time=txn.observed_at, is_current=True))
+    assert _open_verdict(cluster, txn, age, 900_000) == verdict
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)

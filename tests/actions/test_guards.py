@@ -459,12 +459,14 @@ def test_only_an_unknown_verdict_has_something_to_override() -> None:
     for proven in (found(evidence=[]), found(outcome="abort", evidence=[])):
         check_abort(proven, None, target="orders-0@100")
         for words in (NO_COMMIT, "unknown", "hanging"):
-            with pytest.raises(ActionRefused, match="is hanging now"):
+            with pytest.raises(ActionRefused, match=f"{words!r} is not needed, as everything is proven: leave it out"):
                 check_abort(changed(proven, evidence=LIKELY), words, target="orders-0@100")
     committed = found(verdict="stuck_ending", outcome="commit", action="complete")
     check_complete(committed, None, target="orders-0@100")
-    with pytest.raises(ActionRefused, match="is stuck_ending now"):
+    with pytest.raises(ActionRefused, match="is not needed, as everything is proven"):
         check_complete(changed(committed, evidence=LIKELY), COMMITTED, target="orders-0@100")
+    with pytest.raises(ActionRefused, match="is ending now, which cannot be overridden"):
+        check_complete(found(verdict="ending", outcome="commit", action=None), COMMITTED, target="orders-0@100")
 
 
 @both
@@ -494,7 +496,7 @@ def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
     cluster.findings = [found(outcome="abort", action="abort").row()]
     assert "its outcome is abort, and was commit" in refusal(plan)
     cluster.findings = [found(verdict="stuck_ending", outcome="commit", action="complete").row()]
-    assert "is stuck_ending now" in refusal(plan, override=COMMITTED), "nothing has to be asserted any more"
+    assert "is not needed, as everything is proven" in refusal(plan, override=COMMITTED)
     assert execute(plan).outcome == "commit"
 
 
@@ -507,11 +509,11 @@ def test_an_abort_needs_its_action_and_a_proven_outcome() -> None:
         check_saving(found(outcome=outcome), None, is_saved=False)
         with pytest.raises(ActionRefused, match="have to be saved"):
             check_saving(found(outcome=outcome), NO_COMMIT, is_saved=False)
-    for outcome in ("unknown", None):
-        assert abort_refusal(found(outcome=outcome, missing=["a", "b"])) == "a; b"
+    for missing in ("unknown", None):
+        assert abort_refusal(found(outcome=missing, missing=["a", "b"])) == "a; b"
         with pytest.raises(ActionRefused, match="have to be saved"):
-            check_saving(found(outcome=outcome), None, is_saved=False)
-        check_saving(found(outcome=outcome), None, is_saved=True)
+            check_saving(found(outcome=missing), None, is_saved=False)
+        check_saving(found(outcome=missing), None, is_saved=True)
 
 
 def test_complete_is_for_what_was_decided_and_nobody_else_will_write() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.schema import FINDINGS
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
@@ -69,6 +70,7 @@ def observation(
     coverage: Coverage = COMPLETE,
     first_batches: Sequence[FirstBatch] = (),
     at: dt.datetime = NOW,
+    brokers_time: BrokersTime | None = None,
 ) -> Observation:
     partitions = [partition()] if partitions is None else partitions
     producers = [producer()] if producers is None else producers
@@ -81,11 +83,18 @@ def observation(
         coverage=coverage,
         first_batches=first_batches,
         observed_at=at,
+        brokers_time=brokers_time or clock(at),
     )
 
 
+def clock(time: dt.datetime) -> BrokersTime:
+    """The brokers' time by the clock of a controller."""
+    return BrokersTime(time=time, source="the clock of controller 1", is_current=True)
+
+
 def twice(one: Observation, *, apart: float = 5.0) -> list[Observation]:
-    return [replace(one, observed_at=one.observed_at - dt.timedelta(seconds=apart)), one]
+    before = one.observed_at - dt.timedelta(seconds=apart)
+    return [replace(one, observed_at=before, brokers_time=clock(before)), one]
 
 
 def only(found: Iterable[Finding]) -> Finding:

@@ -12,6 +12,7 @@ from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import IndexedObservation, Observation, OpenTransaction
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
@@ -117,7 +118,9 @@ def facts(
     to_read = diagnosis.to_read()
     owners = {(each.txn.transactional_id or f"id-{each.txn.producer_id}", each.txn.producer_id) for each in to_read}
     begun = [record(0, "Empty", second=-1, pid=pid, transactional_id=name) for name, pid in sorted(owners)]
-    log = LogEvidence(excerpts=excerpts or {}, coordinators=coordinator_log(events or begun), other_markers=())
+    log = LogEvidence(
+        excerpts=excerpts or {}, coordinators=coordinator_log(events or begun), marker_search=MarkerSearch()
+    )
     return {each.key: log_facts(DiagnosisContext(each.txn, log)) for each in to_read}
 
 

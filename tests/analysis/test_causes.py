@@ -27,7 +27,7 @@ from toolkit.analysis.diagnosis.evidence.causes import CHECKS, DISOWNED, cause
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext, LogEvidence
 from toolkit.analysis.diagnosis.evidence.explanation import _events_around, explain, explained_findings, log_facts
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt
-from toolkit.analysis.diagnosis.evidence.other_markers import other_markers
+from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, other_markers
 from toolkit.analysis.diagnosis.evidence_text import record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.formats.log.headers import ABORT, COMMIT
@@ -41,7 +41,9 @@ from toolkit.schema.table import TopicPartition
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
     coordinators = coordinator_log(events, unread=unread)
     excerpts = {} if log is None else {HERE: log}
-    return DiagnosisContext(one, LogEvidence(excerpts=excerpts, coordinators=coordinators, other_markers=()))
+    return DiagnosisContext(
+        one, LogEvidence(excerpts=excerpts, coordinators=coordinators, marker_search=MarkerSearch())
+    )
 
 
 def cause_of_hanging(
@@ -820,7 +822,7 @@ def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
     earlier = data(96, epoch=3), marker(97, COMMIT, epoch=4)
     elsewhere = excerpt(*earlier, data(98, epoch=4), marker(99, COMMIT, epoch=5))
     here = {HERE: excerpt(data(100, epoch=4, second=10))}
-    log = LogEvidence(excerpts=here, other_markers=list(other_markers(ELSEWHERE, elsewhere, 7)))
+    log = LogEvidence(excerpts=here, marker_search=MarkerSearch(markers=list(other_markers(ELSEWHERE, elsewhere, 7))))
     plain = DiagnosisContext(open_transaction(epoch=4), log)
     assert plain.outcome.is_decided
     assert cause(with_lines(plain, NOBODY), DISOWNED) == cause(plain, DISOWNED)

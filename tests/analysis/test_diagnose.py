@@ -19,6 +19,7 @@ from tests.analysis.build import (
     twice,
 )
 from tests.analysis.logged import diagnosed
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import PARTITION_RULES
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
@@ -290,10 +291,14 @@ def test_an_id_that_cannot_be_described_is_unknown() -> None:
     assert "REQUEST_TIMED_OUT" in row.missing[0]
 
 
-def test_a_start_in_the_future_has_no_age() -> None:
-    row = only(diagnosed([observation(transaction(start_time=NOW + dt.timedelta(minutes=3)))]))
-    assert row.verdict == "ongoing"
-    assert ("coordinator_ahead_by_at_least", "3 min") in {(e.name, e.value) for e in row.evidence}
+def test_without_a_brokers_time_the_start_is_known_and_the_age_is_not() -> None:
+    unknown = BrokersTime(error="DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED")
+    row = only(diagnosed([observation(transaction(start_time=ago(days=1)), brokers_time=unknown)]))
+    assert (row.verdict, row.brokers_time) == ("ongoing", None)
+    assert "is Ongoing since 2026-11-20 12:00:00 UTC (no broker's time shows for how long)" in row.reason
+    assert ("brokers_time", "unknown: DescribeQuorum: CLUSTER_AUTHORIZATION_FAILED") in {
+        (e.name, e.value) for e in row.evidence
+    }
 
 
 def test_transactions_on_transaction_state_are_never_aborted() -> None:
@@ -639,14 +644,14 @@ def test_what_was_open_at_any_time_moves_the_lso_and_what_is_clear_is_not_noted(
     assert indexed(producers=[], partitions=[partition(lso=150)]).notable() == set()
 
 
-def test_the_time_now_is_this_machines_and_that_of_the_owners_record_in_files() -> None:
+def test_the_time_now_is_the_brokers_and_that_of_the_owners_record_in_files() -> None:
     owner = transaction(observed_at=ago(seconds=5))
     ((live,),) = indexed(owner).cases.values()
     ((copied,),) = IndexedObservation(from_files(observation(owner), as_of=ago(seconds=5))).cases.values()
-    assert (live.now, live.age, live.as_of) == (NOW, dt.timedelta(seconds=10), None)
-    assert (copied.now, copied.age) == (ago(seconds=5), dt.timedelta(seconds=5))
+    assert (live.now.time, live.age.since_start, live.as_of) == (NOW, dt.timedelta(seconds=10), None)
+    assert (copied.now.time, copied.age.since_start) == (ago(seconds=5), dt.timedelta(seconds=5))
     ((unproven,),) = IndexedObservation(from_files(observation(owner))).cases.values()
-    assert (unproven.now, unproven.age) == (None, None)
+    assert (unproven.now.time, unproven.age.since_start) == (None, None)
     updated = transaction(last_update_time=ago(seconds=7))
     ((own,),) = IndexedObservation(from_files(observation(updated))).cases.values()
     assert own.as_of == AsOf(ago(seconds=7), "the newest record of the id")
@@ -655,13 +660,13 @@ def test_the_time_now_is_this_machines_and_that_of_the_owners_record_in_files() 
     one_moment = from_files(observation(owner), as_of=ago(seconds=5))
     marker = {TopicPartition("orders", 0): AsOf(ago(seconds=3), "its newest marker")}
     ((both,),) = IndexedObservation(replace(one_moment, as_of={**one_moment.as_of, **marker})).cases.values()
-    assert both.age == dt.timedelta(seconds=7)
+    assert both.age.since_start == dt.timedelta(seconds=7)
     ((orphan,),) = IndexedObservation(from_files(observation(), as_of=NOW)).cases.values()
-    assert (orphan.now, orphan.owner_epoch, orphan.listed) == (None, -1, False)
+    assert (orphan.now.time, orphan.owner_epoch, orphan.listed) == (None, -1, False)
     ((prepared,),) = indexed(transaction(timeout_ms=2**31 - 1)).cases.values()
     assert (prepared.expires_at, prepared.two_phase) == (None, True)
     ((at_start,),) = indexed(transaction(start_time=NOW)).cases.values()
-    assert at_start.age == dt.timedelta(0)
+    assert at_start.age.since_start == dt.timedelta(0)
 
 
 def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.analysis.build import NOW, ago, first_batch, observation, partition, transaction, twice
+from tests.analysis.build import NOW, clock, first_batch, observation, partition, transaction, twice
 from tests.analysis.logged import HERE, at, record
 from toolkit.analysis.diagnosis.evidence_text import (
     by_observations,
@@ -43,6 +43,7 @@ def test_the_evidence_of_a_partition() -> None:
         *(("ListOffsets", name, value) for name, value in of_leader.items()),
         ("observations", "observations", "1"),
         ("observations", "seconds_apart", "0.0"),
+        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
         ("Fetch", "note", "Its checkpoint is older."),
         ("coverage", "proof", "no broker has an authorizer"),
     ]
@@ -57,6 +58,7 @@ def test_the_evidence_of_a_cluster_is_what_is_proven_and_what_is_missing() -> No
     assert texts(coverage_evidence(replace(one, notes={HERE: ["Its checkpoint is older."]}))) == [
         ("observations", "observations", "1"),
         ("observations", "seconds_apart", "0.0"),
+        ("observations", "brokers_time", f"{NOW_TEXT}, by the clock of controller 1"),
         ("coverage", "proof", "It answered."),
         ("coverage", "gap", "It may not see all."),
     ]
@@ -68,13 +70,18 @@ def test_whether_the_coordinator_expects_a_marker_here(on: object, value: str) -
 
 
 @pytest.mark.parametrize(
-    ("start", "ahead"), [(ago(seconds=1), []), (NOW, []), (NOW + dt.timedelta(minutes=3), ["3 min"])]
+    ("ahead", "warning"),
+    [
+        (5, []),
+        (-5, []),
+        (120, ["This machine's clock is 2 min ahead of the brokers': times are the brokers'."]),
+        (-6, ["This machine's clock is 6 s behind the brokers': times are the brokers'."]),
+    ],
 )
-def test_a_start_in_the_future_shows_how_far_the_coordinators_clock_is_ahead(
-    start: dt.datetime, ahead: list[str]
-) -> None:
-    found = of_transaction(observation(transaction(start_time=start)))
-    assert [value for source, _, value in found if source == "clock"] == ahead
+def test_a_clock_of_this_machine_that_is_far_from_the_brokers_is_told(ahead: int, warning: list[str]) -> None:
+    brokers_time = replace(clock(NOW), machine_ahead=dt.timedelta(seconds=ahead))
+    found = of_transaction(observation(transaction(), brokers_time=brokers_time))
+    assert [value for _, name, value in found if name == "clock"] == warning
 
 
 @pytest.mark.parametrize(("by_broker", "clock"), [(True, "broker"), (False, "producer")])

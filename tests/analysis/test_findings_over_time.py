@@ -36,7 +36,8 @@ def finding(number: int, verdict: str = "hanging", **fields: Any) -> Row:
         **dict.fromkeys(FINDINGS.names),
         "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 0, "start_offset":
         100, "verdict": verdict, "reason": f"It is, sample {number}.", "remedy": "Do what is right.", "missing": [],
-        "evidence": [], "sampled_at": due(number), "observed_at": due(number) + dt.timedelta(seconds=1), **fields,
+        "evidence": [], "sampled_at": due(number), "observed_at": due(number) + dt.timedelta(seconds=1),
+        "brokers_time": due(number) + dt.timedelta(seconds=1), **fields,
     }  # fmt: skip
 
 

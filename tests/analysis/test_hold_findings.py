@@ -389,7 +389,7 @@ def current_finding(**fields: Any) -> Finding:
         "topic": "orders", "partition": 0, "queue_position": 1, "producer_id": 7, "producer_epoch": 3, "start_offset":
         100, "verdict": "hanging", "reason": "So it is.", "remedy": "kafka-txn abort.", "missing": [], "evidence": [],
         "opened_at": at(0), "opened_at_clock": "producer", "last_stable_offset": 100, "high_watermark": 109,
-        "observed_at": NOW, **fields,
+        "observed_at": NOW, "brokers_time": NOW, **fields,
     }  # fmt: skip
     return Finding.of(row)
 

@@ -16,7 +16,15 @@ from toolkit.schema.live import Finding
 
 
 def row(**fields: Any) -> Finding:
-    columns = {"verdict": "hanging", "reason": "", "remedy": "", "missing": (), "evidence": (), "observed_at": NOW}
+    columns = {
+        "verdict": "hanging",
+        "reason": "",
+        "remedy": "",
+        "missing": (),
+        "evidence": (),
+        "observed_at": NOW,
+        "brokers_time": NOW,
+    }
     return Finding(**{**columns, "last_stable_offset": 100, "high_watermark": 110, **fields})
 
 
@@ -208,6 +216,6 @@ def test_a_hold_ends_at_its_marker() -> None:
 def test_a_broker_clock_ahead_gives_no_negative_duration() -> None:
     batches = producer_batches(excerpt(data(91, pid=1), data(100), marker(101, COMMIT, pid=1)), 7, 100)
     for second in (0, -3):
-        assert held_since(holder(high_watermark=102, observed_at=at(second)), batches).held_ms == 0
-    held = held_since(holder(high_watermark=102, observed_at=at(-60)), batches)
+        assert held_since(holder(high_watermark=102, brokers_time=at(second)), batches).held_ms == 0
+    held = held_since(holder(high_watermark=102, brokers_time=at(-60)), batches)
     assert (held.held_from, held.held_ms) == (at(2), None)

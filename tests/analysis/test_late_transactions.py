@@ -25,11 +25,11 @@ def late(one: Observation, *, first_seen_at: dt.datetime = NOW, **options: Any) 
 
 
 def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
-    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=1))))
-    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=1), "coordinator", 60_000)
-    assert (row.late_since, row.late_ms) == (ago(seconds=1), 1_000)
+    (row,) = late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=6))))
+    assert (row.opened_at, row.opened_at_clock, row.timeout_ms) == (ago(minutes=6, seconds=6), "coordinator", 60_000)
+    assert (row.late_since, row.late_ms) == (ago(seconds=6), 1_000)
     assert (row.transactional_id, row.start_offset, row.broker_id) == ("payments-7", 100, 1)
-    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6)))) == []
+    assert late(observation(transaction(timeout_ms=60_000, start_time=ago(minutes=6, seconds=5)))) == []
     assert late(observation(transaction(timeout_ms=3_600_000, start_time=ago(minutes=50)))) == [], (
         "it may be open for an hour"
     )
@@ -38,7 +38,7 @@ def test_a_transaction_is_late_by_its_own_timeout_and_the_padding() -> None:
 def test_the_default_padding_is_five_minutes() -> None:
     one = observation(transaction(timeout_ms=60_000, start_time=ago(minutes=2)))
     assert late(one) == []
-    assert [row.late_ms for row in late(one, padding_ms=0)] == [60_000]
+    assert [row.late_ms for row in late(one, padding_ms=0)] == [55_000]
 
 
 def test_a_transaction_without_owner_is_late_past_the_longest_timeout() -> None:

@@ -1,5 +1,6 @@
 """Markers on other partitions: what they prove, and what contradicts the coordinators' log."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +25,18 @@ from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
-    marker_partitions,
+    MarkerPlan,
+    marker_plan,
     named_topics,
-    opened_after,
+    search_from,
     select_logs,
 )
-from toolkit.analysis.diagnosis.evidence.other_markers import OtherMarker, other_markers, unexplained_commit
+from toolkit.analysis.diagnosis.evidence.other_markers import (
+    MarkerSearch,
+    OtherMarker,
+    other_markers,
+    unexplained_marker,
+)
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
@@ -43,7 +50,7 @@ def found(*rows: dict[str, Any], tp: TopicPartition = ELSEWHERE, pid: int = 7) -
 def outcome(*markers: OtherMarker, first: int | None = 4, newest: int = 4) -> Outcome:
     """Of open records with epochs `first` to `newest`; no record of their producer is left in the coordinators' log."""
     here = {} if first is None else {HERE: excerpt(data(100, epoch=first), data(101, epoch=newest))}
-    log = LogEvidence(excerpts=here, other_markers=markers)
+    log = LogEvidence(excerpts=here, marker_search=MarkerSearch(markers=markers))
     return DiagnosisContext(open_transaction(epoch=newest), log).outcome
 
 
@@ -52,6 +59,7 @@ ABORTED = (data(98, epoch=4), marker(99, ABORT, epoch=5))
 EARLIER_COMMIT = (data(96, epoch=3), marker(97, COMMIT, epoch=4))
 THIRD = TopicPartition("payments", 4)
 BEGUN = found(*EARLIER_COMMIT, tp=THIRD)  # the commit that began epoch 4
+ENDED = MarkerSearch(markers=[*BEGUN, *found(*COMMITTED)])
 
 
 def test_a_commit_marker_of_the_same_transaction_proves_the_commit() -> None:
@@ -90,10 +98,10 @@ def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earli
 
 def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> None:
     here = excerpt(*EARLIER_COMMIT, data(100, epoch=4), start=90)
-    log = LogEvidence(excerpts={HERE: here}, other_markers=found(*COMMITTED))
+    log = LogEvidence(excerpts={HERE: here}, marker_search=MarkerSearch(markers=found(*COMMITTED)))
     assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "commit"
     not_begun = excerpt(data(96, epoch=4), marker(97, COMMIT, epoch=4), data(100, epoch=4), start=90)
-    log = LogEvidence(excerpts={HERE: not_begun}, other_markers=found(*COMMITTED))
+    log = LogEvidence(excerpts={HERE: not_begun}, marker_search=MarkerSearch(markers=found(*COMMITTED)))
     assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
 
 
@@ -155,22 +163,20 @@ def test_of_records_of_two_epochs_a_marker_proves_nothing() -> None:
 def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
     """The epoch of the open records is that of its transactions of version 1, too."""
     for sequence, expected in ((0, "commit"), (1, "unknown")):
-        log = LogEvidence(
-            excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, other_markers=[*BEGUN, *found(*COMMITTED)]
-        )
+        log = LogEvidence(excerpts={HERE: excerpt(data(100, epoch=4, sequence=sequence))}, marker_search=ENDED)
         assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == expected
 
 
 def test_of_records_whose_opening_batch_was_deleted_the_epoch_is_not_known() -> None:
     """DeleteRecords moves the start of the log past it; the LSO stays below."""
-    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, other_markers=[*BEGUN, *found(*COMMITTED)])
+    log = LogEvidence(excerpts={HERE: excerpt(data(101, epoch=4))}, marker_search=ENDED)
     assert DiagnosisContext(open_transaction(epoch=4), log).outcome.name == "unknown"
 
 
 def outcome_of_records_after(second: float, *markers: OtherMarker) -> str:
     """Of records that are younger than a marker of another producer at that time."""
     here = excerpt(marker(99, COMMIT, pid=8, second=second), data(100, epoch=4, second=second))
-    log = LogEvidence(excerpts={HERE: here}, other_markers=[*BEGUN, *markers])
+    log = LogEvidence(excerpts={HERE: here}, marker_search=MarkerSearch(markers=[*BEGUN, *markers]))
     return DiagnosisContext(open_transaction(epoch=4), log).outcome.name
 
 
@@ -185,7 +191,7 @@ def test_a_marker_from_before_the_records_is_not_of_their_transaction() -> None:
 
 
 def test_markers_elsewhere_count_only_once_they_were_sought() -> None:
-    log = LogEvidence(excerpts={HERE: excerpt(*EARLIER_COMMIT, data(100, epoch=4))}, other_markers=None)
+    log = LogEvidence(excerpts={HERE: excerpt(*EARLIER_COMMIT, data(100, epoch=4))}, marker_search=None)
     one = open_transaction(epoch=4)
     assert DiagnosisContext(one, log).outcome.name == "unknown"
     assert DiagnosisContext(one, None).outcome.name == "unknown"
@@ -210,9 +216,15 @@ def commit_at(second: float | None, *, tp: TopicPartition = ELSEWHERE, kind: int
     return only
 
 
+def unexplained(
+    producer_id: int, of: IdHistory | None, markers: Sequence[OtherMarker], *, is_commit: bool = True
+) -> OtherMarker | None:
+    return unexplained_marker(producer_id, of, markers, is_commit=is_commit)
+
+
 def test_a_commit_that_the_log_has_explains_its_marker() -> None:
-    assert unexplained_commit(7, history(), [commit_at(70.1)]) is None
-    assert unexplained_commit(7, history(), []) is None
+    assert unexplained(7, history(), [commit_at(70.1)]) is None
+    assert unexplained(7, history(), []) is None
 
 
 @pytest.mark.parametrize(
@@ -221,79 +233,79 @@ def test_a_commit_that_the_log_has_explains_its_marker() -> None:
 def test_a_marker_is_of_a_commit_between_its_decision_and_its_end(second: float, is_explained: bool) -> None:
     """It was decided at 70 and ended at 70.1; the clocks may differ by 5 s."""
     one = commit_at(second)
-    assert unexplained_commit(7, history(), [one]) == (None if is_explained else one)
+    assert unexplained(7, history(), [one]) == (None if is_explained else one)
 
 
 def test_a_commit_that_is_not_ended_yet_has_markers_at_any_later_time() -> None:
-    assert unexplained_commit(7, history(*COMMITS[:-1]), [commit_at(500)]) is None
+    assert unexplained(7, history(*COMMITS[:-1]), [commit_at(500)]) is None
 
 
 def test_another_commit_does_not_explain_a_marker() -> None:
     elsewhere = commit_at(70, tp=ORDERS_7)
-    assert unexplained_commit(7, history(), [elsewhere]) == elsewhere, "it does not list the partition"
+    assert unexplained(7, history(), [elsewhere]) == elsewhere, "it does not list the partition"
     raised = commit_at(70, epoch=1)
-    assert unexplained_commit(7, history(), [raised]) == raised, "of another epoch"
+    assert unexplained(7, history(), [raised]) == raised, "of another epoch"
     aborted = [init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,))]
-    assert unexplained_commit(7, history(*aborted), [commit_at(70)]) is not None, "it was aborted"
+    assert unexplained(7, history(*aborted), [commit_at(70)]) is not None, "it was aborted"
     opened = [init(), COMMITS[1]]
-    assert unexplained_commit(7, history(*opened), [commit_at(70)]) is not None, "it is open, and not decided"
+    assert unexplained(7, history(*opened), [commit_at(70)]) is not None, "it is open, and not decided"
     next_id = [*COMMITS[:1], *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,), pid=8)]
-    assert unexplained_commit(7, history(*next_id), [commit_at(70)]) is not None, "of the id's next producer id"
+    assert unexplained(7, history(*next_id), [commit_at(70)]) is not None, "of the id's next producer id"
 
 
 def test_a_commit_of_version_2_has_a_marker_of_the_next_epoch() -> None:
     rows = [{**row, "client_transaction_version": 2} for row in COMMITS]
     of_next = [*rows[:2], *({**row, "producer_epoch": 1} for row in rows[2:])]
-    assert unexplained_commit(7, history(*of_next), [commit_at(70, epoch=1)]) is None
-    assert unexplained_commit(7, history(*of_next), [commit_at(70, epoch=0)]) is not None
+    assert unexplained(7, history(*of_next), [commit_at(70, epoch=1)]) is None
+    assert unexplained(7, history(*of_next), [commit_at(70, epoch=0)]) is not None
 
 
 def test_a_commit_whose_partitions_are_not_known_explains_a_marker_on_any() -> None:
     """Of a transaction, compaction may leave CompleteCommit only, which lists none."""
     only_end = [init(), COMMITS[-1]]
-    assert unexplained_commit(7, history(*only_end), [commit_at(70, tp=ORDERS_7)]) is None
+    assert unexplained(7, history(*only_end), [commit_at(70, tp=ORDERS_7)]) is None
 
 
 def test_one_commit_explains_one_marker_on_each_partition() -> None:
     first, second = commit_at(70), replace(commit_at(70.2), offset=101)
-    assert unexplained_commit(7, history(), [second, first]) == second, "the later one, in whatever order they are"
+    assert unexplained(7, history(), [second, first]) == second, "the later one, in whatever order they are"
     both = [init(), *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE, ORDERS_7))]
-    assert unexplained_commit(7, history(*both), [first, replace(second, tp=ORDERS_7)]) is None
+    assert unexplained(7, history(*both), [first, replace(second, tp=ORDERS_7)]) is None
     again = [*COMMITS, *ended_records("Commit", began=70.1, at_second=70.2, on=(ELSEWHERE,), offset=4)]
-    assert unexplained_commit(7, history(*again), [first, second]) is None
+    assert unexplained(7, history(*again), [first, second]) is None
 
 
 def test_a_marker_that_was_written_twice_is_one() -> None:
     """A coordinator that takes over writes it again; an operator may, too. No data is between the two."""
     twice = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
     assert [each.has_data for each in twice] == [True, False]
-    assert unexplained_commit(7, history(), twice) is None
+    assert unexplained(7, history(), twice) is None
     late = found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2))
-    assert unexplained_commit(7, history(), late) == late[1]
+    assert unexplained(7, history(), late) == late[1]
     alone = found(marker(99, COMMIT, second=300))
-    assert unexplained_commit(7, history(), alone) is None, "what is before it was not read"
+    assert unexplained(7, history(), alone) is None, "what is before it was not read"
 
 
 def test_markers_that_contradict_nothing() -> None:
-    assert unexplained_commit(7, history(), [commit_at(300, kind=ABORT)]) is None, "operators write them, too"
-    assert unexplained_commit(7, history(), [commit_at(None)]) is None, "it has no time"
+    assert unexplained(7, history(), [commit_at(300, kind=ABORT)]) is None, "operators write them, too"
+    assert unexplained(7, history(), [commit_at(None)]) is None, "it has no time"
     (of_8,) = found(data(98, pid=8), marker(99, COMMIT, pid=8, second=300), pid=8)
-    assert unexplained_commit(7, history(), [of_8]) is None, "of another producer"
-    assert unexplained_commit(7, None, [commit_at(300)]) is None, "no record of its id is left"
-    assert unexplained_commit(9, history(), [replace(commit_at(300), producer_id=9)]) is None, "nor of this producer"
+    assert unexplained(7, history(), [of_8]) is None, "of another producer"
+    assert unexplained(7, None, [commit_at(300)]) is None, "no record of its id is left"
+    assert unexplained(9, history(), [replace(commit_at(300), producer_id=9)]) is None, "nor of this producer"
     untimed = [{**row, "timestamp": None} for row in COMMITS]
-    assert unexplained_commit(7, history(*untimed), [commit_at(300)]) is None
+    assert unexplained(7, history(*untimed), [commit_at(300)]) is None
 
 
 def test_markers_from_before_the_records_that_are_left_may_be_of_commits_that_compaction_took() -> None:
     rest = [*ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,))]
     for second, is_explained in ((30, True), (64.9, True), (65, False)):
         one = commit_at(second, tp=ORDERS_7)
-        assert unexplained_commit(7, history(*rest), [one]) == (None if is_explained else one)
+        assert unexplained(7, history(*rest), [one]) == (None if is_explained else one)
     for first in (record(0, "Empty", second=60, epoch=1), record(0, "CompleteAbort", second=60)):
-        assert unexplained_commit(7, history(first), [commit_at(30)]) is None
+        assert unexplained(7, history(first), [commit_at(30)]) is None
     whole = [record(0, "Empty", second=60)]
-    assert unexplained_commit(7, history(*whole), [commit_at(30)]) is not None, "it begins with the producer id"
+    assert unexplained(7, history(*whole), [commit_at(30)]) is not None, "it begins with the producer id"
 
 
 def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
@@ -301,13 +313,13 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     lost, known = commit_at(30), [init()]
     here = {HERE: excerpt(data(100, second=20), stop=150)}
     one = open_transaction()
-    plain = LogEvidence(excerpts=here, coordinators=coordinator_log(known), other_markers=())
+    plain = LogEvidence(excerpts=here, coordinators=coordinator_log(known), marker_search=MarkerSearch())
     assert DiagnosisContext(one, plain).outcome.name == "undecided"
-    contradicted = DiagnosisContext(one, replace(plain, other_markers=[lost])).outcome
+    contradicted = DiagnosisContext(one, replace(plain, marker_search=MarkerSearch(markers=[lost]))).outcome
     assert (contradicted.name, contradicted.evidence) == ("unknown", (lost.entry,))
     assert contradicted.missing == (
-        "the commit of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' log "
-        "does not have it, so it has lost records, and may have lost a commit of these ones",
+        "the decision of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' "
+        "log does not have it, so it has lost records, and may have lost those of these ones",
     )
     assert contradicted.offsets == "offset 100 of orders-0"
     assert contradicted.no_commit.status == "not proven"
@@ -316,22 +328,56 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     lost_before = (data(90, pid=1, records=2), data(92, second=28), marker(93, COMMIT, second=30))
     nothing_before = (data(90, pid=1, records=4),)
     for before, sought, name in (
-        (lost_before, (), "unknown"),
+        (lost_before, MarkerSearch(), "unknown"),
         (lost_before, None, "undecided"),
-        (nothing_before, (), "undecided"),
+        (nothing_before, MarkerSearch(), "undecided"),
     ):
         log = LogEvidence(
-            excerpts={HERE: excerpt(*before, *own, stop=150)}, coordinators=coordinator_log(known), other_markers=sought
+            excerpts={HERE: excerpt(*before, *own, stop=150)}, coordinators=coordinator_log(known), marker_search=sought
         )
         assert DiagnosisContext(one, log).outcome.name == name, "its own partition's markers count, too"
 
 
-def test_a_commit_that_is_proven_needs_no_log_without_contradictions() -> None:
-    committed = [init(), *ended_records("Commit", began=3, at_second=11)]
+@pytest.mark.parametrize(
+    ("markers", "name"),
+    [
+        ([], "commit"),
+        ([commit_at(300)], "unknown"),
+        ([commit_at(300, kind=ABORT)], "unknown"),
+        ([commit_at(11, kind=ABORT)], "unknown"),
+        ([commit_at(11)], "commit"),
+    ],
+    ids=["nothing", "a commit", "an abort", "an abort at the time of the commit", "its own commit"],
+)
+def test_a_commit_that_is_proven_is_contradicted_by_any_decision_that_the_log_does_not_have(
+    markers: list[OtherMarker], name: str
+) -> None:
+    """It may have lost the abort of these records: then they joined a transaction that was committed later."""
+    committed = [init(), *ended_records("Commit", began=3, at_second=11, on=(HERE, ELSEWHERE))]
     before = data(90, pid=1, records=10)
     here = {HERE: excerpt(before, data(100, second=4), marker(101, COMMIT, pid=1, second=5), stop=150)}
-    log = LogEvidence(excerpts=here, coordinators=coordinator_log(committed), other_markers=[commit_at(300)])
-    assert DiagnosisContext(open_transaction(), log).outcome.name == "commit"
+    search = MarkerSearch(markers=markers)
+    log = LogEvidence(excerpts=here, coordinators=coordinator_log(committed), marker_search=search)
+    assert DiagnosisContext(open_transaction(), log).outcome.name == name
+
+
+def test_an_abort_that_the_log_does_not_have_contradicts_a_commit_only() -> None:
+    """What no commit includes may be aborted, whatever else was."""
+    here = {HERE: excerpt(data(100, second=20), stop=150)}
+    search = MarkerSearch(markers=[commit_at(300, kind=ABORT)])
+    log = LogEvidence(excerpts=here, coordinators=coordinator_log([init()]), marker_search=search)
+    assert DiagnosisContext(open_transaction(), log).outcome.name == "undecided"
+
+
+@pytest.mark.parametrize(("epoch", "is_explained"), [(0, True), (1, True), (2, False)])
+def test_a_coordinator_may_raise_the_epoch_in_an_abort(epoch: int, is_explained: bool) -> None:
+    """Of clients of version 1, too, when it fences or times out; in a commit of theirs it does not."""
+    aborted = history(init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,)))
+    one = commit_at(70, kind=ABORT, epoch=epoch)
+    assert unexplained(7, aborted, [one], is_commit=False) == (None if is_explained else one)
+    assert unexplained(7, aborted, [one], is_commit=True) is None, "only aborts are looked at"
+    if epoch:
+        assert unexplained(7, history(), [commit_at(70, epoch=epoch)]) is not None
 
 
 def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
@@ -352,26 +398,48 @@ def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
     assert [(each.offset, each.is_raised) for each in markers] == [(95, False), (99, True)]
 
 
-def test_the_nearest_partitions_of_a_producer_are_read() -> None:
-    """First those whose newest epoch is above the open one, the lowest first, as their markers have the fewest records
-    after them; then those of the same epoch, which may have markers of version 1; then older ones. At most five."""
+MANY = [producer(epoch=4, topic="many", partition=n) for n in range(60)]
+
+
+def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_ones_first() -> None:
+    """A marker of version 1 has the epoch of its data; what has a lower epoch was written before."""
     context = DiagnosisContext(open_transaction(epoch=4), LogEvidence(excerpts={}))
-    epochs = {("a", 0): 9, ("b", 0): 5, ("c", 0): 6, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
-    older = [producer(epoch=3, topic=f"older-{n}") for n in range(5)]
+    epochs = {("a", 0): 9, ("b", 0): 5, ("e", 0): 4, HERE: 5, ("__transaction_state", 0): 5}
+    older = [producer(epoch=3, topic="older", partition=n) for n in range(60)]
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
     rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
-    names = [("b", 0), ("c", 0), ("a", 0), ("e", 0), ("older-0", 0)]
-    assert marker_partitions([context], [*older, *rows]) == {tp: [context] for tp in names}
+    plan = marker_plan([context], [*older, *rows])
+    names = [("e", 0), ("b", 0), ("a", 0), *(("older", n) for n in range(47))]
+    assert [tuple(tp) for tp in plan.partitions] == names
+    assert {tuple(map(id, found)) for found in plan.partitions.values()} == {(id(context),)}
+    assert plan.unread == {7: "it has written to 63 partitions, and 50 were read"}
     assert named_topics([context]) == {"orders"}
+    assert marker_plan([context], MANY[:50]).unread == {}
+    assert marker_plan([context], MANY[:51]).unread == {7: "it has written to 51 partitions, and 50 were read"}
+    assert marker_plan([context], []) == MarkerPlan(partitions={}, unread={})
 
 
-def test_a_hundred_partitions_are_read_each_for_all_of_its_producers() -> None:
-    contexts = [DiagnosisContext(open_transaction(pid=pid), None) for pid in range(102)]
-    rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(101)]
-    rows.append(producer(101, epoch=5, topic="payments", partition=0))
-    read = marker_partitions(contexts, rows)
-    assert set(read) == {("payments", number) for number in range(100)}
-    assert read[TopicPartition("payments", 0)] == [contexts[0], contexts[101]]
+def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
+    contexts = [DiagnosisContext(open_transaction(pid=pid), None) for pid in range(1_002)]
+    rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(1_001)]
+    rows.append(producer(1_001, epoch=5, topic="payments", partition=0))
+    plan = marker_plan(contexts, rows)
+    assert set(plan.partitions) == {("payments", number) for number in range(1_000)}
+    assert plan.partitions[TopicPartition("payments", 0)] == [contexts[0], contexts[1_001]]
+    assert plan.unread == {1_000: "more than 1,000 partitions would have to be read"}
+
+
+def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_read_is_missing() -> None:
+    rows = [record(1, "Ongoing", second=1, on=(ELSEWHERE,)), record(2, "Empty", second=2, topic_partitions=None)]
+    log = LogEvidence(excerpts={}, coordinators=coordinator_log(rows))
+    context, other = DiagnosisContext(open_transaction(), log), DiagnosisContext(open_transaction(pid=8), log)
+    assert context.listed == {ELSEWHERE}
+    failed = producer(topic="payments", partition=3, error="LEADER_NOT_AVAILABLE: none")
+    unread = {7: "payments-3 could not be read (LEADER_NOT_AVAILABLE)"}
+    assert marker_plan([context], [failed]) == MarkerPlan(partitions={}, unread=unread)
+    nobody = producer(topic="payments", partition=4, error="LEADER_NOT_AVAILABLE: none")
+    assert marker_plan([context], [nobody]).unread == {}, "no record names it"
+    assert marker_plan([other], [failed]).unread == {}, "another producer's records do"
 
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:
@@ -381,14 +449,16 @@ def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name
 
 
 def test_a_partition_is_read_from_before_the_oldest_of_the_open_records() -> None:
-    """5 s before a broker's time ahead of them; from its beginning, if one of them has none."""
+    """5 s before a broker's time ahead of them, and a minute more; by the client's time, if there is none."""
     one, older = (
         DiagnosisContext(open_transaction(), LogEvidence(excerpts={HERE: excerpt(before, data(100))}))
-        for before in (marker(99, COMMIT, second=60), marker(99, COMMIT, second=50))
+        for before in (marker(99, COMMIT, second=160), marker(99, COMMIT, second=150))
     )
-    assert opened_after([one, older]) == opened_after([older, one]) == at(45)
-    assert opened_after([one]) == at(55)
-    assert opened_after([one, DiagnosisContext(open_transaction(), None)]) is None
+    assert search_from([one, older]) == search_from([older, one]) == at(85)
+    assert search_from([one]) == at(95)
+    by_client = DiagnosisContext(open_transaction(), LogEvidence(excerpts={HERE: excerpt(data(100, second=130))}))
+    assert search_from([by_client, one]) == at(70)
+    assert search_from([one, DiagnosisContext(open_transaction(), None)]) is None, "one was not read"
 
 
 def test_the_logs_to_read_for_open_transactions() -> None:

@@ -43,13 +43,13 @@ FIRST_BATCH = first_batch(epoch=1)
     [
         (transaction(), "ongoing", False, "for 10 s, within its own timeout of 1 min.", "after 2026-11-21 12:00:50"),
         (transaction(timeout_ms=None), "ongoing", False, "for 10 s, within its own timeout.", "Wait; it is alive."),
-        (transaction(timeout_ms=None, start_time=ago(seconds=76)), "ongoing", False, "for 1 min 16 s, ", "Wait; "),
-        (transaction(start_time=None), "ongoing", False, "Ongoing, within its own", "Wait; it is alive."),
-        (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "has not reached", "12:04:00"),
+        (transaction(timeout_ms=None, start_time=ago(seconds=81)), "ongoing", False, "for 1 min 21 s, ", "Wait; "),
+        (transaction(start_time=None), "ongoing", False, "not proven to be past its own", "Wait; "),
+        (transaction(start_time=NOW + dt.timedelta(minutes=3)), "ongoing", False, "(no broker's time", "12:04:00"),
         (transaction(start_time=ago(seconds=900), timeout_ms=FLINK_MS), "ongoing", False, "for 15 min, ", "Fence"),
         (transaction(start_time=ago(seconds=901), timeout_ms=FLINK_MS), "long", True, "15 min 1 s,", "Fence its id"),
-        (transaction(start_time=ago(seconds=75)), "ongoing", False, "for 1 min 15 s", "Wait: "),
-        (transaction(start_time=ago(seconds=76)), "overdue", True, "11:58:44 UTC with a timeout of 1 min", "Never an"),
+        (transaction(start_time=ago(seconds=80)), "ongoing", False, "for 1 min 20 s, not proven", "Wait: "),
+        (transaction(start_time=ago(seconds=81)), "overdue", True, "11:58:39 UTC with a timeout of 1 min", "Never an"),
         (transaction(timeout_ms=TWO_PHASE), "prepared", True, "(no timeout)", "whether to commit or abort"),
     ],
 )  # fmt: skip
@@ -83,7 +83,7 @@ def test_the_log_of_a_live_transaction_is_read_if_its_first_batch_is_older(
     ("state", "outcome"), [("PrepareCommit", "commit"), ("PrepareAbort", "abort"), ("PrepareEpochFence", "abort")]
 )
 def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, outcome: str) -> None:
-    for seconds, verdict in ((60, "ending"), (61, "stuck_ending")):
+    for seconds, verdict in ((65, "ending"), (66, "stuck_ending")):
         diagnosis = diagnose(twice(observation(transaction(state=state, last_update_time=ago(seconds=seconds)))))
         row = only(diagnosis.findings(log=facts(diagnosis)))
         assert (row.verdict, row.outcome, row.action) == (verdict, outcome, None)
@@ -169,13 +169,13 @@ def test_an_answer_that_proves_nothing(owner: Transaction, reason: str, missing:
 @pytest.mark.parametrize(
     ("epoch", "owner", "outcome", "verdict"),
     [
-        (32766, transaction(epoch=32767, start_time=ago(seconds=76)), "undecided", "overdue"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=75)), "undecided", "unknown"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=76)), "commit", "unknown"),
-        (32765, transaction(epoch=32766, start_time=ago(seconds=76)), "undecided", "unknown"),
-        (32765, transaction(epoch=32767, start_time=ago(seconds=76)), "undecided", "unknown"),
-        (32766, transaction(epoch=32767, start_time=ago(seconds=76), on=ELSEWHERE), "undecided", "hanging"),
-        (32766, transaction(state="Odd", epoch=32767, start_time=ago(seconds=76)), "undecided", "unknown"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "overdue"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=80)), "undecided", "unknown"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=81)), "commit", "unknown"),
+        (32765, transaction(epoch=32766, start_time=ago(seconds=81)), "undecided", "unknown"),
+        (32765, transaction(epoch=32767, start_time=ago(seconds=81)), "undecided", "unknown"),
+        (32766, transaction(epoch=32767, start_time=ago(seconds=81), on=ELSEWHERE), "undecided", "hanging"),
+        (32766, transaction(state="Odd", epoch=32767, start_time=ago(seconds=81)), "undecided", "unknown"),
     ],
 )
 def test_a_coordinator_that_could_not_log_the_last_epoch(
@@ -295,10 +295,10 @@ def test_nothing_hangs_before_markers_on_other_partitions_were_sought(name: str)
         assert found.remedy.startswith("Do not abort.")
 
 
-@pytest.mark.parametrize("field", [{}, {"markers_unread": "Broker 2 did not answer"}])
-def test_a_commit_needs_no_markers_on_other_partitions(field: dict[str, str]) -> None:
+@pytest.mark.parametrize("unread", [None, "Broker 2 did not answer"])
+def test_a_commit_needs_no_markers_on_other_partitions(unread: str | None) -> None:
     (evidence,) = diagnose(twice(observation())).to_read()
-    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), **field)
+    log = LogFacts(outcome=Outcome(name="commit", reason="its log shows it"), markers_unread=unread)
     assert decide(replace(evidence, log=log)).action == "complete"
 
 
@@ -427,6 +427,18 @@ def test_committed_records_below_a_live_transaction_are_committed_by_it() -> Non
     assert row.remedy.startswith("Have its client commit")
     assert "Do not fence the id" in row.remedy
     assert [needed_override(row, action) for action in ("abort", "complete")] == [None, None], "it has an owner"
+
+
+def test_a_long_transaction_perhaps_over_committed_records_is_not_undecided() -> None:
+    row = only(diagnosed(twice(LONG), LIKELY_BELOW, *LIVE_RECORDS))
+    assert (row.verdict, row.outcome, row.action) == ("long", "unknown", None)
+    words = "and if no commit includes offset 100 of orders-0, which is not proven."
+    assert row.remedy.endswith(f"Fence its id only to end it sooner, {words}")
+    row = only(diagnosed(twice(LONG), here(BEFORE, data(100, second=31)), init(), LIVE_RECORDS[-1]))
+    assert (row.verdict, row.outcome) == ("long", "undecided")
+    assert row.remedy.endswith("Fence its id only to end it sooner.")
+    unread = only(diagnose(twice(LONG)).findings())
+    assert (unread.verdict, unread.outcome) == ("long", "undecided"), "as long as no log speaks against it"
 
 
 def test_an_overdue_transaction_perhaps_over_committed_records_is_not_to_be_fenced() -> None:

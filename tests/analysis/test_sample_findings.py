@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.analysis.build import COMPLETE, ago, observation, only, partition, producer, transaction, twice
 from tests.analysis.logged import diagnosed, diagnosed_sample
+from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
-from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
-from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.analysis.diagnosis.verdicts import Outcome
+from toolkit.analysis.history.sample_findings import diagnose_sample, sample_diagnoses, sample_findings, with_recorded
+from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.table import TopicPartition
 
 HANGING = observation(transaction(state="Empty", on=()))
@@ -117,10 +121,40 @@ def test_recorded_committed_records_below_a_live_transaction_are_not_undecided()
     row = only(diagnose_sample(live, recorded=[recorded]))
     assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
     assert "Do not fence the id" in row.remedy
-    again = only(diagnose_sample(live, recorded=[replace(row, evidence=(*row.evidence, *found.evidence))]))
-    assert (again.verdict, again.outcome, again.remedy) == (row.verdict, row.outcome, row.remedy), (
-        "as it is recorded now"
-    )
+
+
+PARTLY = Outcome(
+    name="unknown", reason="one", missing=("one decision",), offsets="offsets 4 to 9", is_partly_committed=True
+)
+LIKELY = Outcome(
+    name="unknown", reason="a time", missing=("a time",), offsets="offset 4", commit_claim="they are older than it"
+)
+NOT_KNOWN = Outcome(name="unknown", reason="its log", missing=("its log",), offsets="offset 4")
+
+
+@pytest.mark.parametrize("outcome", [PARTLY, LIKELY, NOT_KNOWN], ids=["committed in part", "likely", "not known"])
+@pytest.mark.parametrize(
+    "owner",
+    [
+        transaction(start_time=ago(minutes=20), timeout_ms=3_600_000),
+        transaction(start_time=ago(minutes=2)),
+        transaction(state="Empty", on=()),
+    ],
+    ids=["long", "overdue", "no owner"],
+)
+def test_a_finding_that_was_recorded_is_the_same_when_it_is_read(owner: Transaction, outcome: Outcome) -> None:
+    one = observation(owner)
+    diagnoses = sample_diagnoses(one, earlier_sample(one))
+    facts = LogFacts(outcome=outcome, are_markers_sought=True)
+    log = {each.key: facts for diagnosis in diagnoses for each in diagnosis.to_read()}
+    recorded = only(sample_findings(diagnoses, log=log))
+    again = only(with_recorded(diagnose_sample(one, earlier_sample(one), recorded=[recorded]), [recorded]))
+    names = ("verdict", "outcome", "action", "missing", "cause")
+    assert [getattr(again, name) for name in names] == [getattr(recorded, name) for name in names]
+    # What is asserted is checked against the logs of the moment, not against the recording.
+    for each in (recorded, again):
+        assert "kafka-txn fence" not in each.remedy
+        assert "kafka-txn abort" not in each.remedy
 
 
 def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:

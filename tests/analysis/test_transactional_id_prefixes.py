@@ -116,6 +116,6 @@ def test_an_id_is_new_by_its_first_record_only() -> None:
     ],
 )
 def test_what_grows(records: list[TransactionLogRecord], grows: bool) -> None:
-    rows = list(growing_prefixes(records, now=NOW))
+    rows = list(growing_prefixes(records, now=NOW, as_of=NOW))
     assert bool(rows) == grows
     assert all(row.exposed and row.name in {"tx", "tx-0"} for row in rows)

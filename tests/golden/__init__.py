@@ -33,7 +33,7 @@ def finding_rows() -> list[Row]:
 
 def text(rows: list[Row]) -> Iterator[str]:
     """The rows as a person reads them, ages counted to when they were observed."""
-    yield from finding_lines(rows, now=max(row["observed_at"] for row in rows), width=WIDTH)
+    yield from finding_lines(rows, width=WIDTH)
     yield from ("", summary(rows))
 
 

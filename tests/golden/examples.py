@@ -53,7 +53,7 @@ def examples() -> Mapping[str, Row]:
 
 def example_text(row: Row) -> str:
     """What ``kafka-txn diagnose`` prints of it, without the link to the page; ages count to when it was observed."""
-    lines = finding_lines([row], now=row["observed_at"], width=PAGE_WIDTH)
+    lines = finding_lines([row], width=PAGE_WIDTH)
     return "\n".join(line for line in lines if not line.startswith("  docs ")).rstrip() + "\n"
 
 

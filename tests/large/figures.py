@@ -20,6 +20,7 @@ CAMPAIGNS: Mapping[str, str] = {
     "mutations": "1,000,000 mutations of files and messages",
     "chaos": "6 hours of three brokers with Streams, Connect and Flink",
     "recorder": "200 brokers killed under the recorder",
+    "walks": "300 rounds of random walks on five versions, with the truth of each record",
     "disks": "full and read-only disks under audit, recorder and pipeline",
 }
 """Each campaign, and what it aims at in all its runs."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import NEWEST, on_cluster
-from tests.large import chaos, disks, model_races, mutations, recorder, skipped_races
+from tests.large import chaos, disks, model_races, mutations, recorder, skipped_races, walks
 from tests.large.broker_races import Race
 from tests.large.figures import table, table_in_page
 from tests.large.sitting import Sitting
@@ -97,3 +97,13 @@ def test_streams_among_brokers_that_are_killed(sitting: Sitting) -> None:
 def test_a_recorder_of_brokers_that_are_killed(sitting: Sitting) -> None:
     recorder.run(sitting)
     assert not sitting.problems, "\n".join(sitting.problems)
+
+
+@pytest.mark.lab
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["4.3.1", "3.5.2"])
+def test_random_walks_lose_and_publish_nothing(sitting: Sitting, version: str) -> None:
+    """What is offered in a round or two is judged by the truth of every record."""
+    walks.run_cluster(sitting, version, 0, range(2))
+    assert not sitting.problems, "\n".join(sitting.problems)
+    assert sitting.counts["rounds"]

@@ -26,6 +26,7 @@ class FakeCluster:
 
     def __init__(self, **replaced: Callable[..., Any]) -> None:
         self.sent_requests: list[tuple[str, int | None]] = []
+        self.now = NOW  # by the controller's clock
         self.leaders = {("orders", 0): (1, 4), (STATE_TOPIC, 0): (1, 7), (STATE_TOPIC, 1): (2, 7)}
         self.ids = {1: [("payments", 7, "CompleteAbort")], 2: [("other", 8, "Empty")]}
         self.open = {("orders", 0): [producer(7, start=100)]}
@@ -41,7 +42,7 @@ class FakeCluster:
         """Those of Kafka 4.3.1, as a real broker listed them; a test replaces them."""
         return RECORDED_APIS["4.3.1"]
 
-    def send(self, requests: Sequence[tuple[int | None, Any]]) -> list[BrokerResponse]:
+    def send(self, requests: Sequence[tuple[int | None, Any]], *, timeout: float | None = None) -> list[BrokerResponse]:
         return [self._answer(broker, request) for broker, request in requests]
 
     def send_one(self, request: Any, *, broker_id: int | None = None) -> Any:
@@ -89,6 +90,12 @@ class FakeCluster:
         if leader != broker:
             return ListedOffset(topic, partition, error_code=6, timestamp=-1, offset=-1)
         return ListedOffset(topic, partition, error_code=0, timestamp=-1, offset=offset, leader_epoch=epoch)
+
+    def DescribeQuorum(self, broker: int | None, request: Any) -> Node:  # noqa: N802
+        now = int(self.now.timestamp() * 1000)
+        leader = Node(replica_id=1, last_caught_up_timestamp=now)
+        of_log = Node(error_code=0, leader_id=1, current_voters=[leader], observers=[])
+        return Node(error_code=0, topics=[Node(partitions=[of_log])])
 
     def DescribeProducers(self, broker: int, request: Any) -> Node:  # noqa: N802
         return Node(

@@ -155,7 +155,7 @@ def test_error_codes_have_kafkas_names(code: int, name: str) -> None:
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
 def test_messages_encode_at_every_supported_version(message: Any) -> None:
-    assert len(MESSAGES) == 26
+    assert len(MESSAGES) == 27
     request = message(max_version=message.max_version)
     versions = BrokerVersionData(api_versions={message.API_KEY: (0, 99)})
     assert versions.api_version(request) == message.max_version

@@ -1,5 +1,6 @@
 """Observing a cluster that changes, contradicts itself or does not respond: gaps and errors, never a wrong verdict."""
 
+import datetime as dt
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -314,6 +315,7 @@ def test_impossible_responses_are_unknown() -> None:
 def test_the_last_update_of_a_decided_transaction_is_read_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """No response has it; without it the age of PrepareCommit is unknown (KIP-994)."""
     cluster = FakeCluster()
+    cluster.now += dt.timedelta(seconds=61)
     cluster.ids[1] = [("payments", 7, "PrepareCommit")]
     sent_requests = []
 
@@ -381,3 +383,44 @@ def test_the_software_costs_no_request_and_matters_only_where_something_is_open(
     cluster.open, cluster.cluster_id = {}, "redpanda.2d339cd9-b540-484d-80da-16cd0650e49b"
     assert observation(cluster).coverage.gaps == []
     assert {"ApiVersions", "DescribeCluster", "DescribeConfigs"}.isdisjoint(api for api, _ in cluster.sent_requests)
+
+
+def test_the_brokers_time_is_read_before_the_coordinators_answer() -> None:
+    """Read after them, it would be of a time at which the transaction may have ended."""
+    cluster = FakeCluster()
+    one = observation(cluster)
+    assert (one.brokers_time.time, one.brokers_time.is_current) == (NOW, True)
+    apis = [api for api, _ in cluster.sent_requests]
+    answers = [number for number, api in enumerate(apis) if api in {"ListTransactions", "DescribeTransactions"}]
+    assert apis.count("DescribeQuorum") == 1
+    assert apis.index("DescribeQuorum") < min(answers)
+
+
+def test_a_start_far_ahead_of_the_controllers_clock_ends_all_trust() -> None:
+    cluster = FakeCluster()
+    cluster.ids[1] = [("payments", 7, "Ongoing")]
+    cluster.now -= dt.timedelta(minutes=1)
+    assert "is 1 min ahead of the clock of controller 1" in observation(cluster).brokers_time.text
+
+
+def test_without_a_controllers_time_the_newest_record_counts() -> None:
+    def list_offsets(broker: int, request: Any) -> Any:
+        answer = FakeCluster.ListOffsets(cluster, broker, request)
+        if request.timestamp == -3:
+            written = int(NOW.timestamp() * 1000)
+            answer.partitions = [each._replace(timestamp=written) for each in answer.partitions]
+        return answer
+
+    def denied(broker: int, request: Any) -> Any:
+        return SimpleNamespace(error_code=31, topics=[])
+
+    cluster = FakeCluster(ListOffsets=list_offsets, DescribeQuorum=denied)
+    found = observation(cluster).brokers_time
+    assert (found.time, found.is_current, found.error) == (NOW, False, None)
+    assert found.source.startswith("the newest record of __transaction_state-")
+    del cluster.replaced["DescribeQuorum"]
+    cluster.now -= dt.timedelta(seconds=6)
+    found = observation(cluster).brokers_time
+    assert (found.time, found.is_contradicted) == (None, True)
+    cluster.now += dt.timedelta(seconds=1)
+    assert observation(cluster).brokers_time.is_current

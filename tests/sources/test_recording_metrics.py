@@ -61,7 +61,7 @@ def test_a_partition_has_series_while_it_is_held() -> None:
 def test_the_hold_duration_of_the_lso() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    (finding,) = one.findings
+    finding = replace(one.findings[0], brokers_time=NINE)
     key = TransactionKey("orders", 0, 8, 100)
     metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 40
@@ -69,6 +69,10 @@ def test_the_hold_duration_of_the_lso() -> None:
         replace(one, findings=[replace(finding, opened_at=NINE - dt.timedelta(seconds=50))]), written=True
     )
     assert of_orders(metrics, "lso_held_seconds") == 50
+    unknown = replace(finding, opened_at=NINE - dt.timedelta(seconds=50), brokers_time=None)
+    seen = {key: NINE - dt.timedelta(seconds=20)}
+    metrics.on_sample(replace(one, findings=[unknown], first_seen=seen), written=True)
+    assert of_orders(metrics, "lso_held_seconds") == 20, "by the recorder's clock, where no broker's time is known"
     opened_at, held_from = NINE - dt.timedelta(seconds=50), NINE - dt.timedelta(seconds=30)
     held = replace(finding, opened_at=opened_at, held_from=held_from)
     metrics.on_sample(replace(one, findings=[held]), written=True)

@@ -74,7 +74,7 @@ def test_a_thread_of_kafka_streams(broker: Kafka) -> None:
         "thread 1",
     )
     assert owner["client_id"].endswith("-StreamThread-1-consumer")
-    text = "\n".join(finding_lines([finding], now=finding["observed_at"]))
+    text = "\n".join(finding_lines([finding]))
     assert f'id "{finding["transactional_id"]}": {finding["owner"]}' in text
 
     in_files = LogDir(*broker.log_dirs.values()).transaction_owner_rows(

@@ -75,7 +75,7 @@ def test_only_a_log_dates_the_marker_and_samples_give_a_range() -> None:
     assert f"{row['held_to']:%H:%M:%S}" in end
     assert "marker ended it" not in recorded
     assert "when it was last seen open, and " in recorded
-    assert " was held for at most " in recorded
+    assert " was held for " not in recorded, "this recording has no broker's time, and the two ends are of two clocks"
     together = report(**collect_incident(recording, sample.log_dir(), min_held_ms=1000)).markdown
     (end,) = (line for line in together.splitlines() if line.endswith("ended it | the log (the leader's clock) |"))
     assert f"{log_transaction['end']:%H:%M:%S}.{log_transaction['end'].microsecond // 1000:03}" in end

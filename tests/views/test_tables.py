@@ -151,10 +151,10 @@ def test_plot_and_table_have_the_same_order_and_ages() -> None:
     """Observed half a minute apart: the table counted each age up to its own row's time."""
     held = NOW - dt.timedelta(hours=1)
     rows = [
-        finding(topic="a", held_from=held, observed_at=NOW - dt.timedelta(seconds=30)),
-        finding(topic="b", held_from=held - dt.timedelta(seconds=5), observed_at=NOW),
-        finding(topic="c", verdict="unknown", held_from=held, observed_at=NOW),
-        finding(topic="d", verdict="overdue", held_from=held, observed_at=NOW),
+        finding(topic="a", held_from=held, brokers_time=NOW - dt.timedelta(seconds=30)),
+        finding(topic="b", held_from=held - dt.timedelta(seconds=5), brokers_time=NOW),
+        finding(topic="c", verdict="unknown", held_from=held, brokers_time=NOW),
+        finding(topic="d", verdict="overdue", held_from=held, brokers_time=NOW),
     ]
     drawn = traces(plot_overview(rows))["held for"]
     bodies = page(rows).bodies

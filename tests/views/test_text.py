@@ -36,6 +36,7 @@ def finding(**fields: Any) -> Row:
         "records_held": 2115,
         "groups_held": ["my-group"],
         "observed_at": NOW,
+        "brokers_time": NOW,
     }
     return row | fields
 
@@ -46,7 +47,7 @@ def healthy(**fields: Any) -> Row:
 
 
 def test_a_hanging_transaction_has_owner_reason_remedy_and_next_step() -> None:
-    assert finding_lines([finding()], now=NOW) == [
+    assert finding_lines([finding()]) == [
         "orders-0   LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move",
         "  hanging  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344",
         '  why      coordinator 3: id "payments-7" is CompleteAbort, so no coordinator will end this transaction '
@@ -62,7 +63,7 @@ def test_transactions_behind_the_holder_are_listed_in_order() -> None:
         healthy(queue_position=2, producer_id=5, start_offset=913095350),
         finding(queue_position=3, producer_id=6, start_offset=913095360, reason="disowned", remedy="an abort marker"),
     ]
-    lines = finding_lines([finding(), *behind], now=NOW)
+    lines = finding_lines([finding(), *behind])
     assert lines[5:] == [
         "  next     the LSO goes to 913095350",
         "           ongoing  producer 5 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095350",
@@ -73,7 +74,7 @@ def test_transactions_behind_the_holder_are_listed_in_order() -> None:
 
 
 def test_the_lso_is_held_since_its_holder_became_the_first() -> None:
-    lines = finding_lines([finding(held_from=NOW - dt.timedelta(minutes=3))], now=NOW)
+    lines = finding_lines([finding(held_from=NOW - dt.timedelta(minutes=3))])
     assert lines[0].startswith("orders-0   LSO 913095344 held for 3 min · ")
     assert "open since 2026-11-21 09:58:11 UTC" in lines[1]
 
@@ -92,32 +93,32 @@ def ended(**fields: Any) -> Row:
 def test_ended_transactions_have_one_line_each() -> None:
     rows = [healthy(partition=1, last_stable_offset=5), ended(partition=1, records_held=1), ended(partition=2)]
     past = "ended  producer 171100 epoch 1 held the LSO for 2 min until 2026-11-21 10:00:11 UTC, "
-    assert finding_lines(rows, now=NOW)[1:] == [
+    assert finding_lines(rows)[1:] == [
         f'orders-1   {past}1 record behind it · id "payments-7"',
         f'orders-2   {past}2,115 records behind it · id "payments-7"',
     ]
     assert summary(rows) == "nothing hangs, 2 ended, 1 open transaction is healthy"
     unknown = ended(held_ms=None, held_to=None, records_held=None, transactional_id=None, producer_epoch=None)
-    assert finding_lines([unknown], now=NOW) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
+    assert finding_lines([unknown]) == ["orders-0   ended  producer 171100 epoch unknown held the LSO"]
 
 
 def test_ended_transactions_follow_open_ones() -> None:
     waits = finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
     for rows in ([finding(), ended()], [ended(), waits]):
-        verdicts = [line.split()[0] for line in finding_lines(rows, now=NOW) if line.startswith("  ")]
+        verdicts = [line.split()[0] for line in finding_lines(rows) if line.startswith("  ")]
         assert verdicts[0] in {"hanging", "unreplicated"}
         assert verdicts[-1] == "ended"
 
 
 def test_without_its_holder_a_finding_counts_those_before_it() -> None:
-    lines = finding_lines([finding(queue_position=3)], now=NOW)
+    lines = finding_lines([finding(queue_position=3)])
     assert lines[0].startswith("orders-0   LSO 913095344 · 2,115 records waiting")
     assert lines[1].endswith("at offset 913095344, behind 2 others")
 
 
 def test_unknown_names_what_is_missing() -> None:
     row = finding(verdict="unknown", missing=["DESCRIBE on transactional ids", "broker 2"], groups_held=None)
-    lines = finding_lines([row], now=NOW)
+    lines = finding_lines([row])
     assert "  missing  DESCRIBE on transactional ids" in lines
     assert "           broker 2" in lines
 
@@ -128,7 +129,7 @@ def test_an_unreadable_partition_has_no_next_step() -> None:
         last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
         missing=["the leader's answer"], remedy="Ask again.",
     )  # fmt: skip
-    assert finding_lines([row], now=NOW) == [
+    assert finding_lines([row]) == [
         "orders-0   LSO unknown",
         "  unknown  The leader of orders-0 did not answer.",
         "  error    NOT_LEADER_OR_FOLLOWER",
@@ -140,7 +141,7 @@ def test_an_unreadable_partition_has_no_next_step() -> None:
 
 def test_healthy_partitions_have_one_line_and_blocks_are_separated() -> None:
     alive = healthy(expires_at=NOW + dt.timedelta(seconds=57))
-    lines = finding_lines([{**alive, "partition": 1}, {**alive, "partition": 2}, finding(partition=3)], now=NOW)
+    lines = finding_lines([{**alive, "partition": 1}, {**alive, "partition": 2}, finding(partition=3)])
     assert lines[0] == (
         "orders-1   ongoing  producer 171100 epoch 1, open since 2026-11-21 09:58:11 UTC at offset 913095344"
         ' · id "payments-7" · expires in 57 s'
@@ -151,13 +152,13 @@ def test_healthy_partitions_have_one_line_and_blocks_are_separated() -> None:
 
 
 def test_consecutive_healthy_lines_are_aligned() -> None:
-    lines = finding_lines([healthy(topic="a"), healthy(topic="a-longer-name")], now=NOW)
+    lines = finding_lines([healthy(topic="a"), healthy(topic="a-longer-name")])
     assert [line.index("ongoing") for line in lines] == [17, 17]
 
 
 def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
     row = healthy(cause="mixed epochs in one transaction")
-    assert "  cause    mixed epochs in one transaction" in finding_lines([row], now=NOW)
+    assert "  cause    mixed epochs in one transaction" in finding_lines([row])
     assert summary([row]) == "nothing hangs, 1 ongoing"
 
 
@@ -171,7 +172,7 @@ def test_the_summary_names_a_missing_marker() -> None:
 
 def test_one_record_and_several_groups() -> None:
     headlines = [
-        finding_lines([finding(records_held=records, groups_held=groups)], now=NOW)[0]
+        finding_lines([finding(records_held=records, groups_held=groups)])[0]
         for records, groups in [(1, []), (2, ["a", "b"]), (0, ["a", "b", "c", "d", "e"])]
     ]
     assert [line.split(" · ", 1)[1] for line in headlines] == [
@@ -182,26 +183,26 @@ def test_one_record_and_several_groups() -> None:
 
 
 def test_a_client_clock_is_named_and_a_time_in_the_future_gives_no_age() -> None:
-    lines = finding_lines([finding(opened_at_clock="producer", opened_at=NOW + dt.timedelta(hours=1))], now=NOW)
+    lines = finding_lines([finding(opened_at_clock="producer", opened_at=NOW + dt.timedelta(hours=1))])
     assert lines[0].startswith("orders-0   LSO 913095344 held · ")
     assert "open since 2026-11-21 13:12:30 UTC by the producer's clock at offset" in lines[1]
 
 
 def test_a_record_may_be_younger_than_its_file() -> None:
     """A broker wrote it within the clock's tick of 4 ms before; the line had "held" without a duration."""
-    (line, *_) = finding_lines([finding(opened_at=NOW + dt.timedelta(milliseconds=2))], now=NOW)
+    (line, *_) = finding_lines([finding(opened_at=NOW + dt.timedelta(milliseconds=2))])
     assert line.startswith("orders-0   LSO 913095344 held for under 1 s · ")
 
 
 def test_a_transaction_without_records_has_no_offset() -> None:
-    lines = finding_lines([healthy(queue_position=None, start_offset=None)], now=NOW)
+    lines = finding_lines([healthy(queue_position=None, start_offset=None)])
     assert "nothing written here yet" in lines[0]
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 100])
 def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> None:
     command = "kafka-txn abort --topic orders --partition 0 --start-offset 913095344"
-    lines = finding_lines([finding(remedy=f"At once: {command}")], now=NOW, width=width)
+    lines = finding_lines([finding(remedy=f"At once: {command}")], width=width)
     assert any(command in line for line in lines)
     sentences = [line for line in lines[1:] if command not in line and "https://" not in line]
     assert max(map(len, sentences)) <= max(width, 41)
@@ -216,12 +217,12 @@ def test_a_narrow_terminal_wraps_sentences_and_never_a_command(width: int) -> No
 
 
 def test_control_characters_never_reach_the_terminal() -> None:
-    lines = finding_lines([healthy(transactional_id="a\x1b[31m\nb")], now=NOW)
+    lines = finding_lines([healthy(transactional_id="a\x1b[31m\nb")])
     assert r'id "a\x1b[31m\nb"' in lines[0]
 
 
 def test_colours_do_not_change_the_text() -> None:
-    lines = finding_lines([finding(), healthy(queue_position=2)], now=NOW)
+    lines = finding_lines([finding(), healthy(queue_position=2)])
     painted = paint(lines)
     assert painted.plain == "\n".join(lines)
     assert {str(each.style) for each in painted.spans} >= {"bold", "bold red", "green", "dim", "cyan"}
@@ -238,9 +239,9 @@ def test_the_summary_counts_partitions_in_correct_english() -> None:
 
 def test_the_link_is_the_causes_page_before_the_verdicts() -> None:
     late = finding(cause="a batch came late; it holds offsets (late-after-commit, group-offsets)")
-    assert f"  docs     {cause_page('late-after-commit')}" in finding_lines([late], now=NOW)
+    assert f"  docs     {cause_page('late-after-commit')}" in finding_lines([late])
     hint = finding(cause='superseded epoch: "a" is at epoch 2 (no name of a cause)')
-    assert f"  docs     {verdict_page('hanging')}" in finding_lines([hint], now=NOW)
+    assert f"  docs     {verdict_page('hanging')}" in finding_lines([hint])
 
 
 def test_hidden_topics_are_a_block_without_partition() -> None:
@@ -248,7 +249,7 @@ def test_hidden_topics_are_a_block_without_partition() -> None:
         "topic": None, "partition": None, "verdict": "unknown", "reason": "There may be more topics.",
         "missing": ["DESCRIBE on topics"], "remedy": "Ask with more rights.",
     }  # fmt: skip
-    assert finding_lines([row], now=NOW) == [
+    assert finding_lines([row]) == [
         "all topics",
         "  unknown  There may be more topics.",
         "  missing  DESCRIBE on topics",

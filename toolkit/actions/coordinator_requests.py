@@ -18,6 +18,7 @@ from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinato
 
 if TYPE_CHECKING:
     from toolkit.actions.progress import Progress
+    from toolkit.analysis.diagnosis.clocks import BrokersTime
     from toolkit.formats.flink_checkpoint import Committable
     from toolkit.sources.live.cluster import Cluster
 
@@ -114,7 +115,7 @@ def owner_step(
     )
 
 
-def owner_evidence(owner: Transaction) -> tuple[EvidenceEntry, ...]:
+def owner_evidence(owner: Transaction, brokers_time: BrokersTime | None = None) -> tuple[EvidenceEntry, ...]:
     """What the fresh check found, as the evidence column has it."""
     values = {
         "state": owner.state,
@@ -122,6 +123,7 @@ def owner_evidence(owner: Transaction) -> tuple[EvidenceEntry, ...]:
         "producer_epoch": owner.producer_epoch,
         "timeout_ms": owner.timeout_ms,
         "start_time": owner.start_time,
+        "brokers_time": None if brokers_time is None else brokers_time.text,
         "topic_partitions": ", ".join(f"{topic}-{number}" for topic, number in owner.topic_partitions or ()),
     }
     source = EvidenceEntry(source=owner.source, broker_id=owner.broker_id, observed_at=owner.observed_at)

@@ -31,7 +31,7 @@ from toolkit.actions.refusals import check_confirmation
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import CONNECT_LEADER, may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
-from toolkit.analysis.diagnosis.decision.owned_rules import TIMEOUT_GRACE
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime, TransactionAge, age_verdict
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, REFUTED, Claim
 from toolkit.errors import ActionRefused, BrokerError, NotFound
@@ -123,10 +123,14 @@ class FencePlan:
         What a fence does, and what may be lost by it, a sentence each.
     unproven
         Claims that are not proven, in words: that no commit includes what is open under it on each partition.
+    brokers_time
+        The brokers' time, by which it was planned.
     checkpoint
         The checkpoint of Flink that is to commit its transaction; null if none is known.
     max_transaction_timeout_ms
         What is live and open for longer is ``long`` and not ``ongoing``; it changes the word only.
+    planned_at
+        When its owner had answered, by this process's monotonic clock.
     """
 
     cluster: Cluster = field(repr=False, compare=False)
@@ -135,8 +139,10 @@ class FencePlan:
     verdict: str
     warnings: Sequence[str] = field(repr=False)
     unproven: Sequence[str] = field(default=(), repr=False)
+    brokers_time: BrokersTime = field(default=UNKNOWN_TIME, repr=False)
     checkpoint: FlinkCheckpoint | None = field(default=None, repr=False)
     max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS
+    planned_at: float = field(default_factory=time.monotonic, repr=False, compare=False)
 
     @property
     def target(self) -> str:
@@ -182,15 +188,19 @@ class FencePlan:
         ActionRefused
             If the id is not as it was, or may not be fenced.
         """
-        return self._preflight(override).row()
+        return self._preflight(override)[0].row()
 
-    def _preflight(self, override: str | None) -> Transaction:
+    def _preflight(self, override: str | None) -> tuple[Transaction, str, BrokersTime]:
+        """The owner as it is now, the verdict on it, and the brokers' time."""
         claims = _claims(self.cluster, self.owner)
+        observed_for = dt.timedelta(seconds=time.monotonic() - self.planned_at)
+        brokers_time = self.cluster.brokers_time()
         fresh = self._unchanged_owner()
-        verdict, unproven = _verdict(self.cluster, fresh, claims, self.max_transaction_timeout_ms)
+        age = TransactionAge.of(fresh.start_time, brokers_time, observed_for=observed_for)
+        verdict, unproven = _verdict(self.cluster, fresh, claims, age, self.max_transaction_timeout_ms)
         needed = _needed_override(verdict, unproven)
         if override == needed and (needed is not None or verdict in SAFE):
-            return fresh
+            return fresh, verdict, brokers_time
         why = f", not {override}" if override not in {None, verdict} else ""
         of = f" ({self.checkpoint.name})" if self.checkpoint and verdict == "checkpointed" else ""
         raise ActionRefused(
@@ -248,14 +258,13 @@ class FencePlan:
         step = replace(owner_step("fence", self.cluster, self.transactional_id, self.owner), override=override)
         with audited_refusal(trail, step), progress.stated():
             check_confirmation(confirm, self.target, means=NOTHING_SENT)
-            fresh = progress.wait(partial(self._preflight, override))
+            fresh, verdict, brokers_time = progress.wait(partial(self._preflight, override))
             progress.check_cancelled()
-        verdict = _age_verdict(fresh, self.max_transaction_timeout_ms)
         intent = replace(
             owner_step("fence", self.cluster, self.transactional_id, self.owner, verdict=verdict),
             override=override,
             reason=MEANINGS[verdict],
-            evidence=owner_evidence(fresh),
+            evidence=owner_evidence(fresh, brokers_time),
             request=f"InitProducerId transactional_id={self.transactional_id}, producer_id=-1, producer_epoch=-1",
         )
         with trail.recording(intent) as outcome, progress.stated():
@@ -354,8 +363,11 @@ def plan_fence(
     BrokerError
         If its coordinator does not describe it.
     """
+    brokers_time = cluster.brokers_time()
     owner = describe_owner(cluster, transactional_id)
-    verdict, unproven = _verdict(cluster, owner, _claims(cluster, owner), max_transaction_timeout_ms)
+    planned_at = time.monotonic()
+    age = TransactionAge.of(owner.start_time, brokers_time)
+    verdict, unproven = _verdict(cluster, owner, _claims(cluster, owner), age, max_transaction_timeout_ms)
     is_last = owner.state == "Ongoing" and owner.producer_epoch == LAST_EPOCH + 1
     return FencePlan(
         cluster=cluster,
@@ -363,6 +375,8 @@ def plan_fence(
         owner=owner,
         verdict=verdict,
         unproven=unproven,
+        brokers_time=brokers_time,
+        planned_at=planned_at,
         checkpoint=_checkpoint(cluster, owner),
         warnings=(*([AT_LAST_EPOCH] if is_last else []), *_warnings(cluster, transactional_id, verdict)),
         max_transaction_timeout_ms=max_transaction_timeout_ms,
@@ -370,14 +384,18 @@ def plan_fence(
 
 
 def _verdict(
-    cluster: Cluster, owner: Transaction, claims: Sequence[Claim], max_transaction_timeout_ms: int
+    cluster: Cluster, owner: Transaction, claims: Sequence[Claim], age: TransactionAge, max_transaction_timeout_ms: int
 ) -> tuple[str, Sequence[str]]:
     """The verdict on an id, and the claims that are not proven, in words."""
     if any(each.status == REFUTED for each in claims):
         return "committed", ()
-    if owner.state == "Ongoing" and _checkpoint(cluster, owner) is not None:
+    if owner.state != "Ongoing":
+        return "decided" if str(owner.state).startswith("Prepare") else "idle", ()
+    if _checkpoint(cluster, owner) is not None:
         return "checkpointed", ()
-    verdict = _age_verdict(owner, max_transaction_timeout_ms)
+    verdict = "prepared"
+    if owner.timeout_ms != TWO_PHASE_COMMIT:
+        verdict = age_verdict(owner, age, long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms))
     unproven = [each.words for each in claims if each.status == NOT_PROVEN]
     return ("unproven" if unproven and verdict in SAFE else verdict), unproven
 
@@ -408,19 +426,6 @@ def _claims(cluster: Cluster, owner: Transaction) -> Sequence[Claim]:
         words = f"no commit includes what is open under {owner.transactional_id}"
         return [Claim(words=words, status=NOT_PROVEN)]
     return [outcomes[tp].no_commit for tp in sorted(outcomes)]
-
-
-def _age_verdict(owner: Transaction, max_transaction_timeout_ms: int) -> str:
-    if owner.state != "Ongoing":
-        return "decided" if str(owner.state).startswith("Prepare") else "idle"
-    if owner.timeout_ms == TWO_PHASE_COMMIT:
-        return "prepared"
-    if owner.start_time is None or owner.timeout_ms is None:
-        return "ongoing"
-    age = owner.observed_at - owner.start_time
-    if age > dt.timedelta(milliseconds=owner.timeout_ms) + TIMEOUT_GRACE:
-        return "overdue"
-    return "long" if age > dt.timedelta(milliseconds=max_transaction_timeout_ms) else "ongoing"
 
 
 def _warnings(cluster: Cluster, transactional_id: str, verdict: str) -> tuple[str, ...]:

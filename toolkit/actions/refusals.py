@@ -76,7 +76,7 @@ def _check_override(action: str, fresh: Finding, override: str | None, *, target
     if override is None or override == (allowed := allowed_override(fresh, action)):
         return
     if abort_refusal(fresh) is None if action == "abort" else complete_refusal(fresh) is None:
-        what = f"{target}: the override {override!r} is not needed, as everything is proven: leave it out"
+        what = f"{target}: the override {override!r} is not needed, as everything is proven: leave it out."
     elif never := _never(fresh):
         what = f"{target} is {fresh.verdict} now, which cannot be overridden: {never}"
     elif allowed is None:

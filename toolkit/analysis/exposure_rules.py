@@ -133,10 +133,13 @@ def bug_exposure(releases: Sequence[BrokerRelease], *, release: Release | None) 
             yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
 
 
-def id_exposure(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
+def id_exposure(
+    records: Iterable[TransactionLogRecord], *, now: dt.datetime, as_of: dt.datetime | None = None
+) -> Iterator[Exposure]:
     """Prefixes that get ever more ids, ids whose newest record is of a client below transaction version 2, and errors.
 
     `records`: of ``__transaction_state``. `now`: when they were read, or up to when they reach.
+    `as_of`: up to when they reach, by the brokers' clocks; null for the newest time in them.
     """
     newest: dict[str, TransactionLogRecord] = {}
     readable: list[TransactionLogRecord] = []
@@ -146,7 +149,9 @@ def id_exposure(records: Iterable[TransactionLogRecord], *, now: dt.datetime) ->
         elif record.transactional_id is not None:
             readable.append(record)
             newest[record.transactional_id] = record
-    yield from growing_prefixes(readable, now=now)
+    as_of = as_of or max((each.timestamp for each in readable if each.timestamp is not None), default=None)
+    if as_of is not None:
+        yield from growing_prefixes(readable, now=now, as_of=as_of)
     for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
         version = record.client_transaction_version or 0
         if not record.tombstone and version < 2:
@@ -164,14 +169,16 @@ def id_exposure(records: Iterable[TransactionLogRecord], *, now: dt.datetime) ->
             )
 
 
-def growing_prefixes(records: Iterable[TransactionLogRecord], *, now: dt.datetime) -> Iterator[Exposure]:
-    """Prefixes under which new ids are created all the time."""
+def growing_prefixes(
+    records: Iterable[TransactionLogRecord], *, now: dt.datetime, as_of: dt.datetime
+) -> Iterator[Exposure]:
+    """Prefixes under which new ids are created all the time. `now`, `as_of`: as for `id_exposure`."""
     for prefix, logged in sorted((logged_ids(records) or {}).items()):
-        if logged.is_growing(now):
+        if logged.is_growing(as_of):
             yield Exposure(
                 subject="prefix",
                 name=prefix,
-                value=f"{len(logged.recent(now))} new ids in 24 h, {logged.per_hour(now):.0f} per hour",
+                value=f"{len(logged.recent(as_of))} new ids in 24 h, {logged.per_hour(as_of):.0f} per hour",
                 exposed=True,
                 means="Its clients do not reuse their ids, so that no later instance fences an abandoned transaction: "
                 "it is aborted after its timeout. Coordinators keep each id for transactional.id.expiration.ms, "

@@ -62,7 +62,7 @@ class ActionAnswer:
 
         if not self.is_json:
             runnable = dataclasses.replace(finding, remedy=source_options.runnable(finding.remedy))
-            show([*finding_lines([runnable], now=dt.datetime.now(dt.UTC), width=width()), ""])
+            show([*finding_lines([runnable], width=width()), ""])
 
     def confirmation(self, plan: Any, option: str | None, preview: Iterable[str]) -> str | None:
         """Write the dry run unless an option confirms it; return what was confirmed, null for a dry run.

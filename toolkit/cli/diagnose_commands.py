@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -352,10 +351,9 @@ def answer_findings(
         rows = [{**each.row(), "docs": finding_page(each.verdict, each.cause)} for each in findings]
         answer(LINKED_FINDINGS, rows, output)
         return
-    as_of = max((each.observed_at for each in findings), default=dt.datetime.now(dt.UTC))
     partitions = {(each.topic, each.partition) for each in findings}
     whole = [each for each in of if (each.topic, each.partition) in partitions]
-    lines = finding_lines(whole, now=as_of, width=width())
+    lines = finding_lines(whole, width=width())
     first = [] if proof is None else [*wrap(proof, before="", width=width()), ""]
     show([*first, *lines, *([""] if lines else []), summary(of)])
 

@@ -281,7 +281,9 @@ class SourceOptions:
 
         server, path = self.bootstrap_server, self.command_config
         config = ClientConfig.from_properties(path, bootstrap_servers=server) if path else ClientConfig(server or "")
-        return Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
+        cluster = Cluster(config, timeout=self.timeout, flink_checkpoints=self.flink_checkpoint or ())
+        cluster.on_clock_warning = remark
+        return cluster
 
 
 _NO_LOGS: dict[str, Any] = {  # what selects a cluster or files, at its default

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -126,7 +125,7 @@ class Demo:
             4, f"kafka-txn diagnose queries every broker, and rechecks doubtful partitions {RECHECK_AFTER:g} s later:"
         )
         rows = cluster.finding_rows(recheck_after=RECHECK_AFTER)
-        self._show(["", *finding_lines(rows, now=dt.datetime.now(dt.UTC), width=self._width), "", summary(rows)])
+        self._show(["", *finding_lines(rows, width=self._width), "", summary(rows)])
         verdicts = {(row["topic"], row["partition"], row["start_offset"]): row["verdict"] for row in rows}
         for each in staged:
             found = verdicts.get((each.topic, each.partition, each.start_offset))

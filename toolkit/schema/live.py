@@ -192,7 +192,11 @@ class Finding(TableRow):
         dt.datetime | None, "When it stopped holding the LSO, by its marker's time; null if it still holds it."
     ] = None
     held_ms: Annotated[
-        Int64 | None, "How long it held the LSO; up to observed_at if it still holds it.", Unit("ms")
+        Int64 | None, "How long it held the LSO; up to brokers_time if it still holds it.", Unit("ms")
+    ] = None
+    brokers_time: Annotated[
+        dt.datetime | None,
+        "The time by the brokers' clocks when it was observed, up to which ages count; null if that is unknown.",
     ] = None
     broker_id: Annotated[Int32 | None, "Broker that answered or should have answered."] = None
     observed_at: Annotated[dt.datetime, "When the response arrived, by this machine's clock."]

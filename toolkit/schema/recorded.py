@@ -45,6 +45,10 @@ class RecordedSample(TableRow):
 
     sampled_at: Annotated[dt.datetime, "When the sample was due: the same on every row of a sample."]
     observed_at: Annotated[dt.datetime, "When the sample ended, by the recorder's clock."]
+    brokers_time: Annotated[
+        dt.datetime | None, "The time by the brokers' clocks, read before the coordinators answered; null if unknown."
+    ] = None
+    brokers_clock: Annotated[str | None, "Which clock or record of a broker that is of, or why it is unknown."] = None
     interval_ms: Annotated[Int64 | None, "Time from one sample to the next.", Unit("ms")] = None
     seconds: Annotated[float | None, "How long it took.", Unit("s")] = None
     brokers: Annotated[tuple[Int32, ...] | None, "Brokers queried."] = None
@@ -80,7 +84,9 @@ class LateTransaction(TableRow):
         Int32 | None, "The transaction's own timeout; else the longest that brokers allow.", Unit("ms")
     ] = None
     late_since: Annotated[dt.datetime | None, "When timeout and margin had passed."] = None
-    late_ms: Annotated[Int64 | None, "How long ago that was.", Unit("ms")] = None
+    late_ms: Annotated[
+        Int64 | None, "How long ago that was, at least: by the brokers' clocks, or by the recorder's.", Unit("ms")
+    ] = None
     broker_id: Annotated[Int32 | None, "Leader of the partition."] = None
     observed_at: Annotated[dt.datetime, "When it was seen, by the recorder's clock."]
 

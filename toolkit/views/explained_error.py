@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -46,11 +45,9 @@ def answer_lines(symptom: Symptom) -> Iterator[tuple[str, str]]:
     yield "page", symptom_page(symptom.name)
 
 
-def checked_lines(
-    checks: ResourceChecks, named: NamedResources, *, now: dt.datetime, width: int | None = None
-) -> list[str]:
+def checked_lines(checks: ResourceChecks, named: NamedResources, *, width: int | None = None) -> list[str]:
     """Findings about the named partitions, or about all, and failed checks."""
-    lines = [*said_of_ids(checks), *finding_lines(checks.findings, now=now, width=width)]
+    lines = [*said_of_ids(checks), *finding_lines(checks.findings, width=width)]
     lines += ["", _sum(checks, named)] if lines else [_sum(checks, named)]
     lines += [
         line for each in checks.not_checked for line in wrap(printable(each), before="not checked: ", width=width)
@@ -219,7 +216,7 @@ class ExplainedError:
         if name := named_line(self.named):
             paragraphs.append(wrap(name, before="Named: ", width=width))
         if self.checks is not None:
-            paragraphs.append(checked_lines(self.checks, self.named, now=_now(self.checks), width=width))
+            paragraphs.append(checked_lines(self.checks, self.named, width=width))
         return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
     def __repr__(self) -> str:
@@ -234,9 +231,7 @@ class ExplainedError:
             unknown=TITLE_OF_UNKNOWN,
             collect=WHAT_TO_COLLECT,
             named=named_line(self.named),
-            checked=checked_lines(self.checks, self.named, now=_now(self.checks), width=TEXT_WIDTH)
-            if self.checks
-            else None,
+            checked=checked_lines(self.checks, self.named, width=TEXT_WIDTH) if self.checks else None,
         )
 
 
@@ -280,7 +275,3 @@ def explain(
     named = named.with_more(transactional_ids=transactional_ids, groups=groups, topics=topics, partitions=partitions)
     checks = None if source is None else check_resources(source, named, recheck_after=recheck_after)
     return ExplainedError(recognized=recognized, named=named, checks=checks)
-
-
-def _now(checks: ResourceChecks | None) -> dt.datetime:
-    return max((each.observed_at for each in checks.findings) if checks else (), default=dt.datetime.now(dt.UTC))

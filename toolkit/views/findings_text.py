@@ -23,6 +23,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING
 from toolkit.views.row_formats import count, printable
+from toolkit.views.urgency import age, expires_in
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -51,7 +52,6 @@ def cause_names(cause: str | None) -> list[str]:
     return [name for name in match[1].split(", ") if name in CAUSES] if match else []
 
 
-TICK = dt.timedelta(seconds=1)
 """A record may have a time a clock tick after that of the observation."""
 
 _LABEL = 9
@@ -66,11 +66,10 @@ _STYLES = (
 )
 
 
-def finding_lines(findings: Data, *, now: dt.datetime, width: int | None = None) -> list[str]:
+def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
     """Findings as lines of text, a block per partition, healthy partitions in a line per transaction.
 
     `findings`: ``schema.FINDINGS`` in its order; a null column may be missing.
-    `now`: time up to which ages are counted.
     `width`: columns to wrap at, between words; a command to copy is never wrapped. Null for no wrapping.
     """
     by_partition = groupby(records_of(findings, Finding), key=lambda finding: (finding.topic, finding.partition))
@@ -83,9 +82,9 @@ def finding_lines(findings: Data, *, now: dt.datetime, width: int | None = None)
         partitions, key=lambda pair: all(is_healthy(each) or _is_over(each) for each in pair[1])
     ):
         if healthy:
-            paragraphs.append(_short_lines(list(group), now=now, width=width))
+            paragraphs.append(_short_lines(list(group), width=width))
         else:
-            paragraphs += [list(_block(name, findings, now=now, width=width)) for name, findings in group]
+            paragraphs += [list(_block(name, findings, width=width)) for name, findings in group]
     return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
@@ -155,47 +154,46 @@ def _is_over(finding: Finding) -> bool:
     return finding.verdict == "ended"
 
 
-def _short_lines(
-    partitions: Sequence[tuple[str, Sequence[Finding]]], *, now: dt.datetime, width: int | None
-) -> list[str]:
+def _short_lines(partitions: Sequence[tuple[str, Sequence[Finding]]], *, width: int | None) -> list[str]:
     longest = max(_LABEL, *(len(name) for name, _ in partitions))
-    lines = (
-        (f"{name:<{longest}}  ", _short(finding, now=now)) for name, findings in partitions for finding in findings
-    )
+    lines = ((f"{name:<{longest}}  ", _short(finding)) for name, findings in partitions for finding in findings)
     return [line for name, text in lines for line in wrap(text, before=name, width=width)]
 
 
-def _short(finding: Finding, *, now: dt.datetime) -> str:
+def _short(finding: Finding) -> str:
     line = f"{finding.verdict}  {_past(finding) if _is_over(finding) else _who(finding) or printable(finding.reason)}"
     if finding.transactional_id:
         line += f' · id "{printable(finding.transactional_id)}"'
         if finding.owner:
             line += f": {printable(finding.owner)}"
-    if finding.expires_at and finding.expires_at > now:
-        line += f" · expires in {duration(finding.expires_at - now)}"
+    if (left := expires_in(finding)) is not None:
+        line += f" · expires in {duration(left)}"
+    elif finding.expires_at and (finding.brokers_time is None or finding.brokers_time < finding.expires_at):
+        line += f" · expires at {at(finding.expires_at)}"
     return line
 
 
-def _block(name: str, findings: Sequence[Finding], *, now: dt.datetime, width: int | None) -> Iterator[str]:
+def _block(name: str, findings: Sequence[Finding], *, width: int | None) -> Iterator[str]:
     first, *behind = (finding for finding in findings if not _is_over(finding))
-    over = [_short(finding, now=now).removeprefix("ended  ") for finding in findings if _is_over(finding)]
+    over = [_short(finding).removeprefix("ended  ") for finding in findings if _is_over(finding)]
     entries = [*_entries(first), *_next(first, behind), *_listed("ended", over)]
     label = max(_LABEL, *(len(label) + 2 for label, _ in entries))
-    yield f"{name:<{label}}  {_headline(first, now=now)}".rstrip()
+    yield f"{name:<{label}}  {_headline(first)}".rstrip()
     for title, text in entries:
         yield from wrap(text, before=f"  {title:<{label}}", width=width)
 
 
-def _headline(finding: Finding, *, now: dt.datetime) -> str:
+def _headline(finding: Finding) -> str:
     """``LSO 913095344 held for 2 h 14 min · 2,115 records waiting · group my-group cannot move``."""
     if finding.topic is None:
         return ""
     parts = ["LSO unknown" if finding.last_stable_offset is None else f"LSO {finding.last_stable_offset}"]
     if finding.queue_position == 1:
         parts[0] += " held"
-        since = finding.held_from or finding.opened_at
-        if since and since <= now + TICK:
-            parts[0] += f" for {duration(now - since)}"
+        if (length := age(finding)) is not None:
+            parts[0] += f" for {duration(length)}"
+        elif finding.brokers_time is None and (since := finding.held_from or finding.opened_at):
+            parts[0] += f" since {at(since)}"
     if finding.records_held is not None:
         parts.append(count(finding.records_held, "record waiting", "records waiting"))
     elif finding.offsets_held is not None:

@@ -241,7 +241,7 @@ class TableView:
         first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS
         if self._is_answer:
             findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
-            lines = list(finding_lines(findings[:TEXT_ROWS], now=self.now or newest(findings), width=TEXT_WIDTH))
+            lines = list(finding_lines(findings[:TEXT_ROWS], width=TEXT_WIDTH))
             end = ["", summary(findings)]
         else:
             lines, end = row_lines(self.table, first, columns=self._names()), []

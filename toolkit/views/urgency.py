@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
 """Verdicts, the most urgent first."""
 
+TICK = dt.timedelta(seconds=1)
+"""Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
+
 
 def urgency(verdict: str) -> int:
     """The place of a verdict in `VERDICT_ORDER`."""
@@ -20,16 +23,32 @@ def urgency(verdict: str) -> int:
 
 
 def newest(findings: Iterable[Finding]) -> dt.datetime:
-    """When the newest of them was observed: ages are counted up to then."""
-    return max((each.observed_at for each in findings if each.observed_at), default=dt.datetime.now(dt.UTC))
+    """The brokers' time when the newest of them was observed; without it, when that was by the observer's clock."""
+    found = list(findings)
+    known = [each.brokers_time for each in found if each.brokers_time]
+    return max(known or [each.observed_at for each in found if each.observed_at], default=dt.datetime.now(dt.UTC))
 
 
-def age(finding: Finding, now: dt.datetime) -> dt.timedelta | None:
-    """For how long it has held the LSO, or has been open; of an ended one, for how long it held it; null if unknown."""
+def age(finding: Finding, now: dt.datetime | None = None) -> dt.timedelta | None:
+    """For how long it has held the LSO, or has been open; of an ended one, for how long it held it; null if unknown.
+
+    `now`: by the brokers' clocks, as the times since when; by default when it was observed. It is unknown where no
+        broker's time was read.
+    """
     if finding.held_ms is not None:
         return dt.timedelta(milliseconds=finding.held_ms)
-    since = finding.held_from or finding.opened_at
-    return None if since is None or since > now else now - since
+    since, until = finding.held_from or finding.opened_at, finding.brokers_time and (now or finding.brokers_time)
+    if since is None or until is None or since > until + TICK:
+        return None
+    return max(until - since, dt.timedelta(0))
+
+
+def expires_in(finding: Finding) -> dt.timedelta | None:
+    """The time left until its timeout, which is at most the timeout; null if it is over, or not known."""
+    now, opened_at, expires_at = finding.brokers_time, finding.opened_at, finding.expires_at
+    if now is None or expires_at is None or opened_at is None or finding.opened_at_clock != "coordinator":
+        return None
+    return expires_at - now if opened_at <= now < expires_at else None
 
 
 def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> list[Finding]:

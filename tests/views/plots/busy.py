@@ -35,6 +35,7 @@ def finding(**fields: Any) -> dict[str, Any]:
         "offsets_held": 2115,
         "records_held": 2001,
         "observed_at": NOW,
+        "brokers_time": NOW,
     }
     return row | fields
 

@@ -10,7 +10,7 @@ from toolkit.views.plots import plot_overview
 from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE
 
 NOTHING: dict[str, Any] = dict.fromkeys(PARTITIONS.names)
-PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW}
+PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW, "brokers_time": NOW}
 
 
 def test_the_title_is_the_result_and_the_worst_are_first() -> None:

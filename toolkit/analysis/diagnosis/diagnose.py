@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from toolkit.analysis.diagnosis.clocks import TransactionAge, is_overdue
 from toolkit.analysis.diagnosis.decision.claims import claim_entries
 from toolkit.analysis.diagnosis.decision.decide import decide, needs_log, needs_recheck
 from toolkit.analysis.diagnosis.decision.decision import Decision
@@ -25,7 +26,9 @@ from toolkit.analysis.diagnosis.observation import (
     IndexedObservation,
     Observation,
     OpenTransaction,
+    between,
     is_held,
+    observed_between,
 )
 from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
@@ -66,13 +69,13 @@ class Diagnosis:
             checkpoints=self.checkpoints,
         )
 
-    def to_recheck(self) -> list[TopicPartition]:
-        """Partitions on which one observation does not decide."""
+    def to_recheck(self, *, after: dt.timedelta = dt.timedelta(0)) -> list[TopicPartition]:
+        """Partitions on which one observation does not decide, if the next one comes so much later."""
         last = self.indexed[-1]
         return sorted(
             tp
             for tp in set().union(*(one.notable() for one in self.indexed))
-            if any(map(needs_recheck, self.opened.get(tp, ())))
+            if any(needs_recheck(each) or _may_become_overdue(each.txn, after) for each in self.opened.get(tp, ()))
             or bool(last.errors(tp))
             or _partition(tp, self._covering(tp)).is_held
         )
@@ -168,9 +171,20 @@ def diagnose(
     )
 
 
+def _may_become_overdue(txn: OpenTransaction, after: dt.timedelta) -> bool:
+    """Whether no broker's time shows the age of a transaction, and a second observation after that time would."""
+    seen_again = TransactionAge(observed_for=after)
+    return txn.state == "Ongoing" and txn.age.since_start is None and is_overdue(txn.owner, seen_again)
+
+
 def _with_time_in_state(txn: OpenTransaction, history: Sequence[OpenTransaction | None]) -> OpenTransaction:
     first = next(each for each in history if each and each.state == txn.state)  # at the latest itself
-    return replace(txn, seen_for=txn.observation.observed_at - first.observation.observed_at)
+    same = next(each for each in history if each and each.of_owner == txn.of_owner)
+    return replace(
+        txn,
+        seen_for=between(first.observation, txn.observation),
+        observed_for=observed_between(same.observation, txn.observation),
+    )
 
 
 def _in_order(found: Sequence[Finding]) -> list[Finding]:
@@ -185,7 +199,7 @@ def _transaction(evidence: OpenEvidence) -> Finding:
     txn, decision = evidence.txn, decide(evidence)
     opened_at, clock = _opened(txn, owned=decision.verdict in OWNED)
     return replace(
-        _decided(decision, txn.leader),
+        _decided(decision, txn.leader, txn.observation),
         producer_id=txn.producer_id,
         producer_epoch=txn.producer.producer_epoch,
         transactional_id=txn.transactional_id,
@@ -260,7 +274,7 @@ def _partition(tp: TopicPartition, covering: Sequence[IndexedObservation]) -> Pa
 
 def _partition_finding(evidence: PartitionEvidence, observation: Observation) -> Finding:
     return replace(
-        _decided(decide(evidence), evidence.partition),
+        _decided(decide(evidence), evidence.partition, observation),
         evidence=partition_evidence(evidence.partition, [observation]),
         broker_id=evidence.partition.broker_id,
         observed_at=observation.observed_at,
@@ -271,10 +285,10 @@ def _partition_finding(evidence: PartitionEvidence, observation: Observation) ->
 def gap_finding(evidence: Evidence, observation: Observation) -> Finding:
     """The finding about a whole cluster."""
     found = decide(evidence).finding(observed_at=observation.observed_at)
-    return replace(found, evidence=coverage_evidence(observation))
+    return replace(found, evidence=coverage_evidence(observation), brokers_time=observation.brokers_time.time)
 
 
-def _decided(decision: Decision, partition: Partition) -> Finding:
+def _decided(decision: Decision, partition: Partition, observation: Observation) -> Finding:
     lso, high_watermark = partition.last_stable_offset, partition.high_watermark
     return replace(
         decision.finding(observed_at=partition.observed_at),
@@ -283,4 +297,5 @@ def _decided(decision: Decision, partition: Partition) -> Finding:
         last_stable_offset=lso,
         high_watermark=high_watermark,
         offsets_held=None if lso is None or high_watermark is None else max(high_watermark - lso, 0),
+        brokers_time=observation.brokers_time.time,
     )

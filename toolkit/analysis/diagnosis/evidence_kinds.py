@@ -148,6 +148,11 @@ class GapEvidence:
     is_open: bool = True
 
 
+def _by_brokers(finding: Finding) -> dt.datetime:
+    """When it was observed: that of a log has the times in it, that of an older recording only the recorder's."""
+    return finding.brokers_time or finding.observed_at
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSourceEvidence:
     """Evidence of one transaction from two sources, each of which was decided by itself."""
@@ -156,9 +161,19 @@ class TwoSourceEvidence:
     recorded: Finding  # its last finding by a recording
 
     @property
+    def is_logged_later(self) -> bool:
+        """Whether the log was read after the sample, by the brokers' time of both, as far as it is known."""
+        return _by_brokers(self.log) > _by_brokers(self.recorded)
+
+    @property
+    def is_recorded_later(self) -> bool:
+        """Whether the sample was taken after the log was read."""
+        return _by_brokers(self.recorded) > _by_brokers(self.log)
+
+    @property
     def earlier(self) -> Finding:
         """The one that was observed first."""
-        return self.recorded if self.recorded.observed_at <= self.log.observed_at else self.log
+        return self.log if self.is_recorded_later else self.recorded
 
     @property
     def later(self) -> Finding:

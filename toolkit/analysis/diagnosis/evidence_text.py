@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction
+from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Partition, Transaction
@@ -57,7 +57,7 @@ def by_observations(observations: Sequence[Observation]) -> str:
         return f"read from the files of {_brokers(observations[-1])} as of {at(observations[-1].observed_at)}"
     times_text = _TIMES.get(len(observations), f"seen {len(observations)} times")
     if len(observations) > 1:
-        times_text += f", {duration(observations[-1].observed_at - observations[0].observed_at)} apart"
+        times_text += f", {duration(between(observations[0], observations[-1]))} apart"
     brokers = len(observations[-1].coverage.brokers)
     return f"{times_text}; {'the only broker' if brokers == 1 else f'all {brokers} brokers'} answered"
 
@@ -130,10 +130,14 @@ def _of_observations(
     tp: TopicPartition | None, observations: Sequence[Observation], sources: _Sources
 ) -> Iterator[EvidenceEntry]:
     last = observations[-1]
-    apart = (last.observed_at - observations[0].observed_at).total_seconds()
+    apart = between(observations[0], last).total_seconds()
     texts: dict[str, object] = {"observations": len(observations), "seconds_apart": f"{apart:.1f}"}
     if last.from_files:
         texts = {"as_of": last.observed_at}
+    else:
+        texts["brokers_time"] = last.brokers_time.text
+        if last.brokers_time.warning is not None:
+            texts["clock"] = last.brokers_time.warning
     for name, value in texts.items():
         yield _entry("observations", None, last.observed_at, name, value)
     for note in () if tp is None else last.notes.get(tp, ()):
@@ -169,10 +173,6 @@ def _of_transaction(txn: OpenTransaction, sources: _Sources) -> Iterator[Evidenc
         yield _entry(owner.source, owner.broker_id, owner.observed_at, "expects_marker_here", listed)
     if txn.as_of is not None:
         yield _entry(STATE_TOPIC, None, txn.as_of.time, "proven_until", f"{at(txn.as_of.time)}, by {txn.as_of.proof}")
-    start = txn.owner.start_time if txn.owner else None
-    if start is not None and start > txn.observation.observed_at:
-        ahead = duration(start - txn.observation.observed_at)
-        yield _entry("clock", None, txn.observation.observed_at, "coordinator_ahead_by_at_least", ahead)
     if txn.first_batch is not None:
         clock = "broker" if txn.first_batch.log_append_time else "producer"
         texts: dict[str, object] = {

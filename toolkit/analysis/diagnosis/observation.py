@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TypeVar
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES, TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime, TransactionAge
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Partition, Producer, Transaction
 from toolkit.schema.recorded import FirstBatch
@@ -44,6 +45,14 @@ class AsOf:
     proof: str  # what proves it
 
 
+@dataclass(frozen=True, slots=True)
+class MonotonicSpan:
+    """When an observation began and ended, by the monotonic clock of this process, in seconds."""
+
+    began: float
+    ended: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One observation, read in this order: partitions, producers, transactions, then producers and partitions again.
@@ -63,6 +72,9 @@ class Observation:
     producers_after: Sequence[Producer]
     coverage: Coverage  # whether the coordinators' responses are complete
     observed_at: dt.datetime  # when the observation ended, by this machine's clock; from files, the newest time in them
+    # the brokers' time, read before the coordinators answered; from files, the newest time that a broker wrote
+    brokers_time: BrokersTime = UNKNOWN_TIME
+    monotonic: MonotonicSpan | None = None  # null if it was not made by this process: from files, or a recording
     # of open transactions, as far as they were read
     first_batches: Sequence[FirstBatch] = ()
     # whether it was read from log directories. Then the rows after are those before, but for what began while the files
@@ -118,9 +130,7 @@ class OpenTransaction:
     listed: bool  # whether the coordinator still expects to write a marker to this partition
     two_phase: bool  # whether its timeout marks two-phase commit (KIP-939)
     as_of: AsOf | None  # for files: the time up to which they prove the coordinator's state; null if nothing proves any
-    now: dt.datetime | None  # this machine's time; for files, that of `as_of`
-    # time from the coordinator's start time to `now`; null if that is unknown, or the clocks contradict
-    age: dt.timedelta | None
+    now: BrokersTime  # the brokers' time; for files, that of `as_of`
     expires_at: dt.datetime | None  # start time plus timeout; null if one is unknown or the transaction does not expire
     leader: Partition  # the partition, read after the coordinators answered
     # the partition's high watermark, read before the coordinators answered; null if unknown
@@ -131,6 +141,8 @@ class OpenTransaction:
     first_batch: FirstBatch | None = None  # its first batch; null if that was not read
     # for how long earlier observations have shown the coordinator in this state
     seen_for: dt.timedelta = dt.timedelta(0)
+    # for at least how long the same transaction of its owner has been observed, by a monotonic clock
+    observed_for: dt.timedelta = dt.timedelta(0)
 
     @property
     def producer_id(self) -> int:
@@ -142,6 +154,18 @@ class OpenTransaction:
     def transactional_id(self) -> str | None:
         """The id that owns its producer id; null if none does."""
         return None if self.owner is None else self.owner.transactional_id
+
+    @property
+    def age(self) -> TransactionAge:
+        """For how long its owner's transaction is open."""
+        start = None if self.owner is None else self.owner.start_time
+        return TransactionAge.of(start, self.now, observed_for=self.observed_for)
+
+    @property
+    def of_owner(self) -> tuple[object, ...]:
+        """What all observations of one transaction of its owner have in common."""
+        start = None if self.owner is None else self.owner.start_time
+        return self.transactional_id, self.producer_id, self.owner_epoch, self.state, start
 
     @property
     def is_mixed(self) -> bool:
@@ -239,10 +263,9 @@ class IndexedObservation:
         owners = self._owners.get(producer_id, [])
         owner = owners[0] if owners else None
         started, timeout_ms = (owner.start_time, owner.timeout_ms) if owner else (None, None)
-        as_of = self._as_of(owner, tp)
-        now: dt.datetime | None = self.observation.observed_at
+        as_of, now = self._as_of(owner, tp), self.observation.brokers_time
         if self.observation.from_files:
-            now = None if as_of is None else as_of.time
+            now = UNKNOWN_TIME if as_of is None else BrokersTime(time=as_of.time, source=as_of.proof)
         expires_at = None
         if started is not None and timeout_ms is not None and timeout_ms != TWO_PHASE_COMMIT:
             expires_at = started + dt.timedelta(milliseconds=timeout_ms)
@@ -260,7 +283,6 @@ class IndexedObservation:
             two_phase=timeout_ms == TWO_PHASE_COMMIT,
             as_of=as_of,
             now=now,
-            age=None if started is None or now is None or started > now else now - started,
             expires_at=expires_at,
             leader=after,
             high_watermark_before=before.high_watermark,
@@ -278,6 +300,20 @@ class IndexedObservation:
         if not found and owner.last_update_time is not None:
             return AsOf(owner.last_update_time, "the newest record of the id")
         return max(found, key=lambda each: each.time, default=None)
+
+
+def between(first: Observation, last: Observation) -> dt.timedelta:
+    """The time from one observation to another, each at its end: by a monotonic clock, or the recorder's."""
+    if first.monotonic is None or last.monotonic is None:
+        return last.observed_at - first.observed_at
+    return dt.timedelta(seconds=last.monotonic.ended - first.monotonic.ended)
+
+
+def observed_between(first: Observation, last: Observation) -> dt.timedelta:
+    """At least the time between any answers of two observations of one process; 0 of others."""
+    if first.monotonic is None or last.monotonic is None:
+        return dt.timedelta(0)
+    return max(dt.timedelta(seconds=last.monotonic.began - first.monotonic.ended), dt.timedelta(0))
 
 
 def is_held(partition: Partition) -> bool:

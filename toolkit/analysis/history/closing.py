@@ -144,7 +144,7 @@ def _entry_before(finding: Finding) -> EvidenceEntry | None:
 def _close_by_marker(finding: Finding, marked: LogTransaction) -> Finding:
     marker = f"{marked.marker} marker" if marked.marker else "marker"
     end = f"Its {marker} is at offset {marked.marker_offset} of the log."
-    return close(_held_to(finding, marked.end), end=end, before=finding)
+    return close(_held_by_marker(finding, marked.end), end=end, before=finding)
 
 
 def _close_if_gone(finding: Finding, last_seen: Sequence[Finding]) -> Finding:
@@ -155,8 +155,20 @@ def _close_if_gone(finding: Finding, last_seen: Sequence[Finding]) -> Finding:
     return close(_held_to(finding, time), end=f"The sample of {at(time)} no longer has it.", before=finding)
 
 
-def _held_to(finding: Finding, end: dt.datetime | None) -> Finding:
-    """The finding as of its end, with the time for which it held the LSO; null if that is unknown."""
+def _held_to(finding: Finding, end: dt.datetime) -> Finding:
+    """The finding as of its end, by the clock of `Finding.observed_at`."""
+    since = end - finding.observed_at
+    return replace(
+        finding,
+        observed_at=end,
+        brokers_time=None if finding.brokers_time is None else finding.brokers_time + since,
+        held_to=None if finding.held_from is None else end,
+        held_ms=None if finding.held_ms is None else finding.held_ms + since // MILLISECOND,
+    )
+
+
+def _held_by_marker(finding: Finding, end: dt.datetime | None) -> Finding:
+    """The finding as of its marker's time, with the time for which it held the LSO; null if that is unknown."""
     if end is None:
         return replace(finding, held_ms=None)
     if finding.held_from is None:
@@ -208,8 +220,12 @@ def _both(log: Finding, recorded: Sequence[Finding]) -> Finding:
     elif last.verdict == "ended":
         return replace(merged, held_to=log.held_to)
     if merged.held_ms is None and merged.held_from is not None:
-        held_to = merged.held_to or last.observed_at
-        merged = replace(merged, held_ms=max((held_to - merged.held_from) // MILLISECOND, 0))
+        # A recording may have begin and end by the recorder's clock: its brokers' time and duration give the brokers'.
+        begin, end = log.held_from, log.held_to or last.brokers_time
+        if begin is None and last.brokers_time is not None and last.held_ms is not None:
+            begin = last.brokers_time - last.held_ms * MILLISECOND
+        if begin is not None and end is not None:
+            merged = replace(merged, held_ms=max((end - begin) // MILLISECOND, 0))
     return merged
 
 

@@ -158,7 +158,6 @@ class _Lifetime:
         gone = None if last.start_offset is None else self.gone
         held_from = self._held_from() if last.start_offset is not None else None
         held_to = None if held_from is None else last.held_to or gone
-        until = held_to or last.observed_at
         ids = [each.transactional_id for each in self.found if each.transactional_id is not None]
         merged = replace(
             last,
@@ -167,16 +166,38 @@ class _Lifetime:
             evidence=(*last.evidence, *self.entries),
             held_from=held_from,
             held_to=held_to,
-            held_ms=None if held_from is None else max((until - held_from) // MILLISECOND, 0),
+            held_ms=self._held_ms(last, gone),
             observed_at=gone or last.observed_at,
+            brokers_time=last.brokers_time and last.brokers_time + ((gone or last.observed_at) - last.observed_at),
         )
         return merged if gone is None else close(merged, end=f"The sample of {at(gone)} no longer has it.", before=last)
 
     def _held_from(self) -> dt.datetime | None:
-        """Since when it has held the LSO; null if it never did."""
-        holding = [each for each in self.found if each.queue_position == 1]
-        known = [each.held_from for each in holding if each.held_from is not None]
-        return known[-1] if known else holding[0].sampled_at if holding else None
+        """Since when it has held the LSO, by the log, or when that was first sampled; null if it never did."""
+        return self._held_from_by_log() or self._first_held()
+
+    def _held_from_by_log(self) -> dt.datetime | None:
+        known = [each.held_from for each in self.found if each.queue_position == 1 and each.held_from is not None]
+        return known[-1] if known else None
+
+    def _first_held(self) -> dt.datetime | None:
+        return next((each.sampled_at for each in self.found if each.queue_position == 1), None)
+
+    def _held_ms(self, last: Finding, gone: dt.datetime | None) -> int | None:
+        """How long it held the LSO. The log has times of brokers, the samples those of the recorder.
+
+        The brokers' time of the last sample, and how much later or earlier something was by the recorder's clock, give
+        the brokers' time of that; without it, times of two clocks give no duration.
+        """
+        now, until = last.brokers_time, gone or last.observed_at
+        by_log, first = self._held_from_by_log(), self._first_held()
+        if first is None or last.start_offset is None:
+            return None
+        if by_log is None and last.held_to is None:
+            return max((until - first) // MILLISECOND, 0)
+        begin = by_log or (None if now is None else now - (last.observed_at - first))
+        end = last.held_to or (None if now is None else now + (until - last.observed_at))
+        return None if begin is None or end is None else max((end - begin) // MILLISECOND, 0)
 
 
 def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, ObservationTime]) -> Iterator[_Lifetime]:

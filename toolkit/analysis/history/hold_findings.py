@@ -257,7 +257,7 @@ def _current(held: _AttributedHold, finding: Finding) -> Finding:
         finding,
         evidence=(*(entry for entry in finding.evidence if entry.name != AT_LEAST), *_since(held)),
         held_from=held_from,
-        held_ms=_between(held_from, finding.observed_at),
+        held_ms=_between(held_from, finding.brokers_time),
     )
 
 
@@ -265,7 +265,9 @@ def _current_held_from(hold: LsoHold, finding: Finding) -> dt.datetime | None:
     held_from = hold.held_from
     if hold.after_offset is not None:
         return held_from
-    if held_from is not None and held_from > finding.observed_at + CLOCKS_DIFFER and hold.opened_at_clock == "producer":
+    now = finding.brokers_time
+    is_ahead = held_from is not None and now is not None and held_from > now + CLOCKS_DIFFER
+    if is_ahead and hold.opened_at_clock == "producer":
         held_from = hold.not_before
     if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
         return held_from
@@ -320,8 +322,8 @@ def _not_before(first_batch: dt.datetime | None, started: dt.datetime) -> dt.dat
     return started if first_batch is None or first_batch < started - CLOCKS_DIFFER else first_batch
 
 
-def _between(start: dt.datetime | None, end: dt.datetime) -> int | None:
-    if start is None or start > end + CLOCKS_DIFFER:
+def _between(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
+    if start is None or end is None or start > end + CLOCKS_DIFFER:
         return None
     return max((end - start) // MILLISECOND, 0)
 

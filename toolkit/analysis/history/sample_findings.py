@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.diagnose import Diagnosis, diagnose, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
@@ -144,7 +145,7 @@ def late_transactions(
     `observation`: the newest observation behind the findings.
     `sampled_at`: when the sample was due.
     `first_seen`: when each transaction was first seen open; used if neither a coordinator nor the log has an opening
-        time, or if that time is in the future.
+        time, if no broker's time is known, or if the opening time is after it.
     `padding_ms`: how long past its timeout a transaction may stay open.
     `longest_timeout_ms`: the timeout of a transaction without a known transactional id: the brokers' maximum.
     """
@@ -159,9 +160,9 @@ def late_transactions(
         if topic is None or partition is None or producer_id is None or start_offset is None:
             continue
         timeout_ms = timeouts.get((finding.transactional_id, producer_id), longest_timeout_ms)
-        opened_at, opened_at_clock = _opened(finding, observation.observed_at, first_seen.get(key))
+        opened_at, opened_at_clock, now = _opened(finding, observation, first_seen.get(key))
         late_since = opened_at + dt.timedelta(milliseconds=timeout_ms + padding_ms)
-        if timeout_ms == TWO_PHASE_COMMIT or observation.observed_at <= late_since:
+        if timeout_ms == TWO_PHASE_COMMIT or now <= late_since:
             continue
         late.append(
             LateTransaction(
@@ -176,7 +177,7 @@ def late_transactions(
                 opened_at_clock=opened_at_clock,
                 timeout_ms=timeout_ms,
                 late_since=late_since,
-                late_ms=(observation.observed_at - late_since) // dt.timedelta(milliseconds=1),
+                late_ms=(now - late_since) // dt.timedelta(milliseconds=1),
                 broker_id=finding.broker_id,
                 observed_at=observation.observed_at,
             )
@@ -185,12 +186,17 @@ def late_transactions(
 
 
 def _opened(
-    finding: Finding, observed_at: dt.datetime, first_seen_at: dt.datetime | None
-) -> tuple[dt.datetime, str | None]:
-    """When a transaction opened, and by whose clock; a time in the future is not used."""
-    if finding.opened_at is not None and finding.opened_at <= observed_at:
-        return finding.opened_at, finding.opened_at_clock
-    return first_seen_at or observed_at, "recorder"
+    finding: Finding, observation: Observation, first_seen_at: dt.datetime | None
+) -> tuple[dt.datetime, str | None, dt.datetime]:
+    """When a transaction opened, by whose clock, and the time now that may be compared with it.
+
+    The times are brokers', or both are the recorder's: when it was first seen, and when it was seen now. A time that
+    brokers have not reached is not used.
+    """
+    now = None if observation.brokers_time.time is None else observation.brokers_time.time - CLOCKS_DIFFER
+    if now is not None and finding.opened_at is not None and finding.opened_at <= now + CLOCKS_DIFFER:
+        return finding.opened_at, finding.opened_at_clock, now
+    return first_seen_at or observation.observed_at, "recorder", observation.observed_at
 
 
 def first_seen(observation: Observation, before: FirstSeen) -> dict[TransactionKey, dt.datetime]:

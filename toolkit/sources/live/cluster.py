@@ -7,11 +7,13 @@ import datetime as dt
 import gc
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.known_bugs import release_of
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
@@ -29,6 +31,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.observe import observe
 from toolkit.sources.live.pending_offsets import deleted_group, offsets_of_group
 from toolkit.sources.live.state.authorization import GROUPS, TOPICS, visibility_of
+from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.coordinators import GROUP, TRANSACTION, read_coordinators
 from toolkit.sources.live.state.group_offsets import (
     SHARE,
@@ -115,6 +118,10 @@ class Cluster(Source, OffsetTables):
     kind = CLUSTER
     flink_checkpoints: Sequence[FlinkCheckpoint] = ()
     """What completed checkpoints of Flink jobs are to commit."""
+    clock_warning: str | None = None
+    """That this machine's clock is far from the brokers', once that was seen."""
+    on_clock_warning: Callable[[str], None] = staticmethod(warnings.warn)
+    """Called with it, once."""
 
     def __init__(
         self,
@@ -233,7 +240,9 @@ class Cluster(Source, OffsetTables):
         """Everything the verdicts need, observed once (`analysis.diagnosis.observation.Observation`)."""
         with _pause_gc():
             metadata = self._metadata(topics, partitions)
-            return observe(self.client, metadata, whole_cluster=topics is None and partitions is None)
+            found = observe(self.client, metadata, whole_cluster=topics is None and partitions is None)
+        self._check_clock(found.brokers_time)
+        return found
 
     @implements(Source.partitions, without=["at"])
     @_pause_gc()
@@ -285,8 +294,9 @@ class Cluster(Source, OffsetTables):
         first = observe(
             self.client, metadata, whole_cluster=whole_cluster, idle_producers=False, clear_partitions=not whole_cluster
         )
+        self._check_clock(first.brokers_time)
         diagnosis = diagnose([first], max_transaction_timeout_ms=max_timeout_ms, checkpoints=self.flink_checkpoints)
-        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck()):
+        if recheck_after > 0 and (to_recheck := diagnosis.to_recheck(after=dt.timedelta(seconds=recheck_after))):
             threading.Event().wait(recheck_after)
             diagnosis = diagnosis.with_next(self._recheck(first, to_recheck))
         if arguments.log_evidence and (to_read := diagnosis.to_read()):
@@ -347,8 +357,9 @@ class Cluster(Source, OffsetTables):
         from toolkit.analysis.coordinator.transaction_history import transaction_history
         from toolkit.sources.live.logs.coordinator_logs import records_of_ids
 
+        as_of = self.brokers_time()
         records = records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers)
-        return transaction_history(records, as_of=dt.datetime.now(dt.UTC))
+        return transaction_history(records, as_of=as_of.time)
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[OffsetsLogRecord]:
@@ -361,6 +372,17 @@ class Cluster(Source, OffsetTables):
         hashed = {number for group in groups if (number := topic.partition(group)) is not None}
         records = offsets_log_records(self.client, topic, hashed if partitions is None else hashed & {*partitions})
         return [record for record in records if record.error or record.group_id in groups]
+
+    def brokers_time(self) -> BrokersTime:
+        """The time by the brokers' clocks now, or why it is unknown: this machine's clock may be hours off."""
+        found = read_brokers_time(self.client, read_metadata(self.client, COORDINATORS_TOPICS))
+        self._check_clock(found)
+        return found
+
+    def _check_clock(self, brokers_time: BrokersTime) -> None:
+        if brokers_time.warning is not None and self.clock_warning is None:
+            self.clock_warning = brokers_time.warning
+            self.on_clock_warning(self.clock_warning)
 
     @property
     def _flink_prefixes(self) -> frozenset[str]:

@@ -25,11 +25,14 @@ from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure, IdPrefix
 from toolkit.schema.log import TransactionLogRecord
+from toolkit.schema.table import EPOCH, utc_now
 from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import broker_configs, broker_identities
+from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
+from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
@@ -94,7 +97,7 @@ def _software(client: BrokerClient) -> Iterator[Exposure]:
             value=" ".join(filter(None, (software.name, software.release_range))),
             means=_means(software),
             broker_id=broker.broker_id,
-            observed_at=dt.datetime.now(dt.UTC),
+            observed_at=utc_now(),
         )
 
 
@@ -116,16 +119,16 @@ def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
 
 def _clients(client: BrokerClient) -> Iterator[Exposure]:
     """Exposed ids and prefixes, by the coordinators' log."""
-    now = dt.datetime.now(dt.UTC)
+    now = utc_now()
     try:
-        yield from id_exposure(newest_records(client), now=now)
+        yield from id_exposure(newest_records(client), now=now, as_of=_brokers_time(client))
     except ToolkitError as error:
         yield unread_clients(_error(error), None, now=now)
 
 
 def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
     """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
-    as_of = dt.datetime.now(dt.UTC)
+    as_of = _brokers_time(client)
     try:
         logged = logged_ids(newest_records(client))
     except ToolkitError:  # few principals may read __transaction_state
@@ -136,7 +139,12 @@ def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = 
     owners = transaction_owners(
         found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
     )
-    return transactional_id_prefixes(found, owners, logged, as_of=as_of)
+    newest = max((time for each in (logged or {}).values() for time in each.updates.values()), default=EPOCH)
+    return transactional_id_prefixes(found, owners, logged, as_of=as_of or newest)
+
+
+def _brokers_time(client: BrokerClient) -> dt.datetime | None:
+    return read_brokers_time(client, read_metadata(client, COORDINATORS_TOPICS)).time
 
 
 def _error(error: ToolkitError) -> str:
@@ -149,7 +157,7 @@ def _detected(client: BrokerClient, broker_id: int) -> BrokerRelease:
         release = _minor_release(client, broker_id)
     except ToolkitError as failure:
         error = _error(failure)
-    return BrokerRelease(broker_id=broker_id, release=release, observed_at=dt.datetime.now(dt.UTC), error=error)
+    return BrokerRelease(broker_id=broker_id, release=release, observed_at=utc_now(), error=error)
 
 
 def _minor_release(client: BrokerClient, broker_id: int) -> Release | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
@@ -10,7 +11,8 @@ from operator import itemgetter
 
 from toolkit.analysis.broker_software import Software, software_gaps, software_of
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.analysis.diagnosis.observation import Coverage, Observation, is_held
+from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.diagnosis.observation import Coverage, MonotonicSpan, Observation, is_held
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import read_header
@@ -23,6 +25,7 @@ from toolkit.sources.live.logs.fetch import FetchPosition, fetch
 from toolkit.sources.live.logs.transaction_log import TransactionLog, read_state_log
 from toolkit.sources.live.state.authorization import TOPICS, TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.broker_configs import broker_identities
+from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import LSO_COLUMNS, OffsetsQuery, PartitionLeader, query_leaders, read_metadata
 from toolkit.sources.live.state.producer_states import ProducersQuery
@@ -58,12 +61,13 @@ def observe(
     `clear_partitions`: include partitions where nothing is open or held and that have no error; they are most of a
         large cluster.
     """
+    began = time.monotonic()
     offsets = OffsetsQuery(client, LSO_COLUMNS, notable_only=not clear_partitions)
     of_producers = ProducersQuery(idle_producers=idle_producers)
     partitions, producers = query_leaders(client, leaders, offsets, of_producers)
     opened = [each for each in producers if each.current_txn_start_offset is not None]
 
-    transactions, coverage = _query_coordinators(client, opened, leaders)
+    transactions, coverage, brokers_time = _query_coordinators(client, opened, leaders)
     if whole_cluster:
         coverage = replace(coverage, topic_gaps=visibility_of(TOPICS, client, coverage.brokers).gaps)
 
@@ -83,15 +87,18 @@ def observe(
         producers_after=producers_after,
         coverage=coverage,
         observed_at=utc_now(),
+        brokers_time=brokers_time,
+        monotonic=MonotonicSpan(began, time.monotonic()),
         first_batches=_first_batches(client, producers_after, per_partition=first_batches),
     )
 
 
 def _query_coordinators(
     client: BrokerClient, opened: Sequence[Producer], observed: Container[TopicPartition]
-) -> tuple[list[Transaction], Coverage]:
-    """The coordinators' responses, and whether they are complete."""
-    before = CoordinatorTopic.read(client, STATE_TOPIC)
+) -> tuple[list[Transaction], Coverage, BrokersTime]:
+    """The coordinators' responses, whether they are complete, and the brokers' time before them."""
+    before = CoordinatorTopic(STATE_TOPIC, read_metadata(client, COORDINATORS_TOPICS))
+    began, brokers_time = time.monotonic(), read_brokers_time(client, before.metadata)
     brokers = sorted(client.brokers)
     unloaded = loading_coordinators(client, before) if opened else []
     open_ids = {each.producer_id for each in opened if each.producer_id is not None}
@@ -117,6 +124,7 @@ def _query_coordinators(
     if closable and not _all_explained(opened, transactions):
         log = read_state_log(client, before, timeout=client.timeout)
         transactions += _supplement(transactions, listing.ids, log, open_ids, observed)
+        brokers_time = brokers_time.or_of_log(log.newest_time, elapsed=_since(began))
         if not log.is_complete:
             closable += _unread(log)
         else:
@@ -124,7 +132,9 @@ def _query_coordinators(
             proofs.append(
                 f"{STATE_TOPIC} was read completely: {log.partitions} partitions, {len(log.transactions)} ids"
             )
-    transactions = _with_times(client, before, transactions, opened, log)
+    starts = {f"the start of {each.transactional_id!r}": each.start_time for each in transactions if each.start_time}
+    brokers_time = brokers_time.unless_behind(starts, elapsed=_since(began))
+    transactions = _with_times(client, before, transactions, opened, log, brokers_time)
     software: list[Software] = []
     if opened:
         unloaded += loading_coordinators(client, before)  # loaded before and after the listing means loaded during it
@@ -133,12 +143,17 @@ def _query_coordinators(
         software = [software_of(each) for each in identities]
     gaps += closable + _duplicate_ids(listing) + list(dict.fromkeys(unloaded))
     gaps += _leadership_gaps(before, CoordinatorTopic.read(client, STATE_TOPIC))
-    return [*transactions, *listing.failures], Coverage(
+    coverage = Coverage(
         brokers=brokers,
         proofs=proofs,
         gaps=gaps,
         releases=sorted({release for each in software for release in each.releases}),
     )
+    return [*transactions, *listing.failures], coverage, brokers_time
+
+
+def _since(began: float) -> dt.timedelta:
+    return dt.timedelta(seconds=time.monotonic() - began)
 
 
 def _unanswered(failure: Transaction) -> str:
@@ -197,19 +212,19 @@ def _with_times(
     transactions: Sequence[Transaction],
     opened: Sequence[Producer],
     log: TransactionLog | None,
+    brokers_time: BrokersTime,
 ) -> list[Transaction]:
     """Transactions with `last_update_time`, where a verdict needs it and the log has the same state.
 
     It dates the decision of an ending transaction. It also shows that an epoch above the partition's belongs to a new
     instance, not to a fence in progress: a coordinator raises the epoch first and logs it with PrepareAbort.
     """
-    now = dt.datetime.now(dt.UTC)
     state_partitions = {
         each.txn_state_partition
         for each in transactions
         if each.txn_state_partition is not None
         and each.last_update_time is None
-        and (_may_be_stuck(each, now) or _has_newer_epoch(each, opened))
+        and (_may_be_stuck(each, brokers_time) or _has_newer_epoch(each, opened))
     }
     if not state_partitions:
         return list(transactions)
@@ -222,10 +237,11 @@ def _with_times(
     ]
 
 
-def _may_be_stuck(txn: Transaction, now: dt.datetime) -> bool:
-    """Whether an ending transaction is old enough to be stuck."""
+def _may_be_stuck(txn: Transaction, now: BrokersTime) -> bool:
+    """Whether an ending transaction is old enough to be stuck, or may be."""
     ending = txn.state in OPEN_STATES - {"Ongoing"}
-    return ending and txn.start_time is not None and now - txn.start_time > OLD
+    is_old = txn.start_time is not None and (now.time is None or now.time - txn.start_time > OLD)
+    return ending and (is_old or not now.is_current)
 
 
 def _has_newer_epoch(txn: Transaction, opened: Iterable[Producer]) -> bool:

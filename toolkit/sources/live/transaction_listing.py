@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.errors import BrokerError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
@@ -20,6 +21,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
 from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import TRANSACTIONAL_IDS, visibility_of
+from toolkit.sources.live.state.brokers_time import read_brokers_time
 from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
 from toolkit.sources.source_table import TableArguments
 
@@ -76,24 +78,35 @@ class TransactionFilters:
             listed = [item for item in listed if self._regex.fullmatch(item.transactional_id)]
         return listed
 
-    def match_duration(self, txn: Transaction, *, version: int) -> bool:
+    def match_duration(self, txn: Transaction, now: BrokersTime, *, version: int) -> bool:
         """Whether a described id matches the duration, which brokers before 3.8 do not filter by."""
-        return bool(txn.error) or version >= 1 or self._is_long(txn)
+        return bool(txn.error) or version >= 1 or self._may_be_long(txn, now)
 
-    def match(self, txn: Transaction) -> bool:
+    def match(self, txn: Transaction, now: BrokersTime) -> bool:
         """Whether an id that no broker has filtered matches."""
         return (
             (not self.states or txn.state in self.states)
             and (not self.producer_ids or txn.producer_id in self.producer_ids)
             and (self.pattern is None or bool(self._regex.fullmatch(txn.transactional_id or "")))
-            and self._is_long(txn)
+            and self._may_be_long(txn, now)
         )
 
-    def _is_long(self, txn: Transaction) -> bool:
+    def _may_be_long(self, txn: Transaction, now: BrokersTime) -> bool:
+        """Whether an id is open for longer than the duration, or nothing rules it out."""
         if self.min_duration_ms is None:
             return True
-        start = txn.start_time
-        return start is not None and txn.observed_at - start > dt.timedelta(milliseconds=self.min_duration_ms)
+        if txn.start_time is None:
+            return False
+        if now.time is None or not now.is_current:
+            return True
+        return now.time - txn.start_time > dt.timedelta(milliseconds=self.min_duration_ms)
+
+    def unfiltered(self, now: BrokersTime) -> list[Transaction]:
+        """A record without id that says why ids are not filtered by the duration, if that is so."""
+        if self.min_duration_ms is None or now.is_current:
+            return []
+        why = f"the brokers' time is {now.text}"
+        return [_missing(f"UNKNOWN_DURATION: ids of a shorter duration may be listed, too: {why}")]
 
 
 class KnownId(NamedTuple):
@@ -271,22 +284,29 @@ def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> 
     """
     coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
     listing = list_ids(client, sorted(client.brokers), coordinator_topic, filters)
+    described_ids = describe(client, listing.selected())
+    now = UNKNOWN_TIME if filters.min_duration_ms is None else read_brokers_time(client, coordinator_topic.metadata)
     found = [
         txn
-        for txn in describe(client, listing.selected())
-        if filters.match_duration(txn, version=listing.versions.get(txn.coordinator_id or 0, 0))
+        for txn in described_ids
+        if filters.match_duration(txn, now, version=listing.versions.get(txn.coordinator_id or 0, 0))
     ]
     too_old = any(map(is_too_old, listing.failures))
     hidden = list(_hidden_ids(client, listing, found, filters))
+    by_us = any(txn.start_time and listing.versions.get(txn.coordinator_id or 0, 0) < 1 for txn in described_ids)
     if too_old or hidden:
         log = read_state_log(client, coordinator_topic, timeout=client.timeout)
         described = {txn.transactional_id for txn in found}
-        found += [txn for txn in log.transactions if txn.transactional_id not in described and filters.match(txn)]
+        now = now.or_of_log(log.newest_time, elapsed=dt.timedelta(0))
+        of_log = [txn for txn in log.transactions if txn.transactional_id not in described and filters.match(txn, now)]
+        found += of_log
+        by_us |= any(txn.start_time for txn in of_log)
         if log.is_complete:
             hidden = []
         if too_old:
             found += log.failures
-    return [*found, *listing.failures, *hidden, *_unled_partitions(coordinator_topic)]
+    unfiltered = filters.unfiltered(now) if by_us else []
+    return [*found, *listing.failures, *hidden, *unfiltered, *_unled_partitions(coordinator_topic)]
 
 
 def _hidden_ids(

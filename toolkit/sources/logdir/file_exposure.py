@@ -60,7 +60,7 @@ def read_exposure(
     yield from mixed_versions(releases)
     yield from _settings(metadata, [each.broker_id for each in releases], as_of)
     yield from bug_exposure(releases, release=release)
-    yield from id_exposure(records, now=as_of)
+    yield from id_exposure(records, now=as_of, as_of=as_of)
 
 
 def _settings(metadata: MetadataEnd, brokers: Sequence[int | None], as_of: dt.datetime) -> Iterator[Exposure]:

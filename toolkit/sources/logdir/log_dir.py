@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.coordinator.transaction_owners import owner_clauses, transaction_owners
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_logs import broker_log_files, time_zone_of
@@ -214,7 +215,11 @@ class LogDir(LogDirTables, OffsetTables):
         found = coordinator_state.transactions_of(read_state_topic(contents, count=self.txn_state_partitions))
         if arguments.transactional_ids is not None:
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
-        return [each for each in found if each.error or filters.match(each)]
+        return [  # `observed_at` is the time up to which its partition is proven
+            each
+            for each in found
+            if each.error or filters.match(each, BrokersTime(time=each.observed_at, is_current=True))
+        ]
 
     @implements(
         Source.coordinators,

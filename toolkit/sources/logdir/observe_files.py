@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.diagnose import diagnose
@@ -114,6 +115,7 @@ def observe_files(
         producers_after=producers,
         coverage=_coverage(scope, state_topic),
         observed_at=observed_at,
+        brokers_time=BrokersTime(time=observed_at, source="the newest time in the files") if states else UNKNOWN_TIME,
         first_batches=list(_first_batches(states)),
         from_files=True,
         as_of=as_of,
@@ -318,8 +320,10 @@ def _coordinators(state_topic: StateTopic, selection: LogSelection) -> Coordinat
     """Records of the transactions' owners; of former owners, if no id owns a transaction."""
     owners = {name for owned in selection.owned.values() for each in owned if (name := each.txn.transactional_id)}
     records: list[TransactionLogRecord] = []
+    # Another id may have had the producer id of an owner: then it was given out twice.
+    producer_ids = selection.producer_ids.union(each.txn.producer_id for each in chain(*selection.owned.values()))
     for partition in state_topic.partitions.values():
-        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(selection.producer_ids)
+        ids = (owners & partition.newest.keys()) | partition.replica.window.records.ids_of(producer_ids)
         if ids:
             records += partition.replica.window.records.records(ids)
     errors = sorted({Error.of(each.error).code for each in records if each.error} - {TORN_TAIL})

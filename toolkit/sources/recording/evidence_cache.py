@@ -122,7 +122,9 @@ def _with_cached(finding: Finding, cached: CachedEvidence | None) -> Finding:
         evidence=(*finding.evidence, *cached.evidence),
     )
     if known.held_from is not None and known.held_to is None:
-        finding = replace(finding, held_ms=(finding.observed_at - known.held_from) // MILLISECOND)
+        now = finding.brokers_time
+        held_ms = None if now is None else max((now - known.held_from) // MILLISECOND, 0)
+        finding = replace(finding, held_ms=held_ms)
     if (finding.last_stable_offset, finding.high_watermark) != (known.last_stable_offset, known.high_watermark):
         return finding
     return replace(finding, records_held=known.records_held, bytes_held=known.bytes_held)

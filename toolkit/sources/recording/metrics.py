@@ -198,8 +198,10 @@ def _held_seconds(finding: Finding, sample: Sample) -> float:
     """How long a transaction has held the LSO: by the log, else since it opened, else since it was first observed."""
     if finding.queue_position != 1:
         return 0.0
-    since = finding.held_from or finding.opened_at or sample.first_seen.get(transaction_key(finding))
-    return 0.0 if since is None else max(0.0, (finding.observed_at - since).total_seconds())
+    since, now = finding.held_from or finding.opened_at, finding.brokers_time
+    if since is None or now is None:
+        since, now = sample.first_seen.get(transaction_key(finding)), finding.observed_at
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
 class Metrics:

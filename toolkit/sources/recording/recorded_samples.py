@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.observation import Coverage, Observation
 from toolkit.analysis.log.offset_status import visibility_reason
 from toolkit.errors import NotFound
@@ -30,6 +31,8 @@ def recorded_sample(observation: Observation, *, due: dt.datetime, interval_ms: 
     return RecordedSample(
         sampled_at=due,
         observed_at=observation.observed_at,
+        brokers_time=observation.brokers_time.time,
+        brokers_clock=observation.brokers_time.clock,
         interval_ms=interval_ms,
         seconds=seconds,
         brokers=tuple(coverage.brokers),
@@ -107,6 +110,7 @@ def read_sample(directory: Path, sample: RecordedSample, *, idle_producers: bool
             topic_gaps=sample.topic_gaps or (),
         ),
         observed_at=sample.observed_at,
+        brokers_time=BrokersTime.recorded(sample.brokers_time, sample.brokers_clock),
         first_batches=sample.first_batches or (),
     )
     return SampleContent(

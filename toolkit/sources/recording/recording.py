@@ -204,7 +204,9 @@ class Recording(Source):
         observation = self._observe(arguments.at)
         if arguments.transactional_ids is not None:
             return named_transactions(observation, arguments.transactional_ids)
-        return [each for each in observation.transactions if each.error or filters.match(each)]
+        now = observation.brokers_time
+        found = [each for each in observation.transactions if each.error or filters.match(each, now)]
+        return found + (filters.unfiltered(now) if any(each.start_time for each in found) else [])
 
     @implements(Source.coordinators)
     def coordinators(self, arguments: TableArguments) -> Iterable[Coordinator]:

@@ -27,7 +27,7 @@ DATASETS: Mapping[str, str] = {
     ),
     "late": (
         "SELECT topic, partition, transactional_id, owner, verdict, opened_at, expires_at, remedy FROM findings "
-        "WHERE is_current AND expires_at < observed_at ORDER BY expires_at"
+        "WHERE is_current AND expires_at < brokers_time ORDER BY expires_at"
     ),
     "incidents": (
         "SELECT date_trunc('DAY', held_from) AS day, coalesce(cause, verdict) AS cause, count(*) AS transactions "

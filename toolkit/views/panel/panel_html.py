@@ -109,7 +109,7 @@ def choice(finding: Finding) -> str:
         parts.append(f"{count(finding.records_held, 'record', 'records')} held")
     elif finding.offsets_held:
         parts.append(f"{count(finding.offsets_held, 'offset', 'offsets')} held")
-    if (length := age(finding, finding.observed_at)) is not None:
+    if (length := age(finding)) is not None:
         parts.append(f"for {duration(length)}")
     if (finding.queue_position or 1) > 1:
         parts.append(f"behind {count((finding.queue_position or 1) - 1, 'other', 'others')}")

@@ -254,11 +254,12 @@ def timeline_data(
 
     `transaction_history`, `events`: past transactions, and records of coordinators.
     `cluster_events`: events of the cluster; those around the partition, its coordinators and brokers are kept.
-    `now`: end of open transactions; null for the time of observation.
+    `now`: end of open transactions; null for the brokers' time of the observation, or that of the observer without it.
     """
     log_transactions, steps, partitions, findings = tables
+    by_brokers = [each.brokers_time for each in findings if each.brokers_time is not None]
     observed_times = [each.observed_at for each in findings] + [each.observed_at for each in partitions]
-    last = now or max((time for time in observed_times if time is not None), default=None)
+    last = now or max(by_brokers or (time for time in observed_times if time is not None), default=None)
     curve = LsoCurve.of(
         log_transactions=[*log_transactions, *map(_opened, findings)],
         steps=steps,

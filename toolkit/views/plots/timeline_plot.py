@@ -203,7 +203,8 @@ def title_of(timeline: TimelineData) -> str:
     holder = next((each for each in timeline.findings if each.queue_position == 1 and each.verdict != "ended"), None)
     if holder is not None:
         since = holder.held_from or holder.opened_at
-        for_ = f" for {duration(timeline.now - since)}" if since and since <= timeline.now else ""
+        is_known = since is not None and holder.brokers_time is not None and since <= timeline.now
+        for_ = f" for {duration(timeline.now - since)}" if since and is_known else ""
         by = f" by producer {holder.producer_id}" if holder.producer_id is not None else ""
         held = f"LSO held at {number(holder.last_stable_offset)}{for_}{by}"
         hanging = [each for each in timeline.findings if each.verdict == "hanging" and each is not holder]

@@ -146,12 +146,13 @@ def _held(finding: Finding) -> str:
 
 
 def _length(finding: Finding, end: HoldEnd | None) -> dt.timedelta | None:
-    if end is not None and finding.held_from is not None:
+    if end is not None and end.marker and finding.held_from is not None:
         return max(end.time - finding.held_from, dt.timedelta())
     if finding.held_ms is not None:
         return dt.timedelta(milliseconds=finding.held_ms)
     since = finding.held_from or (finding.opened_at if finding.queue_position == 1 else None)
-    return finding.observed_at - since if since and since <= finding.observed_at else None
+    now = finding.brokers_time
+    return now - since if since and now and since <= now else None
 
 
 def _producer(finding: Finding) -> str:

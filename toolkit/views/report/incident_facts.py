@@ -113,8 +113,10 @@ class IncidentFacts:
         """How long it held the LSO, so far or by the first sample without it."""
         if self.begun is None or not self.holds:
             return None
-        until = self.ended.time if self.ended else self.finding.observed_at
-        return max(until - self.begun.time, dt.timedelta())
+        if self.finding.held_ms is not None and not (self.end and self.end.marker):
+            return dt.timedelta(milliseconds=self.finding.held_ms)
+        until = self.ended.time if self.ended else self.finding.brokers_time
+        return None if until is None else max(until - self.begun.time, dt.timedelta())
 
     @property
     def own_records(self) -> int | None:

@@ -159,7 +159,7 @@ TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
     TwoSourceRule(name="ended in the log", applies=lambda e: e.log.verdict == "ended", source=lambda e: e.log),
     TwoSourceRule(
         name="open after its recorded end",
-        applies=lambda e: e.recorded.verdict == "ended" and e.log.observed_at > e.recorded.observed_at,
+        applies=lambda e: e.recorded.verdict == "ended" and e.is_logged_later,
         source=lambda e: None,
         why=lambda e: f"It is open as of {at(e.log.observed_at)}. {e.recorded.reason}",
         needs=lambda e: f"why the sample of {at(e.recorded.observed_at)} does not have what is open after it",
@@ -180,7 +180,7 @@ TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
     TwoSourceRule(name="decided by the recording only", applies=_tells_more, source=lambda e: e.recorded),
     TwoSourceRule(
         name="committed since",
-        applies=lambda e: e.recorded.outcome == COMMIT and e.recorded.observed_at > e.log.observed_at,
+        applies=lambda e: e.recorded.outcome == COMMIT and e.is_recorded_later,
         source=lambda e: e.recorded,
     ),
     TwoSourceRule(name="decided by the log", applies=lambda e: True, source=lambda e: e.log),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
@@ -20,7 +21,6 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
 
 NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
-TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
 
 
@@ -45,8 +45,8 @@ def _says(e: OpenEvidence) -> str:
 
 def _state_since(txn: OpenTransaction) -> dt.timedelta:
     """Minimum time in a Prepare* state: since the coordinator's last log record, or since it was first observed."""
-    since = txn.owner.last_update_time if txn.owner else None
-    return txn.seen_for if since is None or txn.now is None else txn.now - since
+    since, now = txn.owner.last_update_time if txn.owner else None, txn.now.time
+    return txn.seen_for if since is None or now is None else max(txn.seen_for, now - since - CLOCKS_DIFFER)
 
 
 def _is_live(e: OpenEvidence) -> bool:
@@ -62,15 +62,15 @@ def _timeout(txn: OpenTransaction) -> dt.timedelta:
     return dt.timedelta(milliseconds=(txn.owner.timeout_ms if txn.owner else None) or 0)
 
 
-def _is_overdue(txn: OpenTransaction) -> bool:
-    return bool(_timeout(txn)) and txn.age is not None and txn.age > _timeout(txn) + TIMEOUT_GRACE
+def _age_verdict(e: OpenEvidence) -> str:
+    return age_verdict(_owner(e), e.txn.age, long_after=e.long_after)
 
 
 def _is_stuck_at_last_epoch(e: OpenEvidence) -> bool:
     """Whether its coordinator fences it by epoch 32767, which no client gets, and its timeout has passed."""
     is_fenced = e.txn.state == "Ongoing" and e.txn.listed and e.txn.owner_epoch == LAST_EPOCH + 1
     is_uncommitted = e.outcome.no_commit.status != REFUTED and e.checkpoint is None
-    return is_fenced and is_uncommitted and e.txn.epoch == LAST_EPOCH and _is_overdue(e.txn)
+    return is_fenced and is_uncommitted and e.txn.epoch == LAST_EPOCH and is_overdue(e.txn.owner, e.txn.age)
 
 
 def _begins_earlier(txn: OpenTransaction) -> bool:
@@ -79,18 +79,18 @@ def _begins_earlier(txn: OpenTransaction) -> bool:
     The clocks are a client's and the coordinator's; a young transaction ends soon, or is looked at again.
     """
     begin = None if txn.first_batch is None else txn.first_batch.base_timestamp
-    started = txn.owner.start_time if txn.owner else None
-    is_old = txn.age is not None and txn.age >= COMPARED_AFTER
+    started, age = txn.owner.start_time if txn.owner else None, txn.age.since_start
+    is_old = not txn.observation.from_files if age is None else age >= COMPARED_AFTER
     return is_old and begin is not None and started is not None and begin < started
 
 
 def _age(txn: OpenTransaction) -> str:
-    if txn.age is not None:
-        return f" for {duration(txn.age)}{_as_of(txn)}"
+    if txn.age.since_start is not None:
+        return f" for {duration(txn.age.since_start)}{_as_of(txn)}"
     if txn.observation.from_files:
         return " for a time that the files do not prove"
     if txn.owner and txn.owner.start_time:
-        return " since a time that this machine's clock has not reached"
+        return f" since {at(txn.owner.start_time)} (no broker's time shows for how long)"
     return ""
 
 
@@ -100,14 +100,22 @@ def _as_of(txn: OpenTransaction) -> str:
 
 def _within_timeout(e: OpenEvidence) -> str:
     timeout = f" of {duration(_timeout(e.txn))}" if _timeout(e.txn) else ""
-    return f"{_says(e)}{_age(e.txn)}, within its own timeout{timeout}."
+    is_known = e.txn.age.since_start is not None and e.txn.age.since_start <= _timeout(e.txn)
+    within = "within its own timeout" if is_known or not timeout else "not proven to be past its own timeout"
+    return f"{_says(e)}{_age(e.txn)}, {within}{timeout}."
 
 
-def _why_overdue(e: OpenEvidence) -> str:
-    return (
-        f"{_says(e)} since {'' if (start := _owner(e).start_time) is None else at(start)} with a timeout of "
-        f"{duration(_timeout(e.txn))}, by its coordinator's clock: it should have been aborted{_as_of(e.txn)}."
-    )
+def _past_timeout(e: OpenEvidence) -> str:
+    """How it is known that the timeout has passed."""
+    txn, start = e.txn, _owner(e).start_time
+    since = "" if start is None else f" since {at(start)}"
+    if txn.observation.from_files:
+        return f"{since} with a timeout of {duration(_timeout(txn))}: it should have been aborted{_as_of(txn)}"
+    if txn.age.is_observed or txn.now.time is None:
+        seen = f"it has been observed for {duration(txn.observed_for)}"
+    else:
+        seen = f"it was {'' if txn.now.is_current else 'at least '}{at(txn.now.time)} by {txn.now.source}"
+    return f"{since} with a timeout of {duration(_timeout(txn))}, and {seen}: it should have been aborted"
 
 
 def _wait(e: OpenEvidence) -> str:
@@ -285,10 +293,10 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="overdue, perhaps over committed records",
-        applies=lambda e: _is_live(e) and _is_overdue(e.txn) and _may_have_committed(e),
+        applies=lambda e: _is_live(e) and _age_verdict(e) == "overdue" and _may_have_committed(e),
         verdict="overdue",
         outcome=UNKNOWN,
-        why=_why_overdue,
+        why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). A fence would end it, and discard all that is open here: first get the "
@@ -298,10 +306,10 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="overdue",
-        applies=lambda e: _is_live(e) and _is_overdue(e.txn),
+        applies=lambda e: _is_live(e) and _age_verdict(e) == "overdue",
         verdict="overdue",
         outcome=UNDECIDED,
-        why=_why_overdue,
+        why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
             f"Check coordinator {number(_owner(e).coordinator_id)} (log, load, __transaction_state-"
             f"{_owner(e).txn_state_partition}). kafka-txn fence --transactional-id "
@@ -313,7 +321,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="long",
-        applies=lambda e: _is_live(e) and e.txn.age is not None and e.txn.age > e.long_after,
+        applies=lambda e: _is_live(e) and _age_verdict(e) == "long",
         verdict="long",
         outcome=UNDECIDED,
         why=_within_timeout,

@@ -96,7 +96,7 @@ class DiagnosisContext:
             return outcome
         excerpt = self.log.excerpts.get(self.txn.tp)
         here = () if excerpt is None else other_markers(self.txn.tp, excerpt, self.txn.producer_id)
-        markers = [*self.log.marker_search.markers, *here]
+        markers = list({(each.tp, each.offset): each for each in (*self.log.marker_search.markers, *here)}.values())
         if outcome.name == UNKNOWN:
             by_markers = outcome_by_markers(self.txn, self.producer_batches, markers)
             return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
@@ -107,7 +107,7 @@ class DiagnosisContext:
             unexplained = unexplained_marker(producer_id, history, markers, is_commit=False)
         if unexplained is None:
             return outcome
-        missing = unexplained_text(unexplained)
+        missing = unexplained_text(unexplained, outcome.offsets)
         return Outcome(
             name=UNKNOWN, reason=missing, missing=(missing,), evidence=(unexplained.entry,), offsets=outcome.offsets
         )

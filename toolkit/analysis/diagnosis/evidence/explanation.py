@@ -168,20 +168,20 @@ def opening_time(finding: Finding, batches: ProducerBatches) -> Finding:
     """
     if finding.opened_at is None or finding.opened_at_clock != "producer":
         return finding
-    opened_at = _plausible(finding.opened_at, batches)
+    opened_at = _plausible(finding.opened_at, batches, now=finding.brokers_time)
     if opened_at == finding.opened_at:
         return finding
     return replace(finding, opened_at=opened_at, opened_at_clock=None if opened_at is None else "broker")
 
 
-def _plausible(by_producer: dt.datetime, batches: ProducerBatches) -> dt.datetime | None:
+def _plausible(by_producer: dt.datetime, batches: ProducerBatches, *, now: dt.datetime | None) -> dt.datetime | None:
     """A producer's time if brokers' clocks allow it, else the broker time before the first batch.
 
     Broker times before and after the first batch bound the opening time. A producer's time outside these bounds is
     wrong, or its records have other times on purpose.
     """
     earliest = batches.brokers_time_before
-    latest = batches.brokers_time_after or batches.excerpt.observed_at
+    latest = batches.brokers_time_after or now or by_producer
     is_plausible = (earliest or by_producer) - CLOCKS_DIFFER <= by_producer <= latest + CLOCKS_DIFFER
     return by_producer if is_plausible else earliest
 
@@ -218,8 +218,8 @@ def held_since(finding: Finding, batches: ProducerBatches) -> Finding:
         headers = excerpt.headers
         evidence = (*evidence, batches.entry(name, headers[headers["base_offset"] == step["offset"] - 1]))
     held_to = utc(int(own[0]["end"]))
-    end, held_ms = held_to or finding.observed_at, None
-    if held_from is not None and held_from <= end + CLOCKS_DIFFER:
+    end, held_ms = held_to or finding.brokers_time, None
+    if held_from is not None and end is not None and held_from <= end + CLOCKS_DIFFER:
         held_ms = max((end - held_from) // dt.timedelta(milliseconds=1), 0)
     return replace(finding, held_from=held_from, held_to=held_to, held_ms=held_ms, evidence=evidence)
 
@@ -250,7 +250,7 @@ def _first_batch_time(
     """When its first batch was written; not before its coordinator's start time, which is a broker's clock."""
     found = utc(int(log_transaction["start"]))
     if found is not None and log_transaction["start_clock"] != 1:
-        found = _plausible(found, batches)
+        found = _plausible(found, batches, now=finding.brokers_time)
     if finding.opened_at_clock != "coordinator" or finding.opened_at is None:
         return found
     started = finding.opened_at

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from toolkit.analysis.diagnosis import clocks
 from toolkit.analysis.log.log_transactions import last_sequences
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, Headers
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry
 
-CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between two clocks
+CLOCKS_DIFFER = clocks.CLOCKS_DIFFER
 NAMES = {ABORT: "ABORT", COMMIT: "COMMIT"}
 
 

@@ -22,7 +22,7 @@ LAST_EPOCH = 2**15 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokersTime:
+class LogTime:
     """A time that the partition's leader wrote: of a marker, or of a batch under LogAppendTime."""
 
     time: float  # in ms
@@ -38,8 +38,8 @@ class OpenPart:
     last_offset: int | None  # null if they may go on beyond what was read
     lowest_epoch: int
     highest_epoch: int
-    after: BrokersTime | None  # the last broker's time before them in the log; null if none was read
-    before: BrokersTime | None  # the first broker's time after them
+    after: LogTime | None  # the last broker's time before them in the log; null if none was read
+    before: LogTime | None  # the first broker's time after them
     written_at: float | None = None  # the earliest time of their records by their client, in ms; null if none was read
 
     @property
@@ -91,14 +91,14 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
         )
         for start, stop in zip(starts, stops, strict=True)
     ]
-    end = txn.leader.high_watermark
+    end = txn.leader.high_watermark if txn.leader.high_watermark is not None else txn.leader.log_end_offset
     if end is not None and batches.excerpt.stop < end and not len(batches.markers_after):
         latest = _brokers_time(timed, len(timed) - 1)
         parts.append(_unread_part(batches.excerpt.stop, parts[-1].highest_epoch, highest, after=latest))
     return parts
 
 
-def _unread_part(first_offset: int, lowest: int, highest: int, *, after: BrokersTime | None) -> OpenPart:
+def _unread_part(first_offset: int, lowest: int, highest: int, *, after: LogTime | None) -> OpenPart:
     return OpenPart(
         first_offset=first_offset,
         last_offset=None,
@@ -109,10 +109,10 @@ def _unread_part(first_offset: int, lowest: int, highest: int, *, after: Brokers
     )
 
 
-def _brokers_time(timed: Headers, index: int) -> BrokersTime | None:
+def _brokers_time(timed: Headers, index: int) -> LogTime | None:
     if not 0 <= index < len(timed):
         return None
-    return BrokersTime(
+    return LogTime(
         time=float(timed["max_timestamp"][index]),
         leader_epoch=int(timed["leader_epoch"][index]),
         is_exact=bool(timed["attributes"][index] & (CONTROL | LOG_APPEND_TIME) == LOG_APPEND_TIME),

@@ -95,7 +95,7 @@ def unexplained_marker(
 ) -> OtherMarker | None:
     """A marker whose decision the coordinators' log does not have; null if there is none.
 
-    A marker without data before it may have been written twice.
+    A marker without data before it may have been written twice. One that `kafka-txn complete` has written comes late.
     `history`: the records of the id that has the producer id; null if none is left.
     `is_commit`: which markers are looked at.
     """
@@ -111,8 +111,11 @@ def unexplained_marker(
     ]
     is_whole = first.state == "Empty" and first.producer_epoch == 0  # compaction has taken nothing
     explained: set[tuple[TopicPartition, PastTransaction]] = set()  # one marker of each transaction on each partition
+    earliest: dict[TopicPartition, dt.datetime] = {}  # the marker of a later decision was looked for
     for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
         time = marker.time
+        if time is not None:
+            earliest.setdefault(marker.tp, time)
         if marker.is_commit != is_commit or not marker.has_data or marker.producer_id != producer_id or time is None:
             continue
         if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
@@ -126,7 +129,11 @@ def unexplained_marker(
                 and (each.topic_partitions is None or marker.tp in each.topic_partitions)
                 and each.producer_epoch in _data_epochs(marker, each)
                 and each.decided_at <= time + CLOCKS_DIFFER
-                and (each.end_time is None or time <= each.end_time + CLOCKS_DIFFER)
+                and (
+                    each.end_time is None
+                    or time <= each.end_time + CLOCKS_DIFFER
+                    or (is_commit and each.decided_at > earliest[marker.tp] + CLOCKS_DIFFER)
+                )
             ),
             None,
         )
@@ -143,12 +150,12 @@ def _data_epochs(marker: OtherMarker, decision: PastTransaction) -> set[int | No
     return {None, marker.epoch - ((decision.client_transaction_version or 0) >= 2)}
 
 
-def unexplained_text(marker: OtherMarker) -> str:
+def unexplained_text(marker: OtherMarker, offsets: str) -> str:
     """What is missing if a marker contradicts the coordinators' log."""
     when = "" if marker.time is None else f", of {at(marker.time)}"
     return (
         f"the decision of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
-        "have lost those of these ones"
+        f"have lost a decision on {offsets}"
     )
 
 

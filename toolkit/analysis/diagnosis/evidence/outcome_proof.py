@@ -32,7 +32,7 @@ from toolkit.analysis.diagnosis.evidence.closed_transactions import (
     ProducerMarker,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
-from toolkit.analysis.diagnosis.evidence.open_parts import BrokersTime, OpenPart, offsets_text, open_parts
+from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text, open_parts
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN, Outcome
@@ -196,7 +196,7 @@ class _Proof:
             return False
         return time.time - self._clocks_differ(time, decided) > self._compared(decided).decided_at
 
-    def _clocks_differ(self, time: BrokersTime, decided: PastTransaction) -> float:
+    def _clocks_differ(self, time: LogTime, decided: PastTransaction) -> float:
         """By how much the clocks of the leader and the coordinator may differ, in ms: by 0 if one broker is both."""
         leader, known = self.txn.leader, self.leader_of_records
         is_one = (

@@ -135,16 +135,19 @@ class BrokerClient:
             for key, versions in connection.broker_version_data.api_versions.items()
         }
 
-    def send(self, requests: Sequence[tuple[int | None, Request]]) -> list[BrokerResponse]:
+    def send(
+        self, requests: Sequence[tuple[int | None, Request]], *, timeout: float | None = None
+    ) -> list[BrokerResponse]:
         """Send all requests at once and wait for all responses; one per request, in order.
 
         A broker that fails gives errors for its own requests only, and delays no other broker.
 
         `requests`: broker id, or null for any broker, and message.
+        `timeout`: seconds, instead of those of this client.
         """
         if self._manager.closed:
             raise UsageError("This connection to the cluster is closed.")
-        return list(self._net.run(self._send_all, requests, time.monotonic() + self.timeout))
+        return list(self._net.run(self._send_all, requests, time.monotonic() + (timeout or self.timeout)))
 
     def send_one(self, request: Request, *, broker_id: int | None = None) -> Any:
         """Send one message to one broker, or any, and return its response.

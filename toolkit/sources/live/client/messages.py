@@ -29,6 +29,7 @@ DeleteRecords = admin.DeleteRecordsRequest
 DescribeAcls = admin.DescribeAclsRequest
 DescribeConfigs = admin.DescribeConfigsRequest
 DescribeGroups = admin.DescribeGroupsRequest
+DescribeQuorum = admin.DescribeQuorumRequest
 DescribeTransactions = admin.DescribeTransactionsRequest
 ElectLeaders = admin.ElectLeadersRequest
 EndTxn = producer.EndTxnRequest

@@ -123,11 +123,13 @@ class _CoordinatorReader:
         self._client = client
         self._producer_ids = selection.producer_ids
         self._ids: dict[int, set[str]] = {}
+        self._owned_producer_ids: dict[int, set[int]] = {}
         self._since: dict[int, dt.datetime | None] = {}
         for number, owned in selection.owned.items():
             if number is None:
                 continue
             self._ids[number] = {each.txn.transactional_id for each in owned if each.txn.transactional_id is not None}
+            self._owned_producer_ids[number] = {each.txn.producer_id for each in owned}
             times = [_opened_after(each, excerpts.get(each.txn.tp)) for each in owned]
             known = [time for time in times if time is not None]
             self._since[number] = min(known) if len(known) == len(times) else None
@@ -160,7 +162,8 @@ class _CoordinatorReader:
             if start < 0:
                 too_long.append(TOO_LONG.format(number))
                 continue
-            of_partition = self._of_ids(topic, ids, {number}, start={number: start})
+            owned = self._owned_producer_ids[number]  # another id may have had one of them: it was given out twice
+            of_partition = self._of_ids(topic, ids, {number}, producer_ids=owned, start={number: start})
             records += of_partition
             if start and (first := next((each.timestamp for each in of_partition if each.timestamp), None)):
                 since[number] = first
@@ -188,12 +191,13 @@ class _CoordinatorReader:
         ids: Collection[str],
         partitions: Collection[int],
         *,
+        producer_ids: Collection[int] = (),
         start: Mapping[int, int] | None = None,
         newest: int | None = None,
     ) -> list[TransactionLogRecord]:
-        needles = [each.encode() for each in ids]
+        needles = [*(each.encode() for each in ids), *(each.to_bytes(8, "big") for each in producer_ids)]
         read = transaction_log_records(self._client, topic, partitions, start=start, newest=newest, having=needles)
-        return [each for each in read if each.error or each.transactional_id in ids]
+        return [each for each in read if each.error or each.transactional_id in ids or names_any(each, producer_ids)]
 
     def _of_producers(self, topic: CoordinatorTopic) -> list[TransactionLogRecord]:
         """Records of every id that ever had one of these producer ids, its tombstone included."""

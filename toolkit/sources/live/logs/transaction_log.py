@@ -6,6 +6,7 @@ change, which no request returns.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -51,6 +52,12 @@ class TransactionLog:
     def is_complete(self) -> bool:
         """Whether no partition is missing, so that an id without a record does not exist."""
         return self.partitions > 0 and not self.failures
+
+    @property
+    def newest_time(self) -> dt.datetime | None:
+        """The newest time of a state by its coordinator's clock; null if there is none."""
+        times = (each.last_update_time for each in self.transactions)
+        return max((time for time in times if time is not None), default=None)
 
 
 def read_state_log(

@@ -100,8 +100,8 @@ def read_state(
     high_watermark = None if written is None else min(max(written, log_start), log_end)
     last_time = window.last_time if log.where.topic in WRITTEN_BY_BROKERS else window.last_broker_time
     written_at = utc(last_time)
-    newest = max(filter(None, (written_at, copied_at)), default=utc(window.last_time) or EPOCH)
-    observed_at = min(newest, dt.datetime.now(dt.UTC))  # a producer's clock may be ahead
+    by_producers = min(utc(window.last_time) or EPOCH, dt.datetime.now(dt.UTC))  # their clocks may be ahead
+    observed_at = max(filter(None, (written_at, copied_at)), default=by_producers)
     return ReplicaState(
         log=log,
         log_start_offset=log_start,

@@ -1,0 +1,821 @@
+"""Random walks on real brokers, with the truth kept for each record: what is offered is done, and nothing is lost.
+
+Several applications share partitions of one broker: they begin, write, commit and abort with clients of both
+transaction versions, begin new instances and change their version under one id; zombies and late batches write what is
+in no transaction. Power is lost, which cuts the tails of logs; `__transaction_state` is compacted, or restored from an
+older copy; topics are deleted and created again. Then every action that a finding offers is done, without an override.
+
+``python -m tests.large walks 4.3.1 3.5.2``; ``walks 4.3.1/2/7`` repeats round 7 of the seed's third cluster of 4.3.1.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import shutil
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Assigned
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+
+from tests.java_gateway import JavaClients, java_clients
+from tests.large.broker_files import (
+    cut_tail,
+    lose_power,
+    partition_folder,
+    read_batches,
+    read_states,
+    restore,
+    state_folders,
+)
+from tests.large.sitting import Sitting
+from tests.large.walk_clients import JavaClient, LibrdkafkaClient, NotDone, RawClient, WalkClient
+from tests.large.walk_truth import Fate, Ledger, OpenTransaction, PartitionLogs, Truth, WalkRecord, WalkTransaction
+from toolkit import Cluster
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.audit import Audit
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.fence import plan_fence
+from toolkit.errors import ActionRefused, ToolkitError
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, TransactionState, coordinator_partition
+from toolkit.lab import Kafka
+from toolkit.lab.incidents import EVERYDAY
+from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import ALWAYS_UP, await_coordinators, config_of, partitions, until
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+
+VERSIONS = ("4.3.1", "3.5.2", "4.4.0", "3.9.2", "4.1.2")
+ROUNDS = 8  # on one cluster
+WALKS, STEPS = 8, ((25, 50), (70, 140))
+STATE_PARTITIONS = 8
+METADATA_TOPIC = "__cluster_metadata"
+PROPERTIES = {
+    **EVERYDAY.properties,
+    "transaction.state.log.num.partitions": str(STATE_PARTITIONS),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "86400000",  # what is overdue stays open
+    "log.cleaner.backoff.ms": "100",
+    "delete.topic.enable": "true",
+}
+CREATE_TIME, APPEND_TIME = 5, 3  # partitions of the round's two topics
+EVENT_TIMES = [dt.timedelta()] * 4 + [dt.timedelta(days=-20), dt.timedelta(minutes=-3), dt.timedelta(minutes=45)]
+TIMEOUTS_MS = [600_000] * 5 + [1_500]
+RECHECK_AFTER = 0.1
+WAITS_S = (6.0, 6.0, 17.0)  # longer than the clocks of brokers may differ, and than a timeout with its grace
+PLANS: Mapping[str, Callable[..., Any]] = {
+    "abort": plan_abort,
+    "complete": plan_complete,
+    "fence": lambda cluster, row: plan_fence(cluster, row["transactional_id"]),
+}
+LOSES = "committed, lost by"  # what a violation says
+PUBLISHES = "in no commit, published by"
+
+
+@dataclass(slots=True, eq=False)
+class Walk:
+    """One transactional id: its present client, its former ones, and its open transaction."""
+
+    transactional_id: str
+    topic_partitions: Sequence[TopicPartition]
+    client: WalkClient | None = None
+    former: list[RawClient] = field(default_factory=list)
+    transaction: WalkTransaction | None = None
+    is_stuck: bool = False  # its coordinator does not get rid of markers; a restart may help
+
+    def give_up(self) -> None:
+        """Nobody will end the open transaction: a new instance, if any, has the coordinator abort it."""
+        if self.transaction is not None:
+            self.transaction.truth = Truth.ABORTED
+        self.transaction = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What the actions of a round did: by partition and producer id, and the producer ids that were fenced."""
+
+    markers: Mapping[tuple[TopicPartition, int], str]
+    fenced: frozenset[int]
+
+    def action(self, opened: OpenTransaction) -> str | None:
+        """What was done about an open transaction."""
+        fence = "fence" if opened.producer_id in self.fenced else None
+        return self.markers.get((opened.tp, opened.producer_id), fence)
+
+
+class Round:
+    """Some walks at once on one cluster, and what is done about what they leave open."""
+
+    def __init__(self, kafka: Kafka, java: JavaClients | None, name: str, folder: Path) -> None:
+        self.kafka = kafka
+        self.java = java
+        self.name = name
+        self.chance = random.Random(name)
+        self.folder = folder
+        self.ledger = Ledger()
+        self.trace: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.violations: list[str] = []
+        self.client = BrokerClient(config_of(kafka))
+        self.admin = AdminClient({**kafka.client_config(), "log_level": 0})
+        slug = name.replace("/", "-")
+        self.topics = {f"w-{slug}-c": CREATE_TIME, f"w-{slug}-l": APPEND_TIME}
+        self.tps = [TopicPartition(topic, number) for topic, count in self.topics.items() for number in range(count)]
+        self.walks = [
+            Walk(f"{slug}-{number}", self.chance.sample(self.tps, self.chance.choice([2, 2, 3, 4])))
+            for number in range(WALKS)
+        ]
+        self.noise = Walk(f"{slug}-noise", self.tps)
+        self.copies: dict[int, Path] = {}
+        self.metadata_copy: Path | None = None
+        self.lost_states: list[tuple[str, TransactionState]] = []
+        self.losses: list[tuple[int, float, float]] = []  # partition of __transaction_state, time of the end, when
+        self.judged_at = 0.0
+
+    @property
+    def _has_version_2(self) -> bool:
+        return self.kafka.version >= "4"
+
+    def note(self, step: str, what: object) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{time.strftime('%H:%M:%S')} {step}: {what}")
+        self.counts[step if ":" in step else f"steps: {step}"] += 1
+
+    # Steps of a walk
+
+    def run(self) -> None:
+        """Walk."""
+        for topic in self.topics:
+            self._create(topic)
+        count = self.chance.randint(*self.chance.choice(STEPS))
+        events = self._events(count)
+        for number in range(count):
+            for event in events.get(number, ()):
+                event()
+            self._step()
+        for event in events.get(count, ()):
+            event()
+
+    def _events(self, count: int) -> Mapping[int, list[Callable[[], None]]]:
+        """What happens to the whole cluster, and before which step."""
+        chance, found = self.chance, dict[int, list[Callable[[], None]]]()
+        losses = chance.choice([0, 1, 1, 2, 2])
+        planned: list[tuple[float, Callable[[], None]]] = [
+            (chance.uniform(0.5, 1), self._power_loss) for _ in range(losses)
+        ]
+        if losses and chance.random() < 0.4:
+            planned.append((chance.uniform(0.1, 0.4), self._copy_state))
+        for share, event in ((0.45, self._compaction), (0.2, self._recreation), (0.15, self._wait)):
+            if chance.random() < share:
+                planned.append((chance.uniform(0.3, 1), event))
+        for at, event in sorted(planned, key=lambda each: each[0]):
+            found.setdefault(round(at * count), []).append(event)
+        return found
+
+    def _step(self) -> None:
+        walk = self.noise if self.chance.random() < 0.1 else self.chance.choice(self.walks)
+        if walk.is_stuck:
+            return
+        if walk.client is None:
+            self._try("instance", walk, self._new_instance)
+            return
+        is_raw, is_open = isinstance(walk.client, RawClient), walk.transaction is not None
+        weights: dict[str, float] = {
+            "write": 4,
+            "commit": 4 if is_open else 0,
+            "abort": 2 if is_open else 0,
+            "transaction": 0 if is_open else 6,
+            "late or never added": 2.5 if is_raw else 0,
+            "zombie": 0.7 if walk.former else 0,
+            "instance": 1,
+            "version": 1.5 if is_raw and self._has_version_2 else 0,
+        }
+        if walk is self.noise:
+            weights = {"transaction": 1} if not is_open else {"commit": 1, "abort": 1}
+        (step,) = self.chance.choices(list(weights), list(weights.values()))
+        steps: Mapping[str, Callable[[Walk], str]] = {
+            "write": self._write,
+            "commit": lambda walk: self._end(walk, commit=True),
+            "abort": lambda walk: self._end(walk, commit=False),
+            "transaction": self._transaction,
+            "late or never added": self._write_outside,
+            "zombie": self._write_as_zombie,
+            "instance": self._new_instance,
+            "version": self._change_version,
+        }
+        self._try(step, walk, steps[step])
+
+    def _try(self, step: str, walk: Walk, do: Callable[[Walk], str]) -> None:
+        try:
+            self.note(step, f"{walk.transactional_id}: {do(walk)}")
+        except NotDone as refused:
+            self.note(f"{step} refused", f"{walk.transactional_id}: {refused}")
+            walk.is_stuck = step == "instance" or "CONCURRENT_TRANSACTIONS" in str(refused)
+            if refused.is_over and step != "zombie":
+                self._replace(walk)
+
+    def _replace(self, walk: Walk) -> None:
+        if isinstance(walk.client, RawClient):
+            walk.former.append(walk.client)
+        walk.give_up()
+        walk.client = None
+
+    def _new_instance(self, walk: Walk) -> str:
+        """Of any kind of client: it fences the former one."""
+        chance = self.chance
+        self._replace(walk)
+        timeout_ms = chance.choice(TIMEOUTS_MS)
+        kinds = {"raw": 8.0, "librdkafka": 1.0, "Java": 1.5 if self.java else 0}
+        (kind,) = chance.choices(list(kinds), list(kinds.values()))
+        version = chance.choice([1, 2]) if self._has_version_2 else 1
+        if kind == "librdkafka":
+            walk.client = LibrdkafkaClient(self.kafka.client_config(), walk.transactional_id, timeout_ms=timeout_ms)
+            version = 1
+        elif kind == "Java":
+            assert self.java is not None
+            version = 2 if self._has_version_2 else 1
+            walk.client = JavaClient(self.java, walk.transactional_id, version=version, timeout_ms=timeout_ms)
+        else:
+            raw = RawClient(self.client, walk.transactional_id, version=version, timeout_ms=timeout_ms)
+            raw.clock_ahead = chance.choice(EVENT_TIMES)
+            raw.init()
+            walk.client = raw
+        self.counts[f"clients: {kind}, version {version}"] += 1
+        return f"{kind} of version {version}, timeout {timeout_ms} ms, {walk.client.identity}"
+
+    def _change_version(self, walk: Walk) -> str:
+        """Within an instance: its epoch stays."""
+        assert isinstance(walk.client, RawClient)
+        if walk.transaction is not None and self.chance.random() < 0.7:
+            return self._write(walk)
+        walk.client.transaction_version = 3 - walk.client.transaction_version
+        return f"{walk.client.transaction_version}"
+
+    def _write(self, walk: Walk, tp: TopicPartition | None = None) -> str:
+        """Begin a transaction if none is open, and write a record in it."""
+        client, tp = walk.client, tp or self.chance.choice(walk.topic_partitions)
+        assert client is not None
+        if walk.transaction is None:
+            client.begin()
+            walk.transaction = WalkTransaction(
+                transactional_id=walk.transactional_id,
+                producer_id=client.identity[0],
+                producer_epoch=client.identity[1],
+                version=client.version,
+                timeout_ms=client.timeout_ms,
+                begun=time.time(),
+            )
+            self.ledger.transactions.append(walk.transaction)
+        record = self._record(client, tp, walk.transaction)
+        try:
+            offset = client.write(tp, record.value)
+        finally:
+            added = client.added if isinstance(client, RawClient) else {tp}
+            walk.transaction.partitions |= added
+            walk.transaction.version = max(walk.transaction.version, client.version)
+            record.written = time.time()
+        return f"{record.value} at {tp}@{offset}, {client.identity}"
+
+    def _record(self, client: WalkClient, tp: TopicPartition, transaction: WalkTransaction | None) -> WalkRecord:
+        producer_id, epoch = client.identity
+        value = self.ledger.next_value()
+        self.ledger.records[value] = record = WalkRecord(
+            value=value,
+            transactional_id=client.transactional_id,
+            tp=tp,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            written=time.time(),
+            transaction=transaction,
+        )
+        return record
+
+    def _end(self, walk: Walk, *, commit: bool) -> str:
+        client, transaction = walk.client, walk.transaction
+        assert client is not None
+        assert transaction is not None
+        asked = time.time()
+        identity = client.identity
+        try:
+            client.end(commit=commit)
+        except NotDone as refused:
+            if not refused.is_certain:
+                transaction.truth, transaction.ended = Truth.UNCERTAIN, (asked, time.time())
+                walk.transaction = None
+            raise NotDone(str(refused), is_over=True) from refused
+        transaction.truth = Truth.COMMITTED if commit else Truth.ABORTED
+        transaction.ended = asked, time.time()
+        walk.transaction = None
+        return f"{identity} on {', '.join(map(str, sorted(transaction.partitions)))}"
+
+    def _transaction(self, walk: Walk) -> str:
+        """A whole transaction."""
+        chance = self.chance
+        count = chance.randint(1, min(3, len(walk.topic_partitions)))
+        written = [self._write(walk, tp) for tp in chance.sample(walk.topic_partitions, count)]
+        commit = chance.random() < 0.65
+        ended = self._end(walk, commit=commit)
+        return f"{'; '.join(written)}; {'commit' if commit else 'abort'} {ended}"
+
+    def _write_outside(self, walk: Walk) -> str:
+        """A late batch, or one to a partition that was not added."""
+        client = walk.client
+        assert isinstance(client, RawClient)
+        left = [tp for tp in walk.topic_partitions if tp not in client.added]
+        if not left:
+            return self._write(walk)
+        tp = self.chance.choice(left)
+        return self._outside(client, tp)
+
+    def _write_as_zombie(self, walk: Walk) -> str:
+        return self._outside(self.chance.choice(walk.former), self.chance.choice(walk.topic_partitions))
+
+    def _outside(self, client: RawClient, tp: TopicPartition) -> str:
+        record = self._record(client, tp, None)
+        offset = client.produce(tp, record.value)
+        record.written = time.time()
+        return f"{record.value} at {tp}@{offset}, {client.identity}"
+
+    # What happens to the cluster
+
+    def _create(self, topic: str) -> None:
+        count = self.topics[topic]
+        settings = {"retention.ms": "-1"}
+        if topic.endswith("-l"):
+            settings["message.timestamp.type"] = "LogAppendTime"
+        until(lambda: None if partitions(self.client, topic) else True, awaited=f"{topic} to be gone")
+        new = NewTopic(topic, count, replication_factor=1, config=settings)
+        self.admin.create_topics([new])[topic].result()
+        until(lambda: True if len(partitions(self.client, topic)) == count else None, awaited="the leaders")
+
+    def _recreation(self) -> None:
+        topic = self.chance.choice(list(self.topics))
+        self.admin.delete_topics([topic])[topic].result()
+        self._create(topic)
+        self.metadata_copy = None  # it has the topic under its former id
+        self.note("topic created again", topic)
+
+    def _wait(self) -> None:
+        seconds = self.chance.choice(WAITS_S)
+        time.sleep(seconds)
+        self.note("wait", f"{seconds:g} s")
+
+    def _compaction(self) -> None:
+        """Let the cleaner leave the last record of each id, after a new segment of each partition."""
+        self._set_state_topic({"segment.ms": "50", "min.cleanable.dirty.ratio": "0.0"})
+        time.sleep(0.1)
+        ends = {number: _end_of(folder) for number, folder in state_folders(self.kafka).items()}
+        for _ in range(2):
+            self._write_each_state_partition()
+            time.sleep(0.1)
+        checkpoint = self.kafka.log_dirs[ALWAYS_UP] / "cleaner-offset-checkpoint"
+
+        def cleaned() -> bool | None:
+            lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+            done = {int(line.split()[1]): int(line.split()[2]) for line in lines if line.startswith(f"{STATE_TOPIC} ")}
+            return True if all(done.get(number, -1) >= end for number, end in ends.items()) else None
+
+        try:
+            until(cleaned, awaited="the cleaner", timeout=5)
+            self.note("compaction", "done")
+        except ToolkitError as error:
+            self.note("compaction not seen", error)
+        self._set_state_topic({"segment.ms": "604800000", "min.cleanable.dirty.ratio": "0.5"})
+
+    def _write_each_state_partition(self) -> None:
+        waiting = set(state_folders(self.kafka))
+        for number in range(1000):
+            name = f"other-{number}"
+            partition = coordinator_partition(name, STATE_PARTITIONS)
+            if partition in waiting:
+                RawClient(self.client, name, version=1, timeout_ms=60_000).init()
+                waiting.discard(partition)
+            if not waiting:
+                return
+
+    def _set_state_topic(self, settings: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, STATE_TOPIC, incremental_configs=entries)
+        for done in self.admin.incremental_alter_configs([resource]).values():
+            done.result()
+
+    def _copy_state(self) -> None:
+        for number, folder in state_folders(self.kafka).items():
+            copy = self.folder / f"copy-{number}"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(folder, copy)
+            self.copies[number] = copy
+        self.metadata_copy = None
+        if self.chance.random() < 0.2:  # the start after its restore takes a minute, until the broker's session is over
+            self.metadata_copy = self.folder / "copy-metadata"
+            shutil.rmtree(self.metadata_copy, ignore_errors=True)
+            shutil.copytree(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
+        self.note("copy", f"of {STATE_TOPIC}{' and the metadata' if self.metadata_copy else ''}")
+
+    def _power_loss(self) -> None:
+        """Logs lose their last batches, or ``__transaction_state`` is restored from the copy."""
+        chance, kafka = self.chance, self.kafka
+        for walk in self.walks:
+            if walk.transaction is not None and chance.random() < 0.6:  # its markers are among the last batches
+                commit = chance.random() < 0.7
+                self._try("end", walk, lambda walk, commit=commit: self._end(walk, commit=commit))  # type: ignore[misc]
+        lose_power(kafka)
+        cuts = []
+        for tp in self.tps:
+            folder = partition_folder(kafka, *tp)
+            if chance.random() < 0.6:
+                cuts.append(f"{tp} without {', '.join(map(str, cut_tail(folder, self._cut_count(folder))))}")
+        is_restored = bool(self.copies) and chance.random() < 0.6
+        share = chance.choice([0, 0, 0.4, 1])
+        for number, folder in state_folders(kafka).items():
+            states = read_states(folder)
+            if is_restored:
+                restore(folder, self.copies[number])
+            elif chance.random() < share:
+                cut_tail(folder, chance.choice([1, 1, 1, 2, 3, 4]))
+            left = read_states(folder)
+            lost = [each for each in states if each not in left]
+            self.lost_states += lost
+            self.losses.append((number, max((_updated(state) for _, state in left), default=0.0), time.time()))
+            cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
+        if is_restored:
+            if self.metadata_copy is not None:  # after two starts, producer ids are given out again
+                restore(partition_folder(kafka, METADATA_TOPIC, 0), self.metadata_copy)
+            self.note("restore of the metadata" if self.metadata_copy else "restore", f"of {STATE_TOPIC}")
+        self._start_again()
+        self.note("power loss", "; ".join(cuts))
+        for walk in self.walks:  # before anything else ends what has lost its marker
+            if isinstance(walk.client, RawClient) and chance.random() < 0.3:
+                self._try("late or never added", walk, self._write_outside)
+
+    def _start_again(self) -> None:
+        self.client.close()
+        self.kafka.start_broker(ALWAYS_UP)
+        self.client = BrokerClient(config_of(self.kafka))
+        await_coordinators(self.client)
+        for walk in [*self.walks, self.noise]:
+            walk.is_stuck = False
+            for client in [walk.client, *walk.former]:
+                if isinstance(client, RawClient):
+                    client.cluster = self.client
+
+    def _cut_count(self, folder: Path) -> int:
+        """Often just as many batches that the last marker is gone."""
+        batches = read_batches(folder)
+        last = next((n for n, each in enumerate(reversed(batches), 1) if each.is_commit is not None), 0)
+        return last if 0 < last <= 5 and self.chance.random() < 0.8 else self.chance.choice([1, 1, 2, 3])
+
+    # What is done about it, and whether that was right
+
+    def act(self, cluster: Cluster, audit: Audit) -> None:
+        """Do what findings offer, and judge it record by record; sometimes twice, as what is live grows old."""
+        time.sleep(0.2)  # markers of a coordinator that has just loaded
+        for _ in range(self.chance.choice([1, 1, 1, 2])):
+            self._act_once(cluster, audit)
+        self._check_consumers()
+
+    def _act_once(self, cluster: Cluster, audit: Audit) -> None:
+        rows = cluster.finding_rows(topics=list(self.topics), recheck_after=RECHECK_AFTER)
+        before, states = self._logs(), self._states()
+        self.judged_at = time.time()
+        live_before = {value for value in self.ledger.records if self.ledger.truth(value) is Truth.LIVE}
+        self._count_verdicts(rows, before)
+        done = self._do(cluster, rows, audit)
+        after = self._logs()
+        self._check_fences(done)
+        touched = {producer_id for _, producer_id in done.markers} | done.fenced
+        open_ids = {each.producer_id for each in before.open_transactions() if each.producer_id in touched}
+        for walk in self.walks:
+            # A client that does not tell its producer id may be one of them.
+            if walk.transaction is not None and walk.transaction.producer_id in {-1, *open_ids}:
+                self._try("last commit", walk, lambda walk: self._end(walk, commit=True))
+        for text, opened, value in self._wrong(before, after, done, states, live_before):
+            row = _row_of(rows, opened)
+            if self._is_known_limit(text, opened, value, before, states):
+                self.counts["known limits"] += 1
+                self.note("known limit", text)
+            else:
+                self.violations.append(f"{text}; {_row_text(row)}\n{self._dump(opened, value, before, after, states)}")
+
+    def _logs(self) -> PartitionLogs:
+        return PartitionLogs({tp: read_batches(partition_folder(self.kafka, *tp)) for tp in self.tps})
+
+    def _states(self) -> list[tuple[str, TransactionState]]:
+        return [each for folder in state_folders(self.kafka).values() for each in read_states(folder)]
+
+    def _count_verdicts(self, rows: Sequence[Row], logs: PartitionLogs) -> None:
+        """How each open transaction was judged, by what was decided about its records.
+
+        If it is unknown, also whether all is left that the coordinators' log had of its ids.
+        """
+        for opened in logs.open_transactions():
+            truths = {self.ledger.truth(value) for value in opened.values}
+            not_committed = {Truth.ABORTED, Truth.NEVER}
+            truth = next(iter(truths)) if len(truths) == 1 else "not committed" if truths <= not_committed else "mixed"
+            truth = "not committed" if truth in not_committed else truth
+            row = _row_of(rows, opened)
+            ids = {self.ledger.records[value].transactional_id for value in opened.values}
+            lost = ids & {id_ for id_, _ in self.lost_states} or self.counts["steps: compaction"]
+            log = "" if row is None or row["verdict"] != "unknown" else ", not all is left" if lost else ", all is left"
+            self.counts[f"open, {truth}: {row and row['verdict']}{log}"] += 1
+            where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}{log}"
+            self.trace.append(f"finding: {where}: {_row_text(row)}")
+
+    def _do(self, cluster: Cluster, rows: Sequence[Row], audit: Audit) -> Done:
+        """Plan everything first: a marker of `complete` waits for 10 s after its plan."""
+        markers: dict[tuple[TopicPartition, int], str] = {}
+        fenced: set[int] = set()
+        plans: list[tuple[Row, Any]] = []
+        for row in sorted(rows, key=lambda row: row["action"] == "complete"):
+            if row["action"] in PLANS:
+                try:
+                    plans.append((row, PLANS[row["action"]](cluster, row)))
+                except ToolkitError as error:
+                    self.note(f"refused: {row['action']}", f"{_row_text(row)}: {error}")
+        for row, plan in plans:
+            action, producer_id = row["action"], row["producer_id"]
+            options: dict[str, Any] = {} if action == "fence" else {"recheck_after": RECHECK_AFTER}
+            target = f"{plan.target}, producer {producer_id}"
+            try:
+                plan.execute(confirm=plan.target, audit=audit, **options)
+                self.note(f"done: {action}", target)
+            except ActionRefused as error:
+                self.note(f"refused: {action}", f"{target}: {error}")
+                continue
+            except ToolkitError as error:
+                self.note(f"failed: {action}", f"{target}: {error}")
+            if action == "fence":
+                fenced.add(producer_id)
+            else:
+                markers[TopicPartition(row["topic"], row["partition"]), producer_id] = action
+        return Done(markers=markers, fenced=frozenset(fenced))
+
+    def _check_fences(self, done: Done) -> None:
+        for each in self.ledger.transactions:
+            if each.truth is Truth.LIVE and each.producer_id in done.fenced and not each.is_overdue:
+                self.violations.append(f"live, fenced before its timeout: {each}")
+
+    def _wrong(
+        self,
+        before: PartitionLogs,
+        after: PartitionLogs,
+        done: Done,
+        states: Sequence[tuple[str, TransactionState]],
+        live_before: set[str],
+    ) -> Iterator[tuple[str, OpenTransaction, str]]:
+        """Each record that an action has lost or published."""
+        fates = after.fates()
+        for opened in before.open_transactions():
+            action = done.action(opened)
+            if action is None:
+                continue
+            for value in opened.values:
+                truth, fate = self.ledger.truth(value), fates.get(value, Fate.OPEN)
+                where = f"{value} at {opened.tp}"
+                if truth is Truth.COMMITTED and fate is Fate.DISCARDED:
+                    was = ", which was live," if value in live_before else ""
+                    yield f"{where}{was} {LOSES} {action}", opened, value
+                elif fate is Fate.DELIVERED and (truth in {Truth.ABORTED, Truth.NEVER} or value in live_before):
+                    yield f"{where}, {truth}, {PUBLISHES} {action}", opened, value
+                elif value in live_before and fate is Fate.DISCARDED and action != "fence":
+                    owner = self.ledger.decision(self.ledger.records[value])
+                    if owner is not None and _lists(states, owner, opened.tp):
+                        yield f"{where}, live, ended by {action}", opened, value
+
+    def _is_known_limit(
+        self,
+        text: str,
+        opened: OpenTransaction,
+        value: str,
+        logs: PartitionLogs,
+        states: Sequence[tuple[str, TransactionState]],
+    ) -> bool:
+        """Whether version 1 lost a tail of ``__transaction_state`` that no other partition shows.
+
+        What included the partition is lost: the decision, or the record that added it. The log that is left does not
+        begin after the record, and explains every COMMIT marker of the transaction on other partitions.
+        """
+        record = self.ledger.records[value]
+        owner = self.ledger.decision(record)
+        if LOSES not in text or owner is None or owner.version != 1:
+            return False
+        log = [state for id_, state in states if id_ == owner.transactional_id]
+        is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
+
+        def is_included(tp: TopicPartition) -> bool:
+            """Whether the log that is left decides the transaction with this partition, or has it in a live one."""
+            return any(
+                tp in state.topic_partitions
+                and state.producer_id == opened.producer_id
+                and owner.begun <= _updated(state) <= owner.last_time
+                and (state.state.startswith("Prepare") or not is_decided)
+                for state in log
+            )
+
+        def was_lost(left_until: float, at: float) -> bool:
+            is_decision = owner.ended is not None and owner.ended[1] < at
+            return owner.begun < at and left_until < (owner.last_time if is_decision else record.written)
+
+        own = coordinator_partition(owner.transactional_id, STATE_PARTITIONS)
+        return (
+            any(_updated(state) <= record.written for state in log)
+            and any(was_lost(left_until, at) for number, left_until, at in self.losses if number == own)
+            and not is_included(opened.tp)
+            and all(
+                is_included(tp)
+                for tp, marker in logs.markers(opened.producer_id)
+                if tp != opened.tp and marker.is_commit and owner.begun <= marker.timestamp_ms / 1000 <= owner.last_time
+            )
+        )
+
+    def _check_consumers(self) -> None:
+        """A read_committed consumer receives what the logs say, up to the LSO; markers may still be on their way."""
+
+        def received() -> tuple[PartitionLogs, Counter[str]] | None:
+            logs, found = self._logs(), self._consume()
+            return (logs, found) if self._logs() == logs else None
+
+        logs, found = until(received, awaited="the last markers", timeout=60)
+        fates = logs.fates()
+        expected = Counter(
+            value
+            for tp, batches in logs.batches.items()
+            for lso in [logs.lso(tp)]
+            for each in batches
+            if lso is None or each.base_offset < lso
+            for value in each.values
+            if fates[value] is Fate.DELIVERED
+        )
+        if found != expected:
+            more, less = sorted(found - expected), sorted(expected - found)
+            dump = [f"{tp}: {batch}" for tp, batches in logs.batches.items() for batch in batches]
+            text = f"a consumer receives {more} beyond what the logs say, and not {less}"
+            self.violations.append("\n  ".join([text, *dump, *self.trace]))
+
+    def _consume(self) -> Counter[str]:
+        settings = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+        consumer = Consumer({**self.kafka.client_config(), **settings, "isolation.level": "read_committed"})
+        consumer.assign([Assigned(*tp, 0) for tp in self.tps])
+        received: Counter[str] = Counter()
+        ends: set[tuple[str | None, int | None]] = set()
+
+        def all_read() -> bool | None:
+            for message in consumer.consume(500, timeout=0.2):
+                if message.error() is None:
+                    received[(message.value() or b"").decode()] += 1
+                else:
+                    ends.add((message.topic(), message.partition()))
+            return True if len(ends) == len(self.tps) else None
+
+        try:
+            until(all_read, awaited="the end of every partition", timeout=60)
+        finally:
+            consumer.close()
+        return received
+
+    def _dump(
+        self,
+        opened: OpenTransaction,
+        value: str,
+        before: PartitionLogs,
+        after: PartitionLogs,
+        states: Sequence[tuple[str, TransactionState]],
+    ) -> str:
+        """What is known of a violation."""
+        record = self.ledger.records[value]
+        owner = self.ledger.decision(record)
+        own = [each for each in self.ledger.transactions if owner and each.transactional_id == owner.transactional_id]
+        ids = {each.transactional_id for each in own} | {
+            id_ for id_, state in states if state.producer_id == opened.producer_id
+        }
+        lines = [f"record {record}", f"decided by {owner}", "transactions:", *map(str, own), "state records before:"]
+        lines += [_state_text(id_, state) for id_, state in states if id_ in ids]
+        for tp, batches in before.batches.items():
+            if any(each.producer_id == opened.producer_id for each in batches):
+                lines += [f"{tp} before:", *map(str, batches)]
+        lines += [f"{opened.tp} after:", *map(str, after.batches[opened.tp]), "trace:", *self.trace]
+        return "\n  ".join(lines)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.client.close()
+
+
+def _row_of(rows: Sequence[Row], opened: OpenTransaction) -> Row | None:
+    wanted = (*opened.tp, opened.producer_id)
+    return next((row for row in rows if (row["topic"], row["partition"], row["producer_id"]) == wanted), None)
+
+
+def _row_text(row: Row | None) -> str:
+    if row is None:
+        return "no finding"
+    return f"{row['verdict']}/{row['outcome']}/{row['action']} ({row['cause']}) {row['reason']} {list(row['missing'])}"
+
+
+def _state_text(transactional_id: str, state: TransactionState) -> str:
+    tps = ", ".join(map(str, state.topic_partitions))
+    at = dt.datetime.fromtimestamp((state.last_update_timestamp_ms or 0) / 1000, dt.UTC)
+    return (
+        f"{transactional_id} {state.state} {state.producer_id}/{state.producer_epoch} {at:%H:%M:%S.%f} [{tps}] "
+        f"v{state.client_transaction_version} start {state.start_timestamp_ms} prev {state.previous_producer_id}"
+    )
+
+
+def _lists(states: Sequence[tuple[str, TransactionState]], owner: WalkTransaction, tp: TopicPartition) -> bool:
+    """Whether the last record of an id has a partition in an open transaction."""
+    last = next((state for id_, state in reversed(states) if id_ == owner.transactional_id), None)
+    return last is not None and last.state == "Ongoing" and tp in last.topic_partitions
+
+
+def _updated(state: TransactionState) -> float:
+    """When a coordinator changed a state; to the millisecond, up to which other times are cut, too."""
+    return ((state.last_update_timestamp_ms or 0) + 1) / 1000
+
+
+def _end_of(folder: Path) -> int:
+    batches = read_batches(folder)
+    return batches[-1].last_offset + 1 if batches else 0
+
+
+# The campaign
+
+
+def run(sitting: Sitting, *parts: str) -> None:
+    """Rounds on clusters of all versions, or of those that are named; of ``version/cluster/round`` only that round."""
+    places = [tuple(part.split("/")) for part in parts or VERSIONS]
+    number = 0
+    while not (sitting.is_over and number):
+        version, *at = places[number % len(places)]
+        cluster = int(at[0]) if at else number // len(places)
+        rounds = [int(at[1])] if at else range(ROUNDS)
+        run_cluster(sitting, version, cluster, rounds)
+        number += 1
+        if at and number == len(places):
+            break
+
+
+def run_cluster(sitting: Sitting, version: str, number: int, rounds: Sequence[int]) -> None:
+    """Some rounds on a cluster of its own, until the time is over."""
+    name = f"{sitting.seed}/{version}/{number}"
+    chance = random.Random(name)
+    properties = {**PROPERTIES, "transaction.partition.verification.enable": str(chance.random() < 0.3).lower()}
+    with _cluster(version, properties, has_java=chance.random() < 0.4) as (kafka, java, folder):
+        audit = Audit(folder / "audit.jsonl")
+        for each in rounds:
+            went_well = _run_round(sitting, Round(kafka, java, f"{name}/{each}", folder), audit)
+            if sitting.is_over or not went_well:
+                break
+
+
+@contextmanager
+def _cluster(
+    version: str, properties: Mapping[str, str], *, has_java: bool
+) -> Iterator[tuple[Kafka, JavaClients | None, Path]]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kafka = stack.enter_context(Kafka(version, properties=properties))
+        java = stack.enter_context(java_clients(kafka, folder)) if has_java else None
+        with BrokerClient(config_of(kafka)) as client:  # the first id creates the topic of the coordinators
+            TxnProducer(client, "first").init()
+            await_coordinators(client)
+        yield kafka, java, folder
+
+
+def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
+    """Run and judge a round; whether the cluster is fit for another one."""
+    began, went_well = time.monotonic(), True
+    try:
+        found.run()
+        with Cluster(found.kafka.bootstrap_servers) as cluster:
+            found.act(cluster, audit)
+    except Exception as error:  # noqa: BLE001 - the next cluster may go on
+        went_well = False
+        traceback.print_exc()
+        print("\n  ".join(found.trace), flush=True)
+        sitting.check(False, f"{found.name}: {error!r:.1000}")
+    finally:
+        found.close()
+    sitting.counts["rounds"] += 1
+    sitting.counts[f"rounds: {found.kafka.version}"] += 1
+    sitting.counts.update(found.counts)
+    sitting.counts["violations"] += len(found.violations)
+    done = {key: count for key, count in found.counts.items() if not key.startswith(("steps", "clients"))}
+    print(f"{time.strftime('%H:%M:%S')} {found.name}: {time.monotonic() - began:.1f} s, {done}", flush=True)
+    for line in found.trace:
+        if line.startswith("finding: ") or "refused: " in line or "failed: " in line:
+            print(f"    {line}", flush=True)
+    for violation in found.violations:
+        print(f"VIOLATION {found.name}: {violation}", flush=True)
+        sitting.check(False, f"{found.name}: {violation.partition(chr(10))[0]:.1000}")
+    return went_well
