@@ -66,7 +66,7 @@ def entries(one: Observation, log: LogFacts = FREE) -> dict[str, str | None]:
     found = list(claim_entries(replace(evidence, log=log)))
     assert {each.source for each in found} <= {"claims"}
     assert {each.observed_at for each in found} <= {one.observed_at}
-    return {each.name: each.value for each in found}
+    return {each.name or "": each.value for each in found}
 
 
 def test_the_claims_are_evidence_of_a_finding() -> None:
