@@ -37,8 +37,6 @@ from toolkit.lab.staging import (
 
 OTHER = 2  # the broker that is stopped
 FOLLOWER = 3  # of it
-
-
 BRIEFLY = dt.timedelta(seconds=1)
 
 
@@ -196,9 +194,11 @@ def _go_on(stage: Stage, producer: TxnProducer, start: int, *, commit: bool) -> 
     producer.add(stage.topic, beyond)
     producer.send(stage.topic, beyond)
     producer.end(commit=True)
+    raised = 2 if producer.transaction_version == 2 else 0  # by each end
+    epoch = producer.producer_epoch - raised
     if commit:
-        return stage.staged(producer, start)
-    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort")
+        return stage.staged(producer, start, producer_epoch=epoch)
+    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort", producer_epoch=epoch)
 
 
 @incident("unreplicated", outcome=None, setup=STANDSTILL, since="3.3.0")
