@@ -826,7 +826,7 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
     done = {key: count for key, count in found.counts.items() if not key.startswith(("steps", "clients"))}
     print(f"{time.strftime('%H:%M:%S')} {found.name}: {time.monotonic() - began:.1f} s, {done}", flush=True)
     for line in found.trace:
-        if line.startswith("finding: ") or "refused: " in line or "failed: " in line:
+        if line.startswith("finding: ") or any(each in line for each in ("refused: ", "failed: ", "known limit")):
             print(f"    {line}", flush=True)
     for violation in found.violations:
         print(f"VIOLATION {found.name}: {violation}", flush=True)
