@@ -185,7 +185,7 @@ def test_fence_is_a_dry_run_unless_confirmed_by_name(kafka: Kafka, tmp_path: Pat
         assert "is long now" in zero.stderr
     refused = on(kafka, *fence, "--confirm", staged.transactional_id)
     assert refused.returncode == 5
-    assert "override 'ongoing' by that name" in refused.stderr
+    assert "override 'ongoing', word for word" in refused.stderr
     code, screen = at_terminal(kafka, *fence, "--override", "ongoing", typed=f"{staged.transactional_id}\n")
     assert code == 0, screen
     assert "is fenced" in screen

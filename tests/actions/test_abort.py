@@ -276,44 +276,57 @@ def test_a_transaction_with_new_records_is_refused(kafka: Kafka, cluster: Cluste
     assert [row["step"] for row in audit.rows()] == ["refused"]
 
 
-def test_an_unknown_verdict_is_overridden_only_by_name(kafka: Kafka, cluster: Cluster, audit: Audit) -> None:
+def test_an_unknown_verdict_is_overridden_only_by_what_is_not_proven(
+    kafka: Kafka, cluster: Cluster, audit: Audit
+) -> None:
     """The missing evidence is simulated; all requests go to a real broker."""
     staged = INCIDENTS["never_added"](kafka)
-    row = finding(cluster, staged)
-    unknown = {**row, **GAP}
-    plan = plan_abort(ClusterWithGap(kafka.bootstrap_servers), unknown)
-    assert plan.refusal == "the answer of broker 2"
+    plan = plan_abort(ClusterWithGap(kafka.bootstrap_servers), with_gap(finding(cluster, staged)))
+    claim = f"no live transaction owns offset {staged.start_offset} of {staged.topic}-{staged.partition}"
+    assert (plan.refusal, plan.needed_override) == ("the answer of broker 2", claim)
     with pytest.raises(ActionRefused, match="not proven to be hanging: the answer of broker 2"):
         plan.execute(confirm=plan.target, recheck_after=0)
-    for other in ("hanging", "ongoing"):
-        with pytest.raises(ActionRefused, match=f"is unknown now, not {other}"):
+    others = ("unknown", claim.replace("no live transaction owns", "no commit includes"))
+    for other in others:
+        with pytest.raises(ActionRefused, match=f"is not what is not proven now: {claim}"):
             plan.execute(confirm=plan.target, override=other, recheck_after=0)
-    plan.execute(confirm=plan.target, override="unknown", recheck_after=0)
+    plan.execute(confirm=plan.target, override=claim, recheck_after=0)
     plan.cluster.close()
     assert [(row["step"], row["override"]) for row in audit.rows()] == [
         ("refused", None),
-        ("refused", "hanging"),
-        ("refused", "ongoing"),
-        ("intent", "unknown"),
-        ("outcome", "unknown"),
+        *(("refused", other) for other in others),
+        ("intent", claim),
+        ("outcome", claim),
     ]
 
 
 GAP = {"verdict": "unknown", "outcome": "unknown", "action": None, "missing": ["the answer of broker 2"]}
 
 
+def with_gap(row: Row) -> Row:
+    """The finding without the response of one broker, which may have a live transaction."""
+
+    def unproven(entry: Row) -> Row:
+        is_owner = entry["name"] == "claim_not_owned"
+        return {**entry, "value": entry["value"].replace(": proven", ": not proven")} if is_owner else entry
+
+    return {**row, **GAP, "evidence": [unproven(each) for each in row["evidence"]]}
+
+
 class ClusterWithGap(Cluster):
     """A cluster whose findings lack the response of one broker."""
 
     def finding_rows(self, **arguments: Any) -> list[Row]:
-        return [{**row, **GAP} for row in super().finding_rows(**arguments)]
+        return [with_gap(row) for row in super().finding_rows(**arguments)]
 
 
 def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
         forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "unknown", "outcome": "unknown"})
-        with pytest.raises(ActionRefused, match="is ongoing now, not unknown"):
-            forged.execute(confirm=forged.target, override="unknown", recheck_after=0)
+        tp = f"{staged.topic}-{staged.partition}"
+        for override in ("unknown", f"no live transaction owns offset {staged.start_offset} of {tp}"):
+            with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
+                forged.execute(confirm=forged.target, override=override, recheck_after=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 
@@ -325,9 +338,10 @@ UNKNOWN = Finding(
     reason="y",
     remedy="z",
     missing=("x",),
-    evidence=(),
+    evidence=(EvidenceEntry(name="claim_no_commit", value="no commit includes offset 1: not proven"),),
     observed_at=dt.datetime(2026, 11, 24, tzinfo=dt.UTC),
 )
+NO_COMMIT = "no commit includes offset 1"
 
 
 def entry(name: str, value: str) -> EvidenceEntry:
@@ -346,9 +360,9 @@ def entry(name: str, value: str) -> EvidenceEntry:
     ],
 )
 def test_findings_that_cannot_be_overridden(changed: Mapping[str, Any], why: str) -> None:
-    check_abort(UNKNOWN, "unknown", target="orders-0@1")
+    check_abort(UNKNOWN, NO_COMMIT, target="orders-0@1")
     with pytest.raises(ActionRefused, match=why):
-        check_abort(replace(UNKNOWN, **changed), "unknown", target="orders-0@1")
+        check_abort(replace(UNKNOWN, **changed), NO_COMMIT, target="orders-0@1")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 Two brokers of 4.3.1. Broker 1 has the coordinators; the partitions of `left`, and a group's partition of
 ``__consumer_offsets``, have broker 2 as their only replica. It is stopped while a transaction ends: the coordinator
-skips the marker there, and the commit returns success.
+skips the marker there, and the commit returns success. Records of `left` have the broker's time, and are proven to be
+older than their commit; those of `events` have their client's.
 """
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ from toolkit.actions import impact as impact_module
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
 from toolkit.actions.complete import plan_complete
+from toolkit.analysis.diagnosis.decision.claims import claims_of, needed_override
 from toolkit.errors import ActionRefused, BrokerError, DecodeError
 from toolkit.formats.coordinator.offsets_log_records import OffsetCommit
 from toolkit.lab import Kafka
@@ -39,6 +42,7 @@ PROPERTIES = {
     "offsets.topic.replication.factor": "1",
 }
 OFFSETS = "__consumer_offsets"
+OLDER_S = 7  # clocks may differ by 5 s, and offsets are appended up to 1 s after their time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,8 @@ class Skipped:
 def skipped() -> Iterator[Skipped]:
     """All of them in one outage."""
     with Kafka("4.3.1", brokers=2, properties=PROPERTIES) as kafka, Cluster(kafka.bootstrap_servers) as cluster:
-        create(kafka, "left", AWAY, PARTITIONS)
+        create(kafka, "left", AWAY, PARTITIONS, **{"message.timestamp.type": "LogAppendTime"})
+        create(kafka, "events", AWAY, 1)
         create(kafka, "right", HERE, 1)
         group = until(
             lambda: next(
@@ -65,7 +70,7 @@ def skipped() -> Iterator[Skipped]:
         )
         producers = {
             name: producer_here(cluster, name)
-            for name in ("commit", "abort", "epoch", "next", "offsets", "command", "newer")
+            for name in ("commit", "abort", "epoch", "next", "offsets", "command", "newer", "likely")
         }
         tps: dict[str, tuple[str, int]] = {}
         for number, (name, producer) in enumerate(producers.items()):
@@ -77,10 +82,12 @@ def skipped() -> Iterator[Skipped]:
                 producer.add_offsets(group)
                 producer.commit_offset(group, "right", 0, offset=7)
             else:
-                tps[name] = ("left", number)
-                producer.add("left", number)
-                producer.send("left", number, records=2)
+                tps[name] = ("events", 0) if name == "likely" else ("left", number)
+                producer.add(*tps[name])
+                producer.send(*tps[name], records=2)
+        written = time.monotonic()
         kafka.stop_broker(AWAY)
+        until(lambda: time.monotonic() > written + OLDER_S or None, awaited="records older than clocks may differ")
         for name, producer in producers.items():
             producer.end(commit=name != "abort")
         kafka.start_broker(AWAY)
@@ -105,21 +112,31 @@ def producer_here(cluster: Cluster, name: str) -> TxnProducer:
     return TxnProducer(cluster.client, transactional_id).init()
 
 
-def create(kafka: Kafka, topic: str, broker_id: int, count: int) -> None:
+def create(kafka: Kafka, topic: str, broker_id: int, count: int, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for done in admin.create_topics([NewTopic(topic, count, replica_assignment=[[broker_id]] * count)]).values():
+    created = NewTopic(topic, count, replica_assignment=[[broker_id]] * count, config=config)
+    for done in admin.create_topics([created]).values():
         done.result()
 
 
 def diagnosed(cluster: Cluster, tp: tuple[str, int]) -> Finding:
-    """The finding, once the coordinators have loaded."""
+    """The finding, once the coordinators have loaded: all of it is proven, or a commit is likely."""
 
     def found() -> Finding | None:
         rows = cluster.finding_rows(topics=[tp[0]], partitions=[tp[1]], recheck_after=0.5)
         first = Finding.of(rows[0])
-        return None if first.verdict in {"unknown", "clear"} else first
+        is_proven = first.verdict not in {"unknown", "clear"}
+        return first if is_proven or (first.verdict == "unknown" and is_loaded(first)) else None
 
     return until(found, awaited="a verdict")
+
+
+def is_loaded(found: Finding) -> bool:
+    """Whether what is missing is only a proof that a commit includes all of the records."""
+    no_owner, committed = claims_of(found, "complete")
+    (_, uncommitted) = claims_of(found, "abort")
+    is_likely = committed.status == uncommitted.status == "not proven"
+    return no_owner.status == "proven" and (is_likely or committed.status == uncommitted.status == "refuted")
 
 
 def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, cluster: Cluster, audit: Audit) -> None:
@@ -131,7 +148,7 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     with pytest.raises(ActionRefused, match="is never aborted"):
         plan_abort(cluster, found)
     forged = plan_abort(cluster, replace(found, verdict="hanging", outcome="undecided", action="abort"))
-    for override in (None, "unknown", "stuck_ending"):
+    for override in (None, "unknown", "no commit includes offsets 0 to 1 of left-0"):
         with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
             forged.preflight(override=override, recheck_after=0)
     plan = plan_complete(cluster, found)
@@ -215,7 +232,8 @@ def test_the_command_shows_what_becomes_visible_and_completes_it(skipped: Skippe
     topic, partition = skipped.partitions["command"]
     diagnosed(cluster, (topic, partition))
     where = ["--topic", topic, "--partition", str(partition), "--start-offset", "0", "--recheck-after", "0"]
-    refused = on(skipped.kafka, "abort", *where, "--confirm", f"{topic}-{partition}@0", "--override", "unknown")
+    claim = f"no commit includes offsets 0 to 1 of {topic}-{partition}"
+    refused = on(skipped.kafka, "abort", *where, "--confirm", f"{topic}-{partition}@0", "--override", claim)
     assert refused.returncode == 5
     assert "is never aborted: its records were committed" in refused.stderr
     dry = on(skipped.kafka, "complete", *where)
@@ -238,9 +256,50 @@ def test_a_newer_epoch_that_has_written_since_is_refused(skipped: Skipped, clust
     newer.send(*tp)
     with pytest.raises(ActionRefused, match="its epoch is 1, not 0"):
         plan.preflight(recheck_after=0)
-    forged = replace(found, producer_epoch=newer.producer_epoch)
-    with pytest.raises(ActionRefused, match="has written to left-2 since epoch 0 wrote"):
-        plan_complete(cluster, forged)
+    mixed = diagnosed(cluster, tp)
+    assert (mixed.verdict, mixed.outcome, mixed.action) == ("unknown", "unknown", None)
+    assert mixed.remedy.startswith("Write no marker")
+    assert "offsets 0 to 1 (epoch 0): the transaction" in mixed.missing[0]
+    assert mixed.missing[0].endswith("offset 2 (epoch 1): no decision includes them")
+    assert [needed_override(mixed, action) for action in ("abort", "complete")] == [None, None]
+    with pytest.raises(ActionRefused, match="is unknown, and cannot be completed"):
+        plan_complete(cluster, mixed)
+    forged = plan_complete(cluster, replace(found, producer_epoch=newer.producer_epoch))
+    asserted = [claim.words for claim in claims_of(mixed, "complete")]
+    for override in (None, *asserted, ", and ".join(asserted)):
+        with pytest.raises(ActionRefused, match="is unknown now"):
+            forged.preflight(override=override, recheck_after=0)
+    with pytest.raises(ActionRefused, match="it is refuted that no commit includes offsets 0 to 2 of left-2"):
+        plan_abort(cluster, mixed).preflight(override="no commit includes offsets 0 to 2 of left-2", recheck_after=0)
+
+
+def test_a_commit_that_is_likely_is_completed_by_what_an_operator_asserts(
+    skipped: Skipped, cluster: Cluster, audit: Audit
+) -> None:
+    """Version 1, CreateTime: a record that no commit includes could have joined them."""
+    tp = skipped.partitions["likely"]
+    found = diagnosed(cluster, tp)
+    assert (found.verdict, found.outcome, found.action) == ("unknown", "unknown", None)
+    where = ["--topic", tp[0], "--partition", str(tp[1]), "--start-offset", "0", "--recheck-after", "0"]
+    trail = ["--audit-file", str(audit.path)]
+    dry = on(skipped.kafka, "complete", *where)
+    assert dry.returncode == 0, dry.stderr
+    claim = needed_override(found, "complete")
+    assert claim is not None
+    assert claim.startswith("records of offsets 0 to 1 are ")
+    shown = " ".join(dry.stdout.split())
+    assert "It is likely, and not proven, that it was decided to commit the transaction." in shown
+    assert f"To do it anyway: --confirm events-0@0 --override '{claim}'" in shown
+    sure = ["--confirm", "events-0@0", *trail]
+    for override in ([], ["--override", "unknown"], ["--override", needed_override(found, "abort") or ""]):
+        refused = on(skipped.kafka, "complete", *where, *sure, *override)
+        assert refused.returncode == 5, refused.stdout
+    assert read_committed(skipped.kafka, *tp) == 0
+    done = on(skipped.kafka, "complete", *where, *sure, "--override", claim)
+    assert done.returncode == 0, done.stderr
+    assert "A read_committed consumer received 2 of 2 records of it." in done.stdout
+    assert [(row["step"], row["override"]) for row in audit.rows()][-2:] == [("intent", claim), ("outcome", claim)]
+    assert read_committed(skipped.kafka, *tp) == 2
 
 
 def test_a_newer_epoch_that_has_not_written_yet_is_unharmed(skipped: Skipped, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from tests.actions.test_abort import GAP, ClusterWithGap, finding, read_committed
+from tests.actions.test_abort import ClusterWithGap, finding, read_committed, with_gap
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
@@ -138,11 +138,11 @@ def test_what_cannot_be_saved_is_not_aborted(kafka: Kafka, cluster: Cluster, aud
 
 def test_records_of_unknown_outcome_are_always_saved(kafka: Kafka, cluster: Cluster) -> None:
     staged = INCIDENTS["never_added"](kafka)
-    with ClusterWithGap(kafka.bootstrap_servers) as with_gap:
-        plan = plan_abort(with_gap, {**finding(cluster, staged), **GAP})
+    with ClusterWithGap(kafka.bootstrap_servers) as connected:
+        plan = plan_abort(connected, with_gap(finding(cluster, staged)))
         with pytest.raises(ActionRefused, match="have to be saved"):
-            plan.execute(confirm=plan.target, override="unknown", save=False, recheck_after=0)
-        done = plan.execute(confirm=plan.target, override="unknown", recheck_after=0)
+            plan.execute(confirm=plan.target, override=plan.needed_override, save=False, recheck_after=0)
+        done = plan.execute(confirm=plan.target, override=plan.needed_override, recheck_after=0)
     assert done.records_saved == 1
 
 
