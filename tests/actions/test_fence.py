@@ -12,7 +12,7 @@ from tests.brokers import NEWEST, on_cluster
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit
-from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _open_verdict, plan_fence
+from toolkit.actions.fence import FENCED, LOST, MEANINGS, FencePlan, _verdict, plan_fence
 from toolkit.analysis.diagnosis.clocks import BrokersTime, TransactionAge
 from toolkit.config import ClientConfig
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, NotFound
@@ -166,7 +166,7 @@ def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> No
     cluster = cast("Cluster", mock.Mock(flink_checkpoints=()))
     txn = Transaction.of({**owner, **changed})
     age = TransactionAge.of(txn.start_time, BrokersTime(time=txn.observed_at, is_current=True))
-    assert _open_verdict(cluster, txn, age, 900_000) == verdict
+    assert _verdict(cluster, txn, (), age, 900_000) == (verdict, [])
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.analysis.build import first_batch, partition
 from tests.analysis.logged import data, excerpt, marker, milliseconds, open_transaction
 from toolkit.analysis.diagnosis.evidence.log_excerpts import producer_batches
-from toolkit.analysis.diagnosis.evidence.open_parts import BrokersTime, OpenPart, offsets_text, open_parts
+from toolkit.analysis.diagnosis.evidence.open_parts import LogTime, OpenPart, offsets_text, open_parts
 from toolkit.formats.log.batches import LOG_APPEND_TIME, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT
 
@@ -21,8 +21,8 @@ def parts(*rows: dict[str, Any], stop: int = 150, epoch: int = 0, **more: Any) -
     return open_parts(open_transaction(epoch=epoch, **more), read)
 
 
-def time(second: float, *, leader_epoch: int = 4, is_exact: bool = False) -> BrokersTime:
-    return BrokersTime(time=milliseconds(second), leader_epoch=leader_epoch, is_exact=is_exact)
+def time(second: float, *, leader_epoch: int = 4, is_exact: bool = False) -> LogTime:
+    return LogTime(time=milliseconds(second), leader_epoch=leader_epoch, is_exact=is_exact)
 
 
 def other(offset: int, second: float, **more: Any) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_marker_is_appended_a_little_after_its_time_whatever_the_topic_says() 
 
 def test_what_the_group_coordinator_writes_has_its_time() -> None:
     """On __consumer_offsets no client sets the time."""
-    topic: dict[str, Any] = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
+    topic: Any = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
     rows = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
     (found,) = parts(*rows, **topic)
     assert (found.after, found.before) == (time(2), time(2)), "as under LogAppendTime, but not to the millisecond"

@@ -319,7 +319,7 @@ def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     assert (contradicted.name, contradicted.evidence) == ("unknown", (lost.entry,))
     assert contradicted.missing == (
         "the decision of the COMMIT marker at offset 99 of payments-3, of 2026-11-21 11:50:30 UTC: the coordinators' "
-        "log does not have it, so it has lost records, and may have lost those of these ones",
+        "log does not have it, so it has lost records, and may have lost a decision on offset 100 of orders-0",
     )
     assert contradicted.offsets == "offset 100 of orders-0"
     assert contradicted.no_commit.status == "not proven"

@@ -130,7 +130,7 @@ def verify_partition(world: World, state: State, id_: int, pid: int, epoch: int,
     return ("", meta.ctxn) if partition in meta.partitions else ("TRANSACTION_ABORTABLE", NOBODY)
 
 
-def end_transaction(  # noqa: C901
+def end_transaction(
     world: World, state: State, id_: int, pid: int, epoch: int, *, commit: bool, version: int
 ) -> tuple[str, State, int, int]:
     """TransactionCoordinator.endTransaction for a client, or endTransactionWithTV1: the error, the state, and its

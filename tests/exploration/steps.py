@@ -65,7 +65,7 @@ def _spend(state: State, kind: str) -> State:
 # Clients
 
 
-def _clients(world: World, state: State) -> Iterator[Step]:  # noqa: C901
+def _clients(world: World, state: State) -> Iterator[Step]:
     for id_ in range(world.ids):
         if len(state.clients) < world.instances:
             yield from _new_instance(world, state, id_)
@@ -119,7 +119,7 @@ def _bump(world: World, state: State, index: int, name: str) -> Iterator[Step]:
         yield f"{name} raises its epoch", _put_client(after, index, fresh)
 
 
-def _writes(world: World, state: State, index: int, number: int, name: str) -> Iterator[Step]:  # noqa: C901
+def _writes(world: World, state: State, index: int, number: int, name: str) -> Iterator[Step]:
     client = state.clients[index]
     if len(state.partitions[number].log) >= world.records:
         return
@@ -401,7 +401,7 @@ def _without_newest(state: State, number: int, count: int) -> State:
 # Leaders of data partitions
 
 
-def _leaders(world: World, state: State) -> Iterator[Step]:  # noqa: C901
+def _leaders(world: World, state: State) -> Iterator[Step]:
     for number, partition in enumerate(state.partitions):
         name = f"p{number}"
         if partition.leader == NOBODY:

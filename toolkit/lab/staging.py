@@ -333,16 +333,21 @@ class Stage:
         )
         write_committed(self.cluster, self.topic, self.partition)
 
-    def producer(self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None) -> TxnProducer:
+    def producer(
+        self, *, timeout_ms: int = 600_000, coordinator_id: int | None = None, transaction_version: int = 1
+    ) -> TxnProducer:
         """Return a new producer with a producer id.
 
         `timeout_ms`: its transaction timeout.
         `coordinator_id`: broker that coordinates it; any if null.
+        `transaction_version`: 1, or 2 (brokers from 4.0 on).
         """
         while True:
             transactional_id = f"{self.plot.name}-{uuid.uuid4().hex[:6]}"
             if coordinator_id in (None, coordinator(self.cluster, transactional_id)):
-                return TxnProducer(self.cluster, transactional_id, timeout_ms=timeout_ms).init()
+                return TxnProducer(
+                    self.cluster, transactional_id, timeout_ms=timeout_ms, transaction_version=transaction_version
+                ).init()
 
     def staged(
         self,

@@ -79,6 +79,11 @@ class OpenEvidence:
         return TransactionKey(*self.txn.tp, self.txn.producer_id, self.txn.start)
 
     @property
+    def has_outcome(self) -> bool:
+        """Whether its logs were read for its outcome, now or when it was recorded."""
+        return self.txn.start is not None and (self.log is not None or self.recorded is not None)
+
+    @property
     def outcome(self) -> Outcome:
         """What was decided about its records, by the logs, or by the logs of the time of the recording."""
         if self.log is not None:

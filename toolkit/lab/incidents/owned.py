@@ -6,8 +6,10 @@ An abort marker on an open one would lose half of a live transaction, or a commi
 from __future__ import annotations
 
 import datetime as dt
+import time
 import uuid
 
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.lab.consumer import BlockedConsumer
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import (
@@ -20,6 +22,7 @@ from toolkit.lab.queries import (
     partitions,
     until,
 )
+from toolkit.lab.server.broker import version_numbers
 from toolkit.lab.staging import (
     EVERYDAY,
     NEGLECTFUL,
@@ -34,6 +37,7 @@ from toolkit.lab.staging import (
 
 OTHER = 2  # the broker that is stopped
 FOLLOWER = 3  # of it
+BRIEFLY = dt.timedelta(seconds=1)
 
 
 @incident("ongoing", outcome="undecided", setup=EVERYDAY)
@@ -137,7 +141,7 @@ def stage_skipped_marker(stage: Stage, *, commit: bool = True) -> StagedIncident
     would lose the committed record.
     """
     stage.create_topic(replicas=[OTHER], elsewhere=[ALWAYS_UP])
-    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    producer = stage.producer(coordinator_id=ALWAYS_UP, transaction_version=2)
     start = _open_on_two(stage, producer)
     stage.kafka.stop_broker(OTHER)
     until(
@@ -154,14 +158,18 @@ def stage_lost_marker(stage: Stage, *, commit: bool = True) -> StagedIncident:
     """A commit's marker was lost: an unclean election chose a replica that had not copied it; the producer went on.
 
     The record was on all replicas, the marker on the leader only, which crashed. An abort marker would lose the
-    committed record.
+    committed record. Before 4.0 only times prove that it is older than the commit: those of LogAppendTime.
     """
-    stage.create_topic(replicas=[OTHER, FOLLOWER], elsewhere=[ALWAYS_UP, FOLLOWER])
-    producer = stage.producer(coordinator_id=ALWAYS_UP)
+    is_version_2 = version_numbers(stage.kafka.version) >= (4, 0)
+    config = {} if is_version_2 else {"message.timestamp.type": "LogAppendTime"}
+    stage.create_topic(replicas=[OTHER, FOLLOWER], elsewhere=[ALWAYS_UP, FOLLOWER], config=config)
+    producer = stage.producer(coordinator_id=ALWAYS_UP, transaction_version=2 if is_version_2 else 1)
     start = _open_on_two(stage, producer)
+    proven_at = time.monotonic() + (0 if is_version_2 else (CLOCKS_DIFFER + BRIEFLY).total_seconds())
     stage.kafka.pause(FOLLOWER)
     # The leader has answered the follower's last fetch then, without the marker.
     until(lambda: _in_sync(stage) == [OTHER] or None, awaited="the ISR to shrink")
+    until(lambda: time.monotonic() >= proven_at or None, awaited="a time that clocks cannot be apart")
     producer.end(commit=commit)
     stage.kafka.kill(OTHER)
     stage.kafka.resume(FOLLOWER)
@@ -186,9 +194,11 @@ def _go_on(stage: Stage, producer: TxnProducer, start: int, *, commit: bool) -> 
     producer.add(stage.topic, beyond)
     producer.send(stage.topic, beyond)
     producer.end(commit=True)
+    raised = 2 if producer.transaction_version == 2 else 0  # by each end
+    facts = {"producer_epoch": producer.producer_epoch - raised}
     if commit:
-        return stage.staged(producer, start)
-    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort")
+        return stage.staged(producer, start, **facts)
+    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort", **facts)
 
 
 @incident("unreplicated", outcome=None, setup=STANDSTILL, since="3.3.0")

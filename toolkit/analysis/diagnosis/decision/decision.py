@@ -75,7 +75,7 @@ class OpenRule:
 
     def decision(self, e: OpenEvidence) -> Decision:
         """The decision, if the rule applies."""
-        is_proven = e.log is None or e.txn.start is None or e.outcome.no_commit.status == PROVEN
+        is_proven = not e.has_outcome or e.outcome.no_commit.status == PROVEN
         return Decision(
             verdict=self.verdict,
             outcome=self.outcome if is_proven or self.outcome != UNDECIDED else UNKNOWN,

@@ -123,7 +123,7 @@ def _wait(e: OpenEvidence) -> str:
         return "Wait; it is alive."
     expires_at = at(e.txn.expires_at)
     condition = f", and {NOT_CHECKPOINTED}" if _may_be_flinks(e) else ""
-    if e.log is not None and _may_have_committed(e):
+    if e.has_outcome and _may_have_committed(e):
         condition += f", and if {e.outcome.no_commit.words}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
