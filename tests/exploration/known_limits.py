@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tests.exploration.properties import AFTER_THE_LAST_CHECK, FENCE_AFTER_THE_LAST_CHECK, Violation
-from tests.exploration.state import NOBODY, State
+from tests.exploration.properties import (
+    AFTER_THE_LAST_CHECK,
+    FENCE_AFTER_THE_LAST_CHECK,
+    Violation,
+    is_before_its_producer,
+)
+from tests.exploration.state import NOBODY, State, open_records
+from tests.exploration.truth import open_transactions
 from tests.exploration.world import World
 
 KNOWN_LIMITS = {
@@ -74,6 +80,12 @@ LOST_BY_VERSION_1 = {"promised by version 1", "live for its client by version 1"
 
 
 def _is_contradicted(state: State) -> bool:
-    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have."""
+    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or an open
+    record from before its producer.
+    """
     markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")
-    return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers)
+    return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers) or any(
+        is_before_its_producer(state, record)
+        for number, pid in open_transactions(state)
+        for record in open_records(state.partitions[number].log, pid)
+    )

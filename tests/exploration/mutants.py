@@ -12,10 +12,12 @@ from tests.exploration import procedures
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
+from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
-from toolkit.analysis.diagnosis.evidence import diagnosis_context, outcome_proof
+from toolkit.analysis.diagnosis.evidence import closed_transactions, diagnosis_context, open_parts, outcome_proof
 from toolkit.analysis.diagnosis.observation import IndexedObservation
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
+from toolkit.formats.log.batches import TRANSACTIONAL
 from toolkit.sources.live import observe
 from toolkit.sources.live.state.authorization import Visibility
 
@@ -114,6 +116,19 @@ def _undecided(p: pytest.MonkeyPatch) -> None:
     p.setattr(diagnosis_context, "find_outcome", lambda *_: outcome)
 
 
+def _impure_epochs(p: pytest.MonkeyPatch) -> None:
+    """An epoch is taken for one of version 2 if one of its transactions is."""
+
+    def epochs(self: Any) -> frozenset[int]:
+        return frozenset(e.producer_epoch for e in self.transactions if (e.client_transaction_version or 0) >= 2)
+
+    p.setattr(outcome_proof._Proof, "_epochs_of_version_2", property(epochs))
+
+
+def _first_part_only(p: pytest.MonkeyPatch) -> None:
+    p.setattr(outcome_proof, "open_parts", lambda *arguments: open_parts.open_parts(*arguments)[:1])
+
+
 def _nothing(target: Any, name: str, value: Any) -> Patch:
     return lambda p: p.setattr(target, name, lambda *_, **__: value)
 
@@ -123,6 +138,7 @@ DECIDED_MEANWHILE = (
     "its commit is decided and the marker on the way",
     "its abort is decided and the marker on the way",
 )
+IN_ONE_EPOCH = "K1: version 2 aborted in the epoch of a commit that its log has lost"
 MARKER_CAME = ("its marker came meanwhile", "the log has its marker, the producer state has not", *DECIDED_MEANWHILE)
 ENDING = ("Prepare", "ending elsewhere", "a state that this version")
 """Names of the rules on what is being ended begin so."""
@@ -141,7 +157,9 @@ def _all(*patches: Patch) -> Patch:
 MUTANTS = (
     Mutant(guard="outcome by the coordinators' log", patch=_undecided, world="a lost COMMIT"),
     Mutant(
-        guard="complete is only for commits", patch=_without_rule("committed without its marker"), world="a lost COMMIT"
+        guard="complete is only for commits",
+        patch=_without_rule("committed without its marker"),
+        world="a commit that a broker's time proves",
     ),
     Mutant(
         guard="the log reaches back",
@@ -201,6 +219,50 @@ MUTANTS = (
         how="actions",
         steps=2,
         limit=1,
+    ),
+    Mutant(guard="an epoch of both versions", patch=_impure_epochs, world=IN_ONE_EPOCH),
+    Mutant(
+        guard="older than the decision",
+        patch=_nothing(outcome_proof._Proof, "_is_older", True),
+        world="K2: a zombie joins a commit that a broker's time proves",
+    ),
+    Mutant(
+        guard="younger than the decision",
+        patch=_nothing(outcome_proof._Proof, "_is_younger", True),
+        world="a lost COMMIT",
+    ),
+    Mutant(
+        guard="every open batch",
+        patch=_first_part_only,
+        world="K2: a zombie joins a commit that a broker's time proves",
+    ),
+    Mutant(
+        guard="no CreateTime",
+        patch=lambda p: p.setattr(open_parts, "LOG_APPEND_TIME", TRANSACTIONAL),
+        world="K2: a zombie with an event time before a commit that its log has lost",
+    ),
+    Mutant(
+        guard="markers elsewhere that no decision explains",
+        patch=_nothing(diagnosis_context, "unexplained_marker", None),
+        world="K3: a COMMIT marker on p1 that no decision explains, version 1",
+    ),
+    Mutant(
+        guard="version 2 data that was never added",
+        patch=_nothing(outcome_proof._Proof, "_is_never_added", False),
+        world="K3: the coordinators' log has lost the record that added p1, version 2",
+    ),
+    Mutant(
+        guard="clocks beyond the bound",
+        patch=_nothing(closed_transactions.ClosedTransactions, "_beyond_the_bound", set()),
+        world="K5: a coordinator's clock -6 s apart, 900 ms between its records",
+    ),
+    Mutant(
+        guard="records older than their producer",
+        patch=_nothing(outcome_proof._Proof, "_contradiction", None),
+        world="K3: an id given out twice after a restore",
+    ),
+    Mutant(
+        guard="ids given out twice", patch=_nothing(CoordinatorLog, "other_ids", ()), world="K3: an id given out twice"
     ),
     Mutant(
         guard="doubled ids",

@@ -122,7 +122,7 @@ def _may_be_unknown(world: World, state: State, number: int, pid: int) -> bool:
     found = fates(state, number, pid)
     if len({fate for _, fate in found}) > 1 or DAMAGE & set(state.spent) or _is_compacted(state):
         return True
-    if any(_is_of_both_versions(state, record) or _is_before_its_producer(state, record) for record, _ in found):
+    if any(_is_of_both_versions(state, record) or is_before_its_producer(state, record) for record, _ in found):
         return True
     if world.pace_ms < CLOCKS_DIFFER_MS or abs(world.skew_ms) > CLOCKS_DIFFER_MS:
         return True
@@ -141,7 +141,7 @@ def _is_of_both_versions(state: State, record: Record) -> bool:
     return len({each.version for each in state.truths if (each.pid, each.epoch) == (record.pid, record.epoch)}) > 1
 
 
-def _is_before_its_producer(state: State, record: Record) -> bool:
+def is_before_its_producer(state: State, record: Record) -> bool:
     """Whether its CreateTime is from before its producer, as if the coordinators' log were an older copy."""
     records = (each for coordinator in state.coordinators for each in coordinator.log)
     first = next((each.time for each in records if each.meta is not None and each.meta.pid == record.pid), None)

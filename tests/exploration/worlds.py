@@ -30,6 +30,7 @@ LATE_AFTER_COMMIT = (
     "id 0 completes",
     "the delayed produce arrives",
 )
+PROVEN_COMMIT = (*BEGIN, "another producer's marker p0", *COMMITTED[len(BEGIN) :], "p0 loses its newest record")
 NEVER_ADDED = (*BEGIN[:2], "client 0 p1 produced")
 TWO_COMMITS = (*COMMITTED, *(step for step in COMMITTED if step != "a new instance of id 0"))
 LOST_SECOND = (*TWO_COMMITS, "p0 loses its newest record")
@@ -244,6 +245,17 @@ KINDS = (
         transactions=3,
     ),
     World(
+        name="K1: version 2 aborted in the epoch of a commit that its log has lost",
+        after=(
+            *(BEGIN[0], "another producer's marker p0", *COMMITTED[1:], "p0 loses its newest 2 records"),
+            *("client 0 changes to version 2", "client 0 p0 produced", "client 0 aborts", *marked("ABORT", 0)),
+            "p0 loses its newest record",
+        ),
+        rare={"unclean": 2, "switch": 1, "other": 1},
+        tail=2,
+        transactions=3,
+    ),
+    World(
         name="K1: an epoch of both versions",
         after=(
             *ABORTED,
@@ -287,6 +299,13 @@ KINDS = (
         transactions=3,
     ),
     World(
+        name="K2: a zombie joins a commit that a broker's time proves",
+        after=(*PROVEN_COMMIT, "a zombie of client 0 writes p0"),
+        rare={"unclean": 1, "zombie": 1, "other": 1},
+        verification=True,
+        transactions=3,
+    ),
+    World(
         name="K2: an aborted record joins a commit",
         after=(*LOST_COMMIT, "client 0 p1 added", "client 0 p0 produced", "client 0 aborts", *marked("ABORT", 1)),
         rare={"unclean": 1, "stray": 1},
@@ -304,6 +323,16 @@ KINDS = (
         rare={"unclean": 1, "other": 1, "zombie": 1},
         tail=2,
         transactions=2,
+    ),
+    World(
+        name="K2: a zombie with an event time before a commit that its log has lost",
+        after=(
+            *(BEGIN[0], "another producer's marker p0", *COMMITTED[1:], "p0 loses its newest 2 records"),
+            "a zombie of client 0 writes p0",
+        ),
+        rare={"unclean": 1, "other": 1, "zombie": 1},
+        tail=2,
+        event_ms=(-45_000, 0),
     ),
     World(
         name="K2: a live record with an event time before an earlier commit",
@@ -368,6 +397,24 @@ KINDS = (
             )
         ]
     ),
+    World(
+        name="K3: an id given out twice",
+        after=(*LOST_COMMIT, "id 0 expires", "producer ids are given out again", "a new instance of id 1"),
+        rare={"unclean": 1, "expire": 1, "twice": 1},
+        event_ms=(TEN_YEARS_MS, TEN_YEARS_MS),
+        ids=2,
+        instances=2,
+    ),
+    World(
+        name="K3: an id given out twice after a restore",
+        after=(
+            *(*LOST_COMMIT, *reloaded("is restored without its newest 4 records")),
+            *("producer ids are given out again", "a new instance of id 1"),
+        ),
+        rare={"unclean": 1, "restore": 1, "twice": 1},
+        ids=2,
+        instances=2,
+    ),
     *(
         World(name=f"K4: our machine's clock is {text}", after=BEGIN, operator_ms=ahead, timeout_ms=600_000)
         for text, ahead in (("ahead", HOUR_MS), ("behind", -HOUR_MS), ("years ahead", TEN_YEARS_MS))
@@ -390,6 +437,14 @@ KINDS = (
 )
 """The kinds of losses of November 2026, by their numbers in issue 38."""
 PROVABLE = {
+    World(name="a commit that a broker's time proves", after=PROVEN_COMMIT, rare={"unclean": 1, "other": 1}): (
+        "stuck_ending",
+        "complete",
+    ),
+    World(name="a commit that LogAppendTime proves", after=LOST_COMMIT, rare={"unclean": 1}, append_time=True): (
+        "stuck_ending",
+        "complete",
+    ),
     World(
         name="a zombie that is younger than an earlier commit whose marker is gone",
         after=(*COMMITTED, "p0 is created again", "another producer's marker p0", "a zombie of client 0 writes p0"),

@@ -436,9 +436,19 @@ class Round:
             folder = partition_folder(kafka, *tp)
             if chance.random() < 0.6:
                 cuts.append(f"{tp} without {', '.join(map(str, cut_tail(folder, self._cut_count(folder))))}")
+        cuts += self._lose_states()
+        self._start_again()
+        self.note("power loss", "; ".join(cuts))
+        for walk in self.walks:  # before anything else ends what has lost its marker
+            if isinstance(walk.client, RawClient) and chance.random() < 0.3:
+                self._try("late or never added", walk, self._write_outside)
+
+    def _lose_states(self) -> Iterator[str]:
+        """Cut or restore the partitions of ``__transaction_state``, if any; what they lose."""
+        chance = self.chance
         is_restored = bool(self.copies) and chance.random() < 0.6
         share = chance.choice([0, 0, 0.4, 1])
-        for number, folder in state_folders(kafka).items():
+        for number, folder in state_folders(self.kafka).items():
             states = read_states(folder)
             if is_restored:
                 restore(folder, self.copies[number])
@@ -448,16 +458,11 @@ class Round:
             lost = [each for each in states if each not in left]
             self.lost_states += lost
             self.losses.append((number, max((_updated(state) for _, state in left), default=0.0), time.time()))
-            cuts.append(f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}")
+            yield f"{STATE_TOPIC}-{number} without {[_state_text(*each) for each in lost]}"
         if is_restored:
             if self.metadata_copy is not None:  # after two starts, producer ids are given out again
-                restore(partition_folder(kafka, METADATA_TOPIC, 0), self.metadata_copy)
+                restore(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
             self.note("restore of the metadata" if self.metadata_copy else "restore", f"of {STATE_TOPIC}")
-        self._start_again()
-        self.note("power loss", "; ".join(cuts))
-        for walk in self.walks:  # before anything else ends what has lost its marker
-            if isinstance(walk.client, RawClient) and chance.random() < 0.3:
-                self._try("late or never added", walk, self._write_outside)
 
     def _start_again(self) -> None:
         self.client.close()
@@ -528,7 +533,8 @@ class Round:
             ids = {self.ledger.records[value].transactional_id for value in opened.values}
             lost = ids & {id_ for id_, _ in self.lost_states} or self.counts["steps: compaction"]
             log = "" if row is None or row["verdict"] != "unknown" else ", not all is left" if lost else ", all is left"
-            self.counts[f"open, {truth}: {row and row['verdict']}{log}"] += 1
+            verdict = f"{row['verdict']}/{row['outcome']}" if row else "no finding"
+            self.counts[f"open, {truth}: {verdict}{log}"] += 1
             where = f"{opened.tp}@{opened.start_offset}, {sorted(map(str, truths))}{log}"
             self.trace.append(f"finding: {where}: {_row_text(row)}")
 

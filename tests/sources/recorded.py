@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.analysis.build import observation, partition, producer, transaction
+from tests.analysis.build import clock, observation, partition, producer, transaction
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.analysis.history.sample_findings import sample_diagnoses, sample_findings
@@ -31,6 +31,7 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
             producers=[producer(8, observed_at=due), producer(9, start=None, observed_at=due)],
         ),
         observed_at=due,
+        brokers_time=clock(due),
     )
     one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
     undecided = Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions")

@@ -97,7 +97,7 @@ def test_a_young_transaction_is_ongoing_for_a_tool_two_minutes_ahead(lab: Kafka,
 
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="apt-get install faketime")
-def test_the_commands_tell_of_a_clock_that_is_two_minutes_ahead(kafka: Kafka, tmp_path: Path) -> None:
+def test_the_commands_warn_of_a_clock_that_is_two_minutes_ahead(kafka: Kafka, tmp_path: Path) -> None:
     def ahead(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = ["faketime", "-f", "+120s", *COMMAND, *arguments, "--bootstrap-server", kafka.bootstrap_servers]
         environment = {**os.environ, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "HOME": str(tmp_path)}

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from tests.analysis.build import clock
 from tests.analysis.test_broker_software import IMITATED
 from tests.process import ROOT, started
 from tests.sources.recorded import NINE, files, rows_of, sample
@@ -54,6 +55,12 @@ def six(tmp_path: Path) -> Path:
 def failed(due: dt.datetime) -> Sample:
     row = sample(due, error="NETWORK_EXCEPTION: The broker is gone.").row
     return Sample(due=due, row=replace(row, brokers=None, proofs=None, gaps=None, topic_gaps=None, first_batches=None))
+
+
+def test_a_recording_has_the_brokers_time_of_each_sample_and_its_findings(six: Path) -> None:
+    recording = Recording(six)
+    assert recording.observe().brokers_time == clock(NINE + 50 * MINUTE)
+    assert [row["brokers_time"] for row in recording.finding_rows()] == [NINE + 50 * MINUTE]
 
 
 @pytest.mark.parametrize("name", IMITATED)

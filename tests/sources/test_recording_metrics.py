@@ -61,7 +61,7 @@ def test_a_partition_has_series_while_it_is_held() -> None:
 def test_the_hold_duration_of_the_lso() -> None:
     metrics = Metrics()
     one = sample(NINE)
-    finding = replace(one.findings[0], brokers_time=NINE)
+    (finding,) = one.findings
     key = TransactionKey("orders", 0, 8, 100)
     metrics.on_sample(replace(one, first_seen={key: NINE - dt.timedelta(seconds=40)}), written=True)
     assert of_orders(metrics, "lso_held_seconds") == 40

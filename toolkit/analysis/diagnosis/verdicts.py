@@ -64,6 +64,8 @@ class Outcome:
     transaction: PastTransaction | None = None
     evidence: tuple[EvidenceEntry, ...] = ()  # the coordinator's records that prove it
     offsets: str = "these records"  # which records, as ``offsets 4 to 9 of orders-0``
+    # for `UNKNOWN`: whether the coordinators' log contradicts itself, so that markers elsewhere prove nothing, either
+    is_contradicted: bool = False
     # for `UNKNOWN`: whether a commit is proven to include some of them, and whether none is proven to include some
     is_partly_committed: bool = False
     is_partly_free: bool = False

@@ -195,10 +195,10 @@ def _go_on(stage: Stage, producer: TxnProducer, start: int, *, commit: bool) -> 
     producer.send(stage.topic, beyond)
     producer.end(commit=True)
     raised = 2 if producer.transaction_version == 2 else 0  # by each end
-    facts = {"producer_epoch": producer.producer_epoch - raised}
+    epoch = producer.producer_epoch - raised
     if commit:
-        return stage.staged(producer, start, **facts)
-    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort", **facts)
+        return stage.staged(producer, start, producer_epoch=epoch)
+    return stage.staged(producer, start, expected="hanging", outcome="abort", action="abort", producer_epoch=epoch)
 
 
 @incident("unreplicated", outcome=None, setup=STANDSTILL, since="3.3.0")

@@ -226,7 +226,7 @@ class Cluster(Source, OffsetTables):
             for each in found
             if each.txn.producer_id == producer_id and each.txn.start is not None
         ]
-        contexts = read_contexts(self.client, opened) if opened else {}
+        contexts = read_contexts(self.client, opened, search_all=True) if opened else {}
         return {context.txn.tp: context.outcome for context in contexts.values()}
 
     def topic_gaps(self) -> Sequence[str]:
@@ -357,9 +357,10 @@ class Cluster(Source, OffsetTables):
         from toolkit.analysis.coordinator.transaction_history import transaction_history
         from toolkit.sources.live.logs.coordinator_logs import records_of_ids
 
-        as_of = self.brokers_time()
-        records = records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers)
-        return transaction_history(records, as_of=as_of.time)
+        read_at = self.brokers_time().time
+        records = list(records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers))
+        times = [each.timestamp for each in records if each.timestamp is not None]
+        return transaction_history(records, as_of=max(times if read_at is None else [*times, read_at], default=None))
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[OffsetsLogRecord]:

@@ -21,6 +21,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
     LogSelection,
+    cut_search,
     marker_plan,
     named_topics,
     search_from,
@@ -237,13 +238,12 @@ def read_contexts(observed: FileObservation, to_read: Sequence[OpenEvidence]) ->
     log = LogEvidence(excerpts=excerpts, coordinators=_coordinators(observed.state_topic, selection))
     log = replace(log, cluster_events=_cluster_events(observed.contents, to_read, log))
     contexts = {each.key: DiagnosisContext(each.txn, log) for each in to_read}
-    unproven = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
-    if unproven:
-        producers = observed.observation.producers
-        of_unproven = [contexts[each.key] for each in unproven]
-        search = search_replica_markers(observed.contents, observed.replicas, producers, of_unproven)
+    sought = [each for each in to_read if needs_markers(replace(each, log=log_facts(contexts[each.key])))]
+    if sought:
+        producers, of_sought = observed.observation.producers, [contexts[each.key] for each in sought]
+        search = search_replica_markers(observed.contents, observed.replicas, producers, of_sought)
         log = replace(log, marker_search=search)
-        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in unproven}
+        contexts |= {each.key: DiagnosisContext(each.txn, log) for each in sought}
     return contexts
 
 
@@ -386,6 +386,8 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
     since = search_from(contexts)
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
+    if (cut := cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)) is not None:
+        return MarkerSearch(unread=dict.fromkeys(producer_ids, cut))
     headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
     excerpt = Excerpt(
         headers=headers[headers["crc_ok"] != 0],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from toolkit.analysis.diagnosis.decision.decision import Decision
-from toolkit.analysis.diagnosis.decision.disowned_rules import NEED_MARKERS, first_disowned_rule
+from toolkit.analysis.diagnosis.decision.disowned_rules import doubts, first_disowned_rule
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
 from toolkit.analysis.diagnosis.evidence_kinds import (
     GET_MISSING,
@@ -218,8 +218,9 @@ def needs_log(evidence: OpenEvidence) -> bool:
 
 
 def needs_markers(evidence: OpenEvidence) -> bool:
-    """Whether no coordinator will end the transaction, and markers of its producer elsewhere may tell its outcome."""
-    return decide(evidence).rule in NEED_MARKERS
+    """Whether markers of its producer elsewhere may contradict the log: nobody will end it, or a fence would."""
+    rule = first_owned_rule(evidence)
+    return not doubts(evidence) if rule is None else rule.action == "fence"
 
 
 def needs_recheck(evidence: OpenEvidence) -> bool:

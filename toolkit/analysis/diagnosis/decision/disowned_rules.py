@@ -14,7 +14,6 @@ from toolkit.schema.live import Finding
 OUTCOME_NOT_PROVEN = "outcome not proven"
 COMMIT_IS_LIKELY = "a commit is likely"
 MARKERS_NOT_READ = "markers on other partitions not read"
-NEED_MARKERS = {OUTCOME_NOT_PROVEN, COMMIT_IS_LIKELY, MARKERS_NOT_READ}
 OFFSETS_DROPPED = (
     "the offsets in it are dropped: its groups continue from their last committed ones, and process records again; "
     "output that was committed for them is then written twice, unless the groups' offsets are set first"

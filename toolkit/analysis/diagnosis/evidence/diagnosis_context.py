@@ -83,6 +83,12 @@ class DiagnosisContext:
         earlier = None if self.producer_batches is None else self.producer_batches.brokers_time_before
         return None if earlier is None else earlier - CLOCKS_DIFFER
 
+    @property
+    def begun_after(self) -> dt.datetime | None:
+        """The time of the first record of its producer, less what clocks may differ by; null if none is left."""
+        times = [each.timestamp for each in self.events if each.producer_id == self.txn.producer_id and each.timestamp]
+        return min(times) - CLOCKS_DIFFER if times else None
+
     @cached_property
     def listed(self) -> frozenset[TopicPartition]:
         """The partitions that the coordinators' records of its producer name."""
@@ -97,19 +103,28 @@ class DiagnosisContext:
         excerpt = self.log.excerpts.get(self.txn.tp)
         here = () if excerpt is None else other_markers(self.txn.tp, excerpt, self.txn.producer_id)
         markers = list({(each.tp, each.offset): each for each in (*self.log.marker_search.markers, *here)}.values())
+        if outcome.is_contradicted:
+            return outcome
         if outcome.name == UNKNOWN:
             by_markers = outcome_by_markers(self.txn, self.producer_batches, markers)
             return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
         history = self.histories[0] if len(self.histories) == 1 else None
         producer_id = self.txn.producer_id
-        unexplained = unexplained_marker(producer_id, history, markers, is_commit=True)
-        if unexplained is None and outcome.name == COMMIT:
-            unexplained = unexplained_marker(producer_id, history, markers, is_commit=False)
+        # An operator's ABORT marker has the epoch of the data; one that is raised is a coordinator's.
+        aborts = [each for each in markers if each.is_raised or outcome.name == COMMIT]
+        unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
+            producer_id, history, aborts, is_commit=False
+        )
         if unexplained is None:
             return outcome
         missing = unexplained_text(unexplained, outcome.offsets)
         return Outcome(
-            name=UNKNOWN, reason=missing, missing=(missing,), evidence=(unexplained.entry,), offsets=outcome.offsets
+            name=UNKNOWN,
+            reason=missing,
+            missing=(missing,),
+            evidence=(unexplained.entry,),
+            offsets=outcome.offsets,
+            is_contradicted=True,
         )
 
     @cached_property
@@ -302,6 +317,22 @@ def marker_plan(contexts: Iterable[DiagnosisContext], producers: Iterable[Produc
     return MarkerPlan(partitions=known, unread=unread)
 
 
+def cut_search(
+    tp: TopicPartition, contexts: Iterable[DiagnosisContext], *, start: int | None, is_cut: bool
+) -> str | None:
+    """Why not all markers that may count were looked for on a partition; null if they were.
+
+    `MAX_OFFSETS` from a broker's time right before the open records on are enough; from any earlier time on, they may
+    end before those.
+    `start`: where it was read from if that is not the beginning of the log; `is_cut`: whether the end was not read.
+    """
+    if all(each.opened_after is not None for each in contexts):
+        return None
+    if is_cut or (start is not None and search_from(contexts) is None):
+        return f"more than {MAX_OFFSETS:,} offsets of {tp.topic}-{tp.partition} would have to be read"
+    return None
+
+
 def named_topics(contexts: Iterable[DiagnosisContext]) -> set[str]:
     """The topics of the open transactions, and those that their coordinators' records name."""
     contexts = list(contexts)
@@ -312,8 +343,8 @@ def named_topics(contexts: Iterable[DiagnosisContext]) -> set[str]:
 def search_from(contexts: Iterable[DiagnosisContext]) -> dt.datetime | None:
     """From when on markers of these open transactions are looked for; null if that is not known.
 
-    A broker's time before their records, as markers come after them; else that of the client, which only this may use.
+    A broker's time before their records, as markers come after them; else that of the first record of their producer.
     """
-    times = [context.opened_after or context.written_at for context in contexts]
+    times = [context.opened_after or context.begun_after for context in contexts]
     known = [time for time in times if time is not None]
     return min(known) - BEFORE_OPENING if len(known) == len(times) else None

@@ -18,8 +18,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -120,7 +120,10 @@ class _Proof:
     @cached_property
     def outcome(self) -> Outcome:
         if (contradiction := self._contradiction()) is not None:
-            return _unknown(self.offsets, f"{contradiction}: {self.whether}")
+            found = _unknown(self.offsets, f"{contradiction}: {self.whether}")
+            # If the log has lost all of the epoch, a marker elsewhere may have what it lost.
+            epochs = {part.epoch for part in self.parts}
+            return replace(found, is_contradicted=any(each.producer_epoch in epochs for each in self.transactions))
         if not self._last_closed:
             return _unknown(self.offsets, f"markers and records of {self.name} that agree: {self.whether}")
         if not any(each.commits for each in self.by_part):
@@ -215,18 +218,22 @@ class _Proof:
         return _are_in_order(records) and _are_in_order(times)
 
     @cached_property
-    def _begun_epochs(self) -> frozenset[int]:
-        """Epochs whose beginning is in the log: InitProducerId, the end before, or a record of a lower epoch."""
-        begun, highest = set(), None
+    def _begun_epochs(self) -> Mapping[int, float | None]:
+        """Epochs whose beginning is in the log, and when that was, in ms.
+
+        They begin with InitProducerId, with the end before, or with the first record after that of a lower epoch.
+        """
+        begun: dict[int, float | None] = {}
+        highest: int | None = None
         for record in self._own_records:
             epoch, state = record.producer_epoch, record.state or ""
             if epoch is None:
                 continue
             begins = state == "Empty" or (state.startswith(("Prepare", "Complete")) and _version(record) >= 2)
             if begins if highest is None else epoch > highest:
-                begun.add(epoch)
+                begun[epoch] = None if record.timestamp is None else _milliseconds(record.timestamp)
             highest = epoch if highest is None else max(highest, epoch)
-        return frozenset(begun)
+        return begun
 
     @cached_property
     def _own_records(self) -> Sequence[TransactionLogRecord]:
@@ -267,6 +274,14 @@ class _Proof:
                     "the id was given out twice"
                 )
         for part in self.parts:
+            epoch_begun = None if part.epoch is None else self._begun_epochs.get(part.epoch)
+            times = [each.time for each in self.markers if each.epoch == part.epoch and each.time is not None]
+            times += [] if part.before is None else [part.before.time]
+            if epoch_begun is not None and any(time + MAX_DIFFERENCE_MS < epoch_begun for time in times):
+                return (
+                    f"why {self.tp_name} has batches of epoch {part.epoch} of producer {producer_id} from before "
+                    f"{self.name} began it: the coordinators' log is an older copy, or the epoch was given out twice"
+                )
             if part.epoch is not None and self._is_never_added(part.epoch):
                 return (
                     f"the record of {self.name} that added {self.tp_name} with epoch {part.epoch}, which transaction "
@@ -280,11 +295,11 @@ class _Proof:
         They do not, either, while the leader thinks that an earlier transaction of the epoch is open.
         """
         of_epoch = self._of(epoch)
-        of_version_2 = [each for each in of_epoch if any(_version(r) >= 2 for r in self._records_of(each))]
+        of_version_2 = [each for each in of_epoch if any(map(_shows_version_2, self._records_of(each)))]
         if of_version_2:
             return any(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_version_2)
         return not of_epoch and any(
-            each.producer_epoch == epoch and each.state not in {"Empty", "Ongoing"} and _version(each) >= 2
+            each.producer_epoch == epoch and each.state != "Ongoing" and _shows_version_2(each)
             for each in self._own_records
         )
 
@@ -547,6 +562,11 @@ def _is_commit(transaction: PastTransaction) -> bool:
 def _version(record: TransactionLogRecord) -> int:
     """Transaction version of the client that a record shows: 1 if it shows none."""
     return record.client_transaction_version or 1
+
+
+def _shows_version_2(record: TransactionLogRecord) -> bool:
+    """Whether a record shows a client of version 2: coordinators abort in version 2, whatever the client is."""
+    return _version(record) >= 2 and record.state in {"Ongoing", "PrepareCommit", "CompleteCommit"}
 
 
 def _are_in_order(times: Sequence[float]) -> bool:

@@ -14,6 +14,7 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     MAX_OFFSETS,
     DiagnosisContext,
     ExcerptStart,
+    cut_search,
     marker_plan,
     named_topics,
     search_from,
@@ -180,6 +181,9 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
     since = search_from(contexts)
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark")
+    is_cut = fetched.stop > fetched.start + MAX_OFFSETS
+    if cut := cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut):
+        return MarkerSearch(unread=dict.fromkeys(producer_ids, cut))
     excerpt = Excerpt(
         headers=concatenate(list(_headers(fetched.start, fetched.chunks))),
         start=fetched.start,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, names_any
+from toolkit.analysis.diagnosis.decision.decide import needs_markers
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
@@ -46,10 +47,13 @@ MAX_RECORDS_OF_EACH = 20_000  # of every partition, if no id has the producer id
 TOO_LONG = f"{STATE_TOPIC}-{{}} has more than {MAX_RECORDS:,} records since then, which were not read"
 
 
-def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict[TransactionKey, DiagnosisContext]:
+def read_contexts(
+    client: BrokerClient, to_read: Sequence[OpenEvidence], *, search_all: bool = False
+) -> dict[TransactionKey, DiagnosisContext]:
     """Read the log evidence of open transactions.
 
     Returns: the context of each. `to_read`: from `Diagnosis.to_read`; the logs are read after the last observation.
+    `search_all`: look for markers on other partitions for those that a coordinator owns, too.
     """
     selection = select_logs(to_read)
     excerpts = _excerpts(client, selection.excerpts)
@@ -59,9 +63,10 @@ def read_contexts(client: BrokerClient, to_read: Sequence[OpenEvidence]) -> dict
     if _unproven(contexts, to_read) and (further := reader.read_further()) is not None:
         log = replace(log, coordinators=further)
         contexts = _with_log(to_read, log)
-    disowned = [contexts[each.key] for each in to_read if is_disowned(each)]
-    if disowned:
-        log = replace(log, marker_search=search_markers(client, disowned))
+    # In doubt, too, unlike `needs_markers`: as for the outcome.
+    sought = [contexts[each.key] for each in to_read if search_all or is_disowned(each) or needs_markers(each)]
+    if sought:
+        log = replace(log, marker_search=search_markers(client, sought))
         contexts = _with_log(to_read, log)
     decided = [each for each in contexts.values() if each.outcome.is_decided]
     # Read after the decision was seen: a marker that came before it is no missing one.
