@@ -314,6 +314,7 @@ def test_every_row_of_the_table_is_proven() -> None:
         "or, instead of it, READ on `__transaction_state`": (
             test_read_on_the_topics_and_on_transaction_state_is_enough_to_diagnose
         ),
+        "DESCRIBE on the cluster, or": test_read_on_the_topics_and_on_transaction_state_is_enough_to_diagnose,
         "DESCRIBE on the groups": test_the_groups_that_wait_need_describe_on_them,
         "DESCRIBE_CONFIGS on the topics": test_whether_compaction_waits_needs_describe_configs_on_the_topic,
         "ALTER on the cluster": test_a_marker_needs_alter_or_cluster_action,

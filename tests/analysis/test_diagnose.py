@@ -687,7 +687,8 @@ def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:
 def test_of_two_sources_the_recorded_one_is_the_earlier_if_it_is_not_newer() -> None:
     row = only(diagnosed([observation()]))
     for seconds, is_earlier in ((1, True), (0, True), (-1, False)):
-        log, recorded = row, replace(row, observed_at=NOW - dt.timedelta(seconds=seconds), cause="recorded")
+        time = NOW - dt.timedelta(seconds=seconds)
+        log, recorded = row, replace(row, observed_at=time, brokers_time=time, cause="recorded")
         two = TwoSourceEvidence(log=log, recorded=recorded)
         assert (two.earlier, two.later) == ((recorded, log) if is_earlier else (log, recorded))
 

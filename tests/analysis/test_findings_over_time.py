@@ -196,7 +196,8 @@ def log_finding(**fields: Any) -> Finding:
     row = {name: value for name, value in finding(0).items() if name != "sampled_at"}
     times = {"held_from": due(1), "held_to": due(6), "held_ms": 50_000}
     ended = {"verdict": "ended", "reason": "It ended.", "remedy": "None: it has ended.", "queue_position": None}
-    return Finding.of({**row, **ended, **times, **fields})
+    clock = {"brokers_time": fields["observed_at"]} if "observed_at" in fields else {}
+    return Finding.of({**row, **ended, **times, **clock, **fields})
 
 
 def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:

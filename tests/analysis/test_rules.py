@@ -267,15 +267,17 @@ def test_only_a_live_transaction_is_overdue_or_long_or_ended_by_its_client(one: 
     assert only(diagnosed(twice(one))).verdict == "hanging"
 
 
-def test_markers_elsewhere_are_read_where_nothing_but_they_can_tell_the_outcome() -> None:
+def test_markers_elsewhere_are_read_where_they_can_contradict_an_action() -> None:
+    """A marker, or the fence of what is overdue."""
     (evidence,) = diagnose(twice(observation())).to_read()
     facts_of = {name: LogFacts(outcome=Outcome(name=name, reason="")) for name in ("undecided", "unknown", "commit")}
     likely = LogFacts(outcome=Outcome(name="unknown", reason="", commit_claim="they are older than the commit"))
-    for log in (facts_of["unknown"], facts_of["undecided"], likely):
+    for log in (*facts_of.values(), likely):
         assert needs_markers(replace(evidence, log=log))
-    assert not needs_markers(replace(evidence, log=facts_of["commit"]))
     assert not needs_markers(replace(evidence, log=facts_of["unknown"], is_single_sample=True))
-    assert not needs_markers(replace(evidence, log=replace(facts_of["undecided"], are_markers_sought=True)))
+    for age, is_overdue in ((dt.timedelta(days=1), True), (dt.timedelta(seconds=1), False)):
+        (owned,) = diagnose(twice(observation(transaction(start_time=NOW - age)))).opened.values()
+        assert needs_markers(replace(owned[0], log=facts_of["undecided"])) == is_overdue
 
 
 @pytest.mark.parametrize("name", ["undecided", "abort"])

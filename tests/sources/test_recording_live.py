@@ -12,6 +12,7 @@ from toolkit import Cluster, Recording
 from toolkit.actions.abort import plan_abort
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import DiagnosisContext
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.history import sample_findings
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import INCIDENTS, StagedIncident
 from toolkit.lab.producer import TxnProducer
@@ -143,7 +144,10 @@ def test_what_holds_the_lso_next_is_explained_in_the_same_sample(
     assert row["cause"] == behind["cause"]
 
 
-def test_late_transactions_name_their_clock(kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample]) -> None:
+def test_late_transactions_name_their_clock(
+    kafka: Kafka, cluster: Cluster, sampled: Callable[..., Sample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_findings, "CLOCKS_DIFFER", dt.timedelta(0))
     assert longest_timeout_ms(cluster.client) == 3_600_000, "as this Kafka is configured"
     hanging = INCIDENTS["late_after_commit"](kafka)
     producers = [TxnProducer(cluster.client, f"{hanging.topic}-{each}", timeout_ms=1_000).init() for each in range(2)]
