@@ -322,11 +322,14 @@ class ClusterWithGap(Cluster):
 
 def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster: Cluster) -> None:
     with INCIDENTS["open_young"](kafka) as staged:
-        forged = plan_abort(cluster, {**finding(cluster, staged), "verdict": "unknown", "outcome": "unknown"})
-        tp = f"{staged.topic}-{staged.partition}"
-        for override in ("unknown", f"no live transaction owns offset {staged.start_offset} of {tp}"):
-            with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
-                forged.execute(confirm=forged.target, override=override, recheck_after=0)
+        row = finding(cluster, staged)
+        claim = f"no live transaction owns offset {staged.start_offset} of {staged.topic}-{staged.partition}"
+        entry = {**row["evidence"][0], "name": "claim_not_owned", "value": f"{claim}: not proven"}
+        unknown = {"verdict": "unknown", "outcome": "unknown", "evidence": [*row["evidence"], entry]}
+        forged = plan_abort(cluster, {**row, **unknown})
+        assert forged.needed_override == claim
+        with pytest.raises(ActionRefused, match="is ongoing now, which cannot be overridden"):
+            forged.execute(confirm=forged.target, override=claim, recheck_after=0)
     assert read_committed(kafka, staged.topic, staged.partition) == 2
 
 

@@ -32,6 +32,7 @@ from tests.actions.rows import (
     unproven,
 )
 from tests.analysis.build import ago
+from toolkit.actions import abort as abort_module
 from toolkit.actions import complete as complete_module
 from toolkit.actions import saved_records
 from toolkit.actions.abort import AbortPlan, plan_abort
@@ -42,6 +43,7 @@ from toolkit.actions.marker import Marker
 from toolkit.actions.marker_plan import partition_view
 from toolkit.actions.refusals import abort_refusal, allowed_override, check_abort, check_complete, check_saving
 from toolkit.analysis.broker_software import BrokerIdentity, software_gaps
+from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
 from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMIT
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
@@ -81,7 +83,12 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
         yield from left
 
     monkeypatch.setattr(saved_records, "open_batches", open_batches)
-    monkeypatch.setattr(complete_module, "delivered", lambda *_: Delivery(checked=1, delivered=1))
+
+    def delivered(plan: CompletePlan, last: LastBatch, *_: object) -> Delivery:
+        assert last == LastBatch(plan.producer_epoch, plan.last_sequence)
+        return Delivery(checked=1, delivered=1)
+
+    monkeypatch.setattr(complete_module, "delivered", delivered)
     return left
 
 
@@ -162,6 +169,17 @@ def test_a_plan_shows_what_it_would_do(plan_of: Planner, tmp_path: Path) -> None
     execute(plan, audit=trail)
     assert [row["step"] for row in trail.rows()] == ["intent", "outcome"]
     assert complete_plan(cluster, basis=found(outcome="unknown")).refusal is not None
+
+
+def test_a_plan_warns_of_what_no_check_can_exclude_and_of_offsets_that_an_abort_drops() -> None:
+    """Of version 1, a crash can take the record of a decision from the coordinators' log without a trace."""
+    aborted, completed = abort_plan(RowCluster()), complete_plan(RowCluster())
+    assert list(aborted.warnings) == [abort_module.LOST_TAIL]
+    assert list(completed.warnings) == [complete_module.LOST_TAIL]
+    of_groups = abort_plan(RowCluster(), topic="__consumer_offsets")
+    assert list(of_groups.warnings) == [OFFSETS_DROPPED, abort_module.LOST_TAIL]
+    assert "a commit with transaction version 1 can be missing" in abort_module.LOST_TAIL
+    assert "an abort with transaction version 1 can be missing" in complete_module.LOST_TAIL
 
 
 def test_the_equal_lines_of_kafkas_own_tool() -> None:

@@ -134,8 +134,18 @@ def test_that_no_commit_includes_it_is_not_proven_before_markers_elsewhere_were_
 
 def test_a_transaction_that_has_written_nothing_here_has_no_claims() -> None:
     one = observation(transaction(start_time=ago(minutes=2)), producers=[], partitions=[partition(lso=150)])
-    row = only(diagnose(twice(one)).findings())
-    assert [each for each in row.evidence if each.source == "claims"] == []
+    ((evidence,),) = diagnose(twice(one)).opened.values()
+    assert evidence.txn.start is None
+    assert list(claim_entries(evidence)) == []
+    assert list(claim_entries(replace(evidence, log=FREE))) == []
+
+
+def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> None:
+    two = observation(transaction(), transaction(coordinator_id=2))
+    (evidence,) = diagnose(twice(two)).to_read()
+    assert [each.name for each in claim_entries(evidence)] == list(entries(two))
+    (owned,) = diagnose(twice(observation(transaction(start_time=ago(minutes=20))))).to_read()
+    assert list(claim_entries(owned)) == []
 
 
 def finding(*values: tuple[str, str], verdict: str = "unknown") -> Finding:

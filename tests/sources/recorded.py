@@ -34,7 +34,8 @@ def sample(due: dt.datetime, *, partitions: int = 2, error: str | None = None, g
         brokers_time=clock(due),
     )
     one = replace(one, coverage=replace(one.coverage, gaps=[*one.coverage.gaps, *gaps]))
-    facts = LogFacts(outcome=Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions"))
+    undecided = Outcome(name=UNDECIDED, reason="the coordinators' log has all of its transactions")
+    facts = LogFacts(outcome=undecided, are_markers_sought=True)
     found = sample_findings(
         sample_diagnoses(one, replace(one, observed_at=due - dt.timedelta(seconds=10))),
         log={TransactionKey("orders", 0, 8, 100): facts},

@@ -49,12 +49,7 @@ def grid(made: Report, title: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("marker", "outcome", "lost", "text"),
     [
-        (
-            "ABORT",
-            "undecided",
-            "no",
-            "No commit or abort includes these records. So nothing that was committed is lost",
-        ),
+        ("ABORT", "undecided", "no", "No commit includes these records. So nothing that was committed is lost"),
         ("ABORT", "abort", "no", "The coordinator decided to abort them. So nothing that was committed is lost"),
         ("ABORT", "commit", "yes", "had committed them: they are lost for read_committed consumers"),
         ("ABORT", "unknown", "not known", "It is not known whether a commit included them"),

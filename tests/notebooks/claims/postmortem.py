@@ -21,5 +21,5 @@ def saved(opened: Any, page: Any, redacted: Any) -> None:
         assert topic not in redacted.markdown
     if opened.kafka:
         assert f"Consumer group {opened.group} waited." in page.summary[1]
-        assert "No commit or abort includes these records." in page.markdown
+        assert "No commit includes these records." in page.markdown
         assert "LSO before" in page.markdown, "the audit trail"
