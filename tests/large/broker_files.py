@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from toolkit.errors import LabError
 from toolkit.formats.coordinator.transaction_log_records import (
     STATE_TOPIC,
     TransactionState,
@@ -18,6 +22,8 @@ from toolkit.formats.coordinator.transaction_log_records import (
 from toolkit.formats.log.batches import CONTROL, HEADER_SIZE, TRANSACTIONAL
 from toolkit.lab import Kafka
 from toolkit.lab.queries import ALWAYS_UP
+
+T = TypeVar("T")
 
 VALUE = re.compile(rb"w\d{9}")
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -49,7 +55,31 @@ class LogBatch:
 
 def read_batches(folder: Path) -> list[LogBatch]:
     """All batches of a partition, in the order of their offsets."""
-    return [each for log in sorted(folder.glob("*.log")) for each in _batches(log.read_bytes())]
+    return _while_files_stay(
+        folder, lambda: [each for log in sorted(folder.glob("*.log")) for each in _batches(log.read_bytes())]
+    )
+
+
+def copy_partition(folder: Path, copy: Path) -> None:
+    """A copy of a partition in place of an older one, while its broker runs."""
+
+    def copied() -> None:
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+
+    _while_files_stay(folder, copied)
+
+
+def _while_files_stay(folder: Path, read: Callable[[], T]) -> T:
+    """Read a folder again if the cleaner, or the end of a segment, has changed its files meanwhile."""
+    for _ in range(100):
+        names = sorted(folder.iterdir())
+        with suppress(FileNotFoundError, shutil.Error):
+            found = read()
+            if names == sorted(folder.iterdir()):
+                return found
+        time.sleep(0.02)
+    raise LabError(f"The files of {folder} do not stay.")
 
 
 def _batches(content: bytes) -> Iterator[LogBatch]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-import shutil
 import tempfile
 import time
 import traceback
@@ -29,6 +28,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.java_gateway import JavaClients, java_clients
 from tests.large.broker_files import (
+    copy_partition,
     cut_tail,
     lose_power,
     partition_folder,
@@ -411,16 +411,13 @@ class Round:
             done.result()
 
     def _copy_state(self) -> None:
+        self.copies = {number: self.folder / f"copy-{number}" for number in state_folders(self.kafka)}
         for number, folder in state_folders(self.kafka).items():
-            copy = self.folder / f"copy-{number}"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(folder, copy)
-            self.copies[number] = copy
+            copy_partition(folder, self.copies[number])
         self.metadata_copy = None
         if self.chance.random() < 0.2:  # the start after its restore takes a minute, until the broker's session is over
             self.metadata_copy = self.folder / "copy-metadata"
-            shutil.rmtree(self.metadata_copy, ignore_errors=True)
-            shutil.copytree(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
+            copy_partition(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
         self.note("copy", f"of {STATE_TOPIC}{' and the metadata' if self.metadata_copy else ''}")
 
     def _power_loss(self) -> None:
