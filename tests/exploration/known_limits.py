@@ -31,11 +31,12 @@ KNOWN_LIMITS = {
         "writes afterwards, and commits, was never committed by the coordinator; nothing but the client "
         "knows."
     ),
-    "a lost record of the coordinators' log, version 1": (
+    "lost records of the coordinators' log": (
         "With the tail that an election or a restore cut off, the coordinators' log has lost the record that added the "
         "partition or began the transaction, and its offsets do not show it. A client of version 1 goes on, and its "
         "commit returns success without the partition, as if it had never added it. Only a COMMIT marker on another "
-        "partition that no decision explains tells these apart."
+        "partition that no decision explains tells these apart. With version 2 it takes the loss of the marker, and of "
+        "all records that show the producer's version."
     ),
     "begun again before the fence": (
         "Between the last check and InitProducerId, the producer ends its transaction and begins the next "
@@ -69,14 +70,21 @@ def name_of(world: World, state: State, violation: Violation) -> str | None:
     ):
         return "two decisions without a marker"
     harms = set(violation.how.partition(":")[0].split(", "))
-    if harms <= LOST_BY_VERSION_1 and {"lost_state", "restore"} & set(state.spent) and not _is_contradicted(state):
-        return "a lost record of the coordinators' log, version 1"
+    lost = LOST_BY_VERSION_1 if _shows_version_2(state) else LOST_BY_VERSION_1 | {"promised by version 2"}
+    if harms <= lost and {"lost_state", "restore"} & set(state.spent) and not _is_contradicted(state):
+        return "lost records of the coordinators' log"
     if harms <= LOST_BY_VERSION_1 and "late_end" in world.rare:
         return "committed in a torn transaction"
     return None
 
 
 LOST_BY_VERSION_1 = {"promised by version 1", "live for its client by version 1"}
+
+
+def _shows_version_2(state: State) -> bool:
+    """Whether the coordinators' log has a record of a client of version 2."""
+    records = (record for coordinator in state.coordinators for record in coordinator.log)
+    return any(record.meta is not None and record.meta.client_version == 2 for record in records)
 
 
 def _is_contradicted(state: State) -> bool:

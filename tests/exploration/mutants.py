@@ -10,9 +10,11 @@ import pytest
 
 from tests.exploration import procedures
 from tests.exploration.campaign import Report, explore_actions, explore_races, explore_states
+from tests.exploration.seam import time_of
 from tests.exploration.worlds import world_of
 from toolkit.actions import abort
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
+from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
 from toolkit.analysis.diagnosis.evidence import closed_transactions, diagnosis_context, open_parts, outcome_proof
 from toolkit.analysis.diagnosis.observation import IndexedObservation
@@ -123,6 +125,13 @@ def _impure_epochs(p: pytest.MonkeyPatch) -> None:
         return frozenset(e.producer_epoch for e in self.transactions if (e.client_transaction_version or 0) >= 2)
 
     p.setattr(outcome_proof._Proof, "_epochs_of_version_2", property(epochs))
+
+
+def _machines_time(p: pytest.MonkeyPatch) -> None:
+    def read(client: Any, *_: Any) -> BrokersTime:
+        return BrokersTime(time=time_of(client.world, client.state), source="this machine", is_current=True)
+
+    p.setattr(observe, "read_brokers_time", read)
 
 
 def _first_part_only(p: pytest.MonkeyPatch) -> None:
@@ -264,6 +273,7 @@ MUTANTS = (
     Mutant(
         guard="ids given out twice", patch=_nothing(CoordinatorLog, "other_ids", ()), world="K3: an id given out twice"
     ),
+    Mutant(guard="brokers' time", patch=_machines_time, world="K4: our machine's clock is ahead"),
     Mutant(
         guard="doubled ids",
         patch=_all(_nothing(observe, "_duplicate_ids", []), _without_rule("several coordinators")),

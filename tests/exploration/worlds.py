@@ -306,6 +306,27 @@ KINDS = (
         transactions=3,
     ),
     World(
+        name="K2: a commit and an abort under one marker, version 2",
+        version=2,
+        after=("a new instance of id 0", "client 0 p0 produced", *SKIPPED, "client 0 p0 produced", *SKIPPED_TOO),
+        rare={"offline": 2},
+        transactions=3,
+    ),
+    World(
+        name="K2: overdue over a commit that lacks its marker",
+        after=(*LOST_COMMIT, *NEXT, "time passes"),
+        rare={"unclean": 1, "tick": 1},
+        transactions=3,
+    ),
+    World(
+        name="K3: a partition that cannot be read",
+        after=(
+            *(*ON_BOTH, "client 0 aborts", *marked("ABORT", 0, 1)),
+            *("p0 loses its newest record", "p1 is offline"),
+        ),
+        rare={"unclean": 1, "offline": 1},
+    ),
+    World(
         name="K2: an aborted record joins a commit",
         after=(*LOST_COMMIT, "client 0 p1 added", "client 0 p0 produced", "client 0 aborts", *marked("ABORT", 1)),
         rare={"unclean": 1, "stray": 1},

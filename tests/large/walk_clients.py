@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from tests.java_gateway import JavaClients
 from toolkit.formats.log.batches import write_batch
 from toolkit.lab.producer import TxnProducer
-from toolkit.lab.queries import ALWAYS_UP, PASSING, RequestRefused
+from toolkit.lab.queries import ALWAYS_UP, PASSING
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -228,8 +228,3 @@ class JavaClient:
             return step()
         except Py4JError as error:
             raise NotDone(str(error).partition("\n")[2] or error, is_over=True, is_certain=False) from error
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether a broker refused a request."""
-    return isinstance(error, NotDone | RequestRefused)

@@ -498,7 +498,7 @@ class Round:
         self._count_verdicts(rows, before)
         done = self._do(cluster, rows, audit)
         after = self._logs()
-        self._check_fences(done)
+        self._check_fences(done, states)
         touched = {producer_id for _, producer_id in done.markers} | done.fenced
         open_ids = {each.producer_id for each in before.open_transactions() if each.producer_id in touched}
         for walk in self.walks:
@@ -567,9 +567,12 @@ class Round:
                 markers[TopicPartition(row["topic"], row["partition"]), producer_id] = action
         return Done(markers=markers, fenced=frozenset(fenced))
 
-    def _check_fences(self, done: Done) -> None:
+    def _check_fences(self, done: Done, states: Sequence[tuple[str, TransactionState]]) -> None:
+        """No live transaction is fenced before its timeout, unless its coordinator knows only a former epoch."""
         for each in self.ledger.transactions:
-            if each.truth is Truth.LIVE and each.producer_id in done.fenced and not each.is_overdue:
+            last = _last_state(states, each.transactional_id)
+            is_owned = last is not None and (last.producer_id, last.producer_epoch) == each.producer[1:]
+            if each.truth is Truth.LIVE and each.producer_id in done.fenced and is_owned and not each.is_overdue:
                 self.violations.append(f"live, fenced before its timeout: {each}")
 
     def _wrong(
@@ -740,8 +743,12 @@ def _state_text(transactional_id: str, state: TransactionState) -> str:
 
 def _lists(states: Sequence[tuple[str, TransactionState]], owner: WalkTransaction, tp: TopicPartition) -> bool:
     """Whether the last record of an id has a partition in an open transaction."""
-    last = next((state for id_, state in reversed(states) if id_ == owner.transactional_id), None)
+    last = _last_state(states, owner.transactional_id)
     return last is not None and last.state == "Ongoing" and tp in last.topic_partitions
+
+
+def _last_state(states: Sequence[tuple[str, TransactionState]], transactional_id: str) -> TransactionState | None:
+    return next((state for id_, state in reversed(states) if id_ == transactional_id), None)
 
 
 def _updated(state: TransactionState) -> float:
@@ -819,7 +826,7 @@ def _run_round(sitting: Sitting, found: Round, audit: Audit) -> bool:
     done = {key: count for key, count in found.counts.items() if not key.startswith(("steps", "clients"))}
     print(f"{time.strftime('%H:%M:%S')} {found.name}: {time.monotonic() - began:.1f} s, {done}", flush=True)
     for line in found.trace:
-        if line.startswith("finding: ") or "refused: " in line or "failed: " in line:
+        if line.startswith("finding: ") or any(each in line for each in ("refused: ", "failed: ", "known limit")):
             print(f"    {line}", flush=True)
     for violation in found.violations:
         print(f"VIOLATION {found.name}: {violation}", flush=True)
