@@ -15,9 +15,11 @@ from toolkit.formats.log.headers import ABORT, COMMIT
 APPENDED = {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
 
 
-def parts(*rows: dict[str, Any], stop: int = 150, epoch: int = 0, **more: Any) -> Sequence[OpenPart]:
+def parts(
+    *rows: dict[str, Any], stop: int = 150, epoch: int = 0, brokers_write: bool = False, **more: Any
+) -> Sequence[OpenPart]:
     """Of producer 7 from offset 100 on; the high watermark is 150, and the log was read up to it."""
-    read = producer_batches(excerpt(*rows, stop=stop), 7, 100)
+    read = producer_batches(excerpt(*rows, stop=stop, brokers_write=brokers_write), 7, 100)
     return open_parts(open_transaction(epoch=epoch, **more), read)
 
 
@@ -79,9 +81,8 @@ def test_a_marker_is_appended_a_little_after_its_time_whatever_the_topic_says() 
 
 def test_what_the_group_coordinator_writes_has_its_time() -> None:
     """On __consumer_offsets no client sets the time."""
-    topic: dict[str, Any] = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
     rows = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
-    (found,) = parts(*rows, **topic)
+    (found,) = parts(*rows, brokers_write=True)
     assert (found.after, found.before) == (time(2), time(2)), "as under LogAppendTime, but not to the millisecond"
     (of_client,) = parts(*rows)
     assert (of_client.after, of_client.before) == (None, None)
