@@ -15,9 +15,11 @@ from toolkit.formats.log.headers import ABORT, COMMIT
 APPENDED = {"attributes": TRANSACTIONAL | LOG_APPEND_TIME}
 
 
-def parts(*rows: dict[str, Any], stop: int = 150, epoch: int = 0, **more: Any) -> Sequence[OpenPart]:
+def parts(
+    *rows: dict[str, Any], stop: int = 150, epoch: int = 0, brokers_write: bool = False, **more: Any
+) -> Sequence[OpenPart]:
     """Of producer 7 from offset 100 on; the high watermark is 150, and the log was read up to it."""
-    read = producer_batches(excerpt(*rows, stop=stop), 7, 100)
+    read = producer_batches(excerpt(*rows, stop=stop, brokers_write=brokers_write), 7, 100)
     return open_parts(open_transaction(epoch=epoch, **more), read)
 
 
@@ -79,9 +81,8 @@ def test_a_marker_is_appended_a_little_after_its_time_whatever_the_topic_says() 
 
 def test_what_the_group_coordinator_writes_has_its_time() -> None:
     """On __consumer_offsets no client sets the time."""
-    topic: dict[str, Any] = {"topic": "__consumer_offsets", "leader": partition("__consumer_offsets")}
     rows = data(99, pid=8, second=1), data(100, second=2), data(101, pid=8, second=3)
-    (found,) = parts(*rows, **topic)
+    (found,) = parts(*rows, brokers_write=True)
     assert (found.after, found.before) == (time(2), time(2)), "as under LogAppendTime, but not to the millisecond"
     (of_client,) = parts(*rows)
     assert (of_client.after, of_client.before) == (None, None)
@@ -106,7 +107,29 @@ def test_a_part_begins_at_the_start_of_the_transaction() -> None:
     assert (found.first_offset, found.last_offset) == (100, 102)
 
 
+def test_a_batch_with_a_brokers_time_and_one_without_are_two_parts() -> None:
+    found = parts(data(100, second=2, **APPENDED), data(101, second=3))
+    exact = time(2, is_exact=True)
+    assert [(each.offsets, each.after, each.before) for each in found] == [
+        ("offset 100", exact, exact),
+        ("offset 101", exact, None),
+    ]
+
+
+def test_a_transaction_at_offset_0_and_a_time_of_0() -> None:
+    read = producer_batches(excerpt(data(0), other(1, 0, max_timestamp=0), start=0, stop=150), 7, 0)
+    (found,) = open_parts(open_transaction(start=0), read)
+    assert (found.first_offset, found.before and found.before.time) == (0, 0)
+
+
 # What was not read
+
+
+def test_a_leader_without_a_high_watermark_may_have_records_up_to_the_end_of_its_log() -> None:
+    assert len(parts(data(100), leader=partition(hw=150, log_end_offset=200))) == 1
+    assert len(parts(data(100), leader=partition(hw=None, log_end_offset=200))) == 2
+    assert len(parts(data(100), leader=partition(hw=None, log_end_offset=150))) == 1
+    assert len(parts(data(100), leader=partition(hw=None))) == 1, "it shows neither"
 
 
 def test_what_was_not_read_up_to_the_high_watermark_may_be_of_it_too() -> None:
@@ -119,6 +142,8 @@ def test_what_was_not_read_up_to_the_high_watermark_may_be_of_it_too() -> None:
     assert len(parts(data(100), stop=150)) == 1
     (_, unread) = parts(data(100), other(101, 7), stop=102)
     assert unread.after == time(7), "the last broker's time that was read"
+    (_, unread) = parts(data(100), stop=102)
+    assert unread.highest_epoch == 0
     (_, same) = parts(data(100, epoch=4), stop=102, epoch=4)
     assert same.epoch == 4, "the leader takes no lower epoch, and knows no higher one"
 

@@ -6,6 +6,7 @@ Committed transactions whose producers went on are in `tests.test_outcomes`, a t
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.complete import plan_complete
 from toolkit.actions.fence import plan_fence
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.errors import ActionRefused
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
@@ -62,8 +64,10 @@ def staged() -> Iterator[Staged]:
         for partition in (TWO_DECISIONS, ADDED_AGAIN):
             producers[partition].add("left", partition)
             producers[partition].send("left", partition)
+        proven_at = time.monotonic() + CLOCKS_DIFFER.total_seconds() + 1
         kafka.kill(KILLED)
         until(lambda: None if partitions(client, "left") else True, awaited="left to have no leader")
+        until(lambda: time.monotonic() >= proven_at or None, awaited="a time that clocks cannot be apart")
         for partition in (DEAD_EPOCH, TWO_DECISIONS, ADDED_AGAIN):
             decide(producers[partition], commit=True)
         producers[TWO_DECISIONS].add("left", TWO_DECISIONS)
@@ -78,7 +82,7 @@ def staged() -> Iterator[Staged]:
 def create_topics(kafka: Kafka, client: BrokerClient) -> None:
     admin = AdminClient({**kafka.client_config()})
     topics = [
-        NewTopic("left", 5, replica_assignment=[[KILLED]] * 5),
+        NewTopic("left", 5, replica_assignment=[[KILLED]] * 5, config={"message.timestamp.type": "LogAppendTime"}),
         NewTopic("right", 1, replica_assignment=[[STEADY]]),
     ]
     for created in admin.create_topics(topics).values():
@@ -142,12 +146,12 @@ def test_a_commit_of_a_newer_epoch_does_not_make_a_dead_epoch_committed(staged: 
     assert columns(row) == ("hanging", "undecided", "abort")
 
 
-def test_two_decisions_without_their_markers_prove_nothing(staged: Staged) -> None:
-    """A commit and an abort: which of them wrote the records, the log does not tell."""
+def test_of_two_decisions_without_their_markers_the_first_after_the_records_includes_them(staged: Staged) -> None:
+    """A commit, and an abort of a transaction that has written nothing here: brokers' times tell."""
     row = staged.finding(TWO_DECISIONS)
-    assert columns(row) == ("unknown", "unknown", None)
-    assert "both lack their marker here" in row["missing"][0]
-    refused(staged, row)
+    assert columns(row) == ("stuck_ending", "commit", "complete")
+    with pytest.raises(ActionRefused, match="is never aborted"):
+        plan_abort(staged.cluster, row)
 
 
 @pytest.mark.parametrize("partition", [RACE, LATE_RACE])

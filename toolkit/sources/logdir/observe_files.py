@@ -288,6 +288,7 @@ def _excerpt(state: ReplicaState, offset: int, producer_ids: Collection[int]) ->
         source="log",
         broker_id=where.broker_id,
         error=errors[0] if errors else None,
+        brokers_write=where.topic == OFFSETS_TOPIC,
     )
 
 

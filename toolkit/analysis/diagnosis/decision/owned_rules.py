@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
@@ -171,6 +171,25 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     )
 
 
+def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidence], bool]) -> OpenRule:
+    """A live transaction whose marker decides committed records of an earlier one, too."""
+    return OpenRule(
+        name=name,
+        applies=lambda e: _is_live(e) and is_committed(e),
+        verdict="ongoing",
+        outcome=outcome,
+        why=lambda e: (
+            f"{_says(e)}{_age(e.txn)}, and committed records of an earlier transaction are open here, too: "
+            f"{e.outcome.reason}."
+        ),
+        remedy=lambda e: (
+            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
+            "marker: an abort discards them."
+        ),
+        cause="committed records in a live transaction",
+    )
+
+
 OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="on the coordinators' topic",
@@ -246,20 +265,9 @@ OWNED_RULES: tuple[OpenRule, ...] = (
         ),
         is_explained=True,
     ),
-    OpenRule(
-        name="live, over committed records",
-        applies=lambda e: _is_live(e) and e.outcome.no_commit.status == REFUTED,
-        verdict="ongoing",
-        outcome=UNKNOWN,
-        why=lambda e: (
-            f"{_says(e)}{_age(e.txn)}, and committed records of an earlier transaction are open here, too: "
-            f"{e.outcome.reason}."
-        ),
-        remedy=lambda e: (
-            "Have its client commit: that makes the earlier records visible too. Do not fence the id and write no "
-            "marker: an abort discards them."
-        ),
-        cause="committed records in a live transaction",
+    _over_committed("live, over committed records", COMMIT, lambda e: e.outcome.name == COMMIT),
+    _over_committed(
+        "live, over records of which some are committed", UNKNOWN, lambda e: e.outcome.no_commit.status == REFUTED
     ),
     OpenRule(
         name="live, of two epochs",

@@ -112,7 +112,7 @@ class ClosedTransactions:
         possible = set(range(last_closed, first_open))
         if not self.markers or self.markers[-1].time is None or not self.has_clocks:
             return possible
-        by_times = self._by_times(self.markers[-1], self.markers[-1].time)
+        by_times = self._within_bound | self.beyond_bound
         if self.has_gaps and by_times:
             by_times = set(range(min(by_times), len(closed)))  # a later marker may have been removed
         return possible & by_times
@@ -141,17 +141,28 @@ class ClosedTransactions:
         epoch = transaction.epoch
         return transaction.is_version_2 and epoch is not None and epoch >= self.lowest_epoch
 
-    def _by_times(self, last: ProducerMarker, time: float) -> set[int]:
+    @cached_property
+    def _within_bound(self) -> set[int]:
         """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
+        last, time = self.markers[-1], self.markers[-1].time
+        assert time is not None
         found = self._by_differences(last, time, self._differences(last, time))
         for index in self._compared:
             if found and self._may_be_by_hand(index):
                 found |= self._by_differences(last, time, self._differences(last, time, by_hand=index))
-        return found | self._beyond_the_bound(last, time, found)
+        return found
 
-    def _beyond_the_bound(self, last: ProducerMarker, time: float, found: set[int]) -> set[int]:
-        """As `last`, by clocks further apart than the bound, if they explain the COMMIT markers as well as `found`."""
-        if not found or self.is_one_clock or not self.is_one_coordinator or not last.is_commit or last.is_by_hand:
+    @cached_property
+    def beyond_bound(self) -> set[int]:
+        """As `last`, by clocks further apart than the bound, if they explain the COMMIT markers as well.
+
+        If there is any, no order of times by these clocks proves anything.
+        """
+        last, time = (self.markers[-1], self.markers[-1].time) if self.markers else (None, None)
+        if last is None or time is None or not self.has_clocks or self.is_one_clock or not self.is_one_coordinator:
+            return set()
+        found = self._within_bound
+        if not found or not last.is_commit or last.is_by_hand:
             return set()
         within = {index: _meet([each], WITHIN_LIMIT) for index, each in self._ranges(last, time, WITHIN_LIMIT)}
         explained = {index: sum(ranges[0]) / 2 for index, ranges in within.items() if ranges}
@@ -159,7 +170,7 @@ class ClosedTransactions:
         beyond = set()
         for low, high in self._differences(last, time, within=BEYOND_LIMIT):
             for index, each in self._ranges(last, time, [(low, high)]):
-                for lowest, highest in _meet([each], [(low, high)]):
+                for lowest, highest in _meet([each], [(low, high)]) if index not in explained else ():
                     unexplained = self._unexplained(index, (lowest + highest) / 2)
                     if unexplained < fewest or (unexplained == fewest and len(self._compared) > 0):
                         beyond.add(index)

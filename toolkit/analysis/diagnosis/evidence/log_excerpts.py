@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from toolkit.analysis.diagnosis import clocks
 from toolkit.analysis.log.log_transactions import last_sequences
@@ -33,6 +34,7 @@ class Excerpt:
     `groups`: consumer groups with offsets in an open transaction, by producer id; on ``__consumer_offsets`` only.
     `source`, `broker_id`, `observed_at`: where it was read, and when.
     `error`: ``"NAME: text"`` if it could not be read, or not completely.
+    `brokers_write`: whether brokers set the time of all of its records, as on ``__consumer_offsets``.
     """
 
     headers: Headers
@@ -46,6 +48,15 @@ class Excerpt:
     source: str = "Fetch"
     broker_id: int | None = None
     error: str | None = None
+    brokers_write: bool = False
+
+    @property
+    def has_brokers_time(self) -> npt.NDArray[np.bool_]:
+        """Which batches have a broker's time: markers, those under LogAppendTime, or all (`brokers_write`)."""
+        headers = self.headers
+        by_broker = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) | self.brokers_write
+        found: npt.NDArray[np.bool_] = by_broker & (headers["max_timestamp"] >= 0)
+        return found
 
     def is_contiguous(self, start: int, stop: int) -> bool:
         """Whether it has all batches of ``start <= offset < stop``: the cleaner has removed none."""
@@ -138,10 +149,9 @@ class ProducerBatches:
     @property
     def brokers_times(self) -> list[float]:
         """All brokers' times in the excerpt, in the order of the log, in ms."""
-        headers = self.excerpt.headers
-        by_broker = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) & (headers["max_timestamp"] >= 0)
-        times: list[float] = headers["max_timestamp"][by_broker].astype(float).tolist()
-        return times
+        times = self.excerpt.headers["max_timestamp"][self.excerpt.has_brokers_time]
+        found: list[float] = times.astype(float).tolist()
+        return found
 
     def entry(self, name: str, batch: Headers) -> EvidenceEntry:
         """The first batch as evidence."""

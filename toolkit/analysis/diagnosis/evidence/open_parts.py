@@ -14,7 +14,6 @@ import numpy as np
 
 from toolkit.analysis.diagnosis.evidence.log_excerpts import ProducerBatches
 from toolkit.analysis.diagnosis.observation import OpenTransaction
-from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import CONTROL, LOG_APPEND_TIME
 from toolkit.formats.log.headers import Headers
 
@@ -70,8 +69,7 @@ def open_parts(txn: OpenTransaction, batches: ProducerBatches | None) -> Sequenc
         lowest = -1 if txn.first_epoch is None else txn.first_epoch
         return [_unread_part(txn.start or 0, lowest, highest, after=None)]
     headers, data = batches.excerpt.headers, batches.open_data
-    is_brokers = (headers["attributes"] & (CONTROL | LOG_APPEND_TIME) != 0) | (txn.tp.topic == OFFSETS_TOPIC)
-    timed: Headers = headers[is_brokers & (headers["max_timestamp"] >= 0)]
+    timed: Headers = headers[batches.excerpt.has_brokers_time]
     # A batch that has a broker's time of its own is at that time, neither before nor after it.
     before = timed["base_offset"].searchsorted(data["base_offset"], side="left")
     after = timed["base_offset"].searchsorted(data["base_offset"], side="right") - 1

@@ -187,7 +187,7 @@ class _Proof:
     def _is_older(self, part: OpenPart, decided: PastTransaction) -> bool:
         """Whether the batches were in the log before a decision, by brokers' times."""
         time = part.before
-        if time is None or not self._have_clocks:
+        if time is None or not self._are_clocks_near:
             return False
         bound = max(self._clocks_differ(time, decided), 0 if time.is_exact else APPEND_DELAY)
         return time.time + bound < self._compared(decided).decided_from
@@ -195,7 +195,7 @@ class _Proof:
     def _is_younger(self, part: OpenPart, decided: PastTransaction) -> bool:
         """Whether the batches came into the log after a decision, by brokers' times."""
         time = part.after
-        if time is None or not self._have_clocks:
+        if time is None or not self._are_clocks_near:
             return False
         return time.time - self._clocks_differ(time, decided) > self._compared(decided).decided_at
 
@@ -331,8 +331,17 @@ class _Proof:
         return frozenset(each.leader_epoch for each in self.history.records if each.leader_epoch is not None)
 
     @cached_property
+    def _are_clocks_near(self) -> bool:
+        """Whether nothing shows clocks that are further apart than the bound."""
+        return self._have_clocks and not self._closed.beyond_bound
+
+    @cached_property
     def _last_closed(self) -> set[int]:
         """Possible indices in `decided` of the last transaction whose marker is there; -1 for none of them."""
+        return self._closed.last()
+
+    @cached_property
+    def _closed(self) -> ClosedTransactions:
         began = None if self._begins_the_producer else self.first.start_time or self.first.timestamp
         excerpt = None if self.batches is None else self.batches.excerpt
         return ClosedTransactions(
@@ -346,7 +355,7 @@ class _Proof:
             has_clocks=self._have_clocks,
             is_one_coordinator=self._is_one_coordinator,
             is_one_clock=self._is_one_clock,
-        ).last()
+        )
 
     def _compared(self, transaction: PastTransaction) -> DecidedTransaction:
         assert transaction.decided_at is not None
@@ -410,7 +419,7 @@ class _Proof:
         earlier = self.parts[0].after
         if (
             earlier is not None
-            and self._have_clocks
+            and self._are_clocks_near
             and first.timestamp is not None
             and _milliseconds(first.timestamp) + MAX_DIFFERENCE_MS <= earlier.time
         ):

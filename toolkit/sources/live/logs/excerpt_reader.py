@@ -146,6 +146,7 @@ def _excerpt(
         groups={producer_id: sorted(groups) for producer_id, groups in after.groups.items()},
         broker_id=after.target.leader.leader,
         error=after.error,
+        brokers_write=after.target.tp.topic == OFFSETS_TOPIC,
     )
 
 
