@@ -21,4 +21,4 @@ def test_the_linters_pass(linter: str) -> None:
 
 def test_files_are_small() -> None:
     lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "toolkit").rglob("*.py")}
-    assert {name: length for name, length in lengths.items() if length > 450} == {}
+    assert {name: length for name, length in lengths.items() if length > 900} == {}

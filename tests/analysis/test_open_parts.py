@@ -72,7 +72,7 @@ def test_a_batch_under_log_append_time_has_a_brokers_time_of_its_own() -> None:
     assert [(each.after, each.before) for each in beside] == [(time(1, is_exact=True), time(3, is_exact=True))]
 
 
-def test_a_marker_is_appended_a_little_after_its_time_whatever_the_topic_says() -> None:
+def test_a_marker_is_appended_a_little_after_its_time_on_any_topic() -> None:
     (found,) = parts(data(100), other(101, 5, attributes=other(0, 0)["attributes"] | LOG_APPEND_TIME))
     assert found.before == time(5)
     (found,) = parts(data(100), other(101, 5, leader_epoch=6))

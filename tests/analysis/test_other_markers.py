@@ -25,9 +25,9 @@ from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     LogEvidence,
-    MarkerPlan,
-    marker_plan,
+    MarkerSearchPlan,
     named_topics,
+    plan_marker_search,
     search_from,
     select_logs,
 )
@@ -408,22 +408,22 @@ def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_
     older = [producer(epoch=3, topic="older", partition=n) for n in range(60)]
     rows = [producer(epoch=epoch, topic=topic, partition=n) for (topic, n), epoch in epochs.items()]
     rows += [producer(8, epoch=5, topic="f"), replace(producer(topic="g"), producer_epoch=None)]
-    plan = marker_plan([context], [*older, *rows])
+    plan = plan_marker_search([context], [*older, *rows])
     names = [("e", 0), ("b", 0), ("a", 0), *(("older", n) for n in range(47))]
     assert [tuple(tp) for tp in plan.partitions] == names
     assert {tuple(map(id, found)) for found in plan.partitions.values()} == {(id(context),)}
     assert plan.unread == {7: "it has written to 63 partitions, and 50 were read"}
     assert named_topics([context]) == {"orders"}
-    assert marker_plan([context], MANY[:50]).unread == {}
-    assert marker_plan([context], MANY[:51]).unread == {7: "it has written to 51 partitions, and 50 were read"}
-    assert marker_plan([context], []) == MarkerPlan(partitions={}, unread={})
+    assert plan_marker_search([context], MANY[:50]).unread == {}
+    assert plan_marker_search([context], MANY[:51]).unread == {7: "it has written to 51 partitions, and 50 were read"}
+    assert plan_marker_search([context], []) == MarkerSearchPlan(partitions={}, unread={})
 
 
 def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
     contexts = [DiagnosisContext(open_transaction(pid=pid), None) for pid in range(1_002)]
     rows = [producer(pid, epoch=5, topic="payments", partition=pid) for pid in range(1_001)]
     rows.append(producer(1_001, epoch=5, topic="payments", partition=0))
-    plan = marker_plan(contexts, rows)
+    plan = plan_marker_search(contexts, rows)
     assert set(plan.partitions) == {("payments", number) for number in range(1_000)}
     assert plan.partitions[TopicPartition("payments", 0)] == [contexts[0], contexts[1_001]]
     assert plan.unread == {1_000: "more than 1,000 partitions would have to be read"}
@@ -436,10 +436,10 @@ def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_re
     assert context.listed == {ELSEWHERE}
     failed = producer(topic="payments", partition=3, error="LEADER_NOT_AVAILABLE: none")
     unread = {7: "payments-3 could not be read (LEADER_NOT_AVAILABLE)"}
-    assert marker_plan([context], [failed]) == MarkerPlan(partitions={}, unread=unread)
+    assert plan_marker_search([context], [failed]) == MarkerSearchPlan(partitions={}, unread=unread)
     nobody = producer(topic="payments", partition=4, error="LEADER_NOT_AVAILABLE: none")
-    assert marker_plan([context], [nobody]).unread == {}, "no record names it"
-    assert marker_plan([other], [failed]).unread == {}, "another producer's records do"
+    assert plan_marker_search([context], [nobody]).unread == {}, "no record names it"
+    assert plan_marker_search([other], [failed]).unread == {}, "another producer's records do"
 
 
 def test_the_topics_of_its_producer_are_those_that_the_coordinators_records_name() -> None:

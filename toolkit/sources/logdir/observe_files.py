@@ -22,8 +22,8 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     LogEvidence,
     LogSelection,
     cut_search,
-    marker_plan,
     named_topics,
+    plan_marker_search,
     search_from,
     select_logs,
 )
@@ -352,7 +352,7 @@ def search_replica_markers(
     further = dict(complete.by_partition(_further_logs(complete, replicas, contexts)))
     states = {tp: found[0] for tp, found in (*further.items(), *replicas.items())}
     elsewhere = [each for tp in further for each in producers_of(states[tp]) if not each.error]
-    plan = marker_plan(contexts, [*producers, *elsewhere])
+    plan = plan_marker_search(contexts, [*producers, *elsewhere])
     markers: list[OtherMarker] = []
     unread = dict(plan.unread)
     for tp, found in plan.partitions.items():

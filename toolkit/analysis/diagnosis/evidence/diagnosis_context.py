@@ -278,14 +278,14 @@ MAX_PARTITIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerPlan:
+class MarkerSearchPlan:
     """Which partitions to read for markers of which open transactions, and what is not read, by producer id."""
 
     partitions: Mapping[TopicPartition, Sequence[DiagnosisContext]]
     unread: Mapping[int, str]
 
 
-def marker_plan(contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]) -> MarkerPlan:
+def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]) -> MarkerSearchPlan:
     """Plan which partitions are read for markers of open transactions: where their producers have written since.
 
     `contexts`: open transactions that no coordinator will end.
@@ -314,7 +314,7 @@ def marker_plan(contexts: Iterable[DiagnosisContext], producers: Iterable[Produc
             unread[producer_id] = f"it has written to {len(nearest)} partitions, and {MAX_OF_EACH} were read"
         for tp in sorted(context.listed & failed.keys()):
             unread[producer_id] = failed[tp]
-    return MarkerPlan(partitions=known, unread=unread)
+    return MarkerSearchPlan(partitions=known, unread=unread)
 
 
 def cut_search(

@@ -123,7 +123,10 @@ class _Proof:
             found = _unknown(self.offsets, f"{contradiction}: {self.whether}")
             # If the log has lost all of the epoch, a marker elsewhere may have what it lost.
             epochs = {part.epoch for part in self.parts}
-            return replace(found, is_contradicted=any(each.producer_epoch in epochs for each in self.transactions))
+            is_contradicted = any(each.producer_epoch in epochs for each in self.transactions)
+            may_be_commit = bool(self._last_closed) and all(each.commits for each in self.by_part)
+            claim = (self._commit_claim() or f"a commit includes {self.offsets}") if may_be_commit else None
+            return replace(found, is_contradicted=is_contradicted, commit_claim=claim)
         if not self._last_closed:
             return _unknown(self.offsets, f"markers and records of {self.name} that agree: {self.whether}")
         if not any(each.commits for each in self.by_part):

@@ -15,8 +15,8 @@ from toolkit.analysis.diagnosis.evidence.diagnosis_context import (
     DiagnosisContext,
     ExcerptStart,
     cut_search,
-    marker_plan,
     named_topics,
+    plan_marker_search,
     search_from,
 )
 from toolkit.analysis.diagnosis.evidence.log_excerpts import Excerpt, have_ended
@@ -159,7 +159,7 @@ def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -
         metadata = read_metadata(client, None)
         if len(metadata.partitions) > MAX_SEARCHED:
             metadata = read_metadata(client, named_topics(contexts))
-        plan = marker_plan(contexts, read_producers(client, metadata.partitions))
+        plan = plan_marker_search(contexts, read_producers(client, metadata.partitions))
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)
