@@ -415,7 +415,7 @@ class Round:
         for number, folder in state_folders(self.kafka).items():
             copy_partition(folder, self.copies[number])
         self.metadata_copy = None
-        if self.chance.random() < 0.2:  # the start after its restore takes a minute, until the broker's session is over
+        if self.chance.random() < 0.1:  # the start after its restore takes a minute, until the broker's session is over
             self.metadata_copy = self.folder / "copy-metadata"
             copy_partition(partition_folder(self.kafka, METADATA_TOPIC, 0), self.metadata_copy)
         self.note("copy", f"of {STATE_TOPIC}{' and the metadata' if self.metadata_copy else ''}")
