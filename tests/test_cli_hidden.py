@@ -164,7 +164,7 @@ def test_groups_that_may_be_hidden_are_unknown_in_a_finding(guarded: Kafka, admi
 
     def held(cluster: Cluster) -> list[str] | None:
         (row,) = cluster.finding_rows(topics=[staged.topic], partitions=[0], recheck_after=0)
-        assert row["verdict"] == "hanging"
+        assert row["verdict"] == "hanging", row["missing"]
         groups: list[str] | None = row["groups_held"]
         return groups
 

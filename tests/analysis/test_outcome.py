@@ -141,7 +141,7 @@ def test_two_commits_of_version_2_without_their_markers_are_committed() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("Commit", "Abort"), ("Abort", "Commit")])
-def test_of_a_commit_and_an_abort_of_version_2_the_epochs_say_which_wrote_what(first: str, second: str) -> None:
+def test_of_a_commit_and_an_abort_of_version_2_the_epochs_name_the_writers(first: str, second: str) -> None:
     found = after(Txn(end=first, marker=False), Txn(end=second, marker=False), version=2).outcome()
     assert (found.name, found.no_commit.status, found.all_committed.status) == ("unknown", "refuted", "refuted")
     for offset, end in enumerate((first, second)):

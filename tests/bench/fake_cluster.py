@@ -39,6 +39,7 @@ REQUESTS = (
     admin.DescribeAclsRequest,
     admin.DescribeConfigsRequest,
     admin.ListGroupsRequest,
+    admin.DescribeQuorumRequest,
 )
 BY_KEY = {each.API_KEY: each for each in REQUESTS}
 # All that a real broker lists, so that it passes for Apache Kafka; a client of this server sends only `REQUESTS`.
@@ -306,6 +307,18 @@ def fetch(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
     )
 
 
+def describe_quorum(cluster: FakeCluster, broker: int, request: Any, version: int) -> Any:
+    response, now = admin.DescribeQuorumResponse, int(time.time() * 1000)
+    leader = response.TopicData.PartitionData.ReplicaState(
+        replica_id=0, log_end_offset=1, last_fetch_timestamp=now, last_caught_up_timestamp=now
+    )
+    partition = response.TopicData.PartitionData(
+        partition_index=0, error_code=0, leader_id=0, leader_epoch=1, high_watermark=1, current_voters=[leader],
+        observers=[],
+    )  # fmt: skip
+    return response(error_code=0, topics=[response.TopicData(topic_name="__cluster_metadata", partitions=[partition])])
+
+
 ANSWERS: Mapping[Any, Callable[[FakeCluster, int, Any, int], Any]] = {
     metadata.ApiVersionsRequest: api_versions,
     metadata.MetadataRequest: metadata_answer,
@@ -317,6 +330,7 @@ ANSWERS: Mapping[Any, Callable[[FakeCluster, int, Any, int], Any]] = {
     admin.DescribeAclsRequest: describe_acls,
     admin.DescribeConfigsRequest: describe_configs,
     admin.ListGroupsRequest: list_groups,
+    admin.DescribeQuorumRequest: describe_quorum,
 }
 
 

@@ -303,17 +303,17 @@ class Round:
         client, transaction = walk.client, walk.transaction
         assert client is not None
         assert transaction is not None
-        asked = time.time()
+        begun = time.time()
         identity = client.identity
         try:
             client.end(commit=commit)
         except NotDone as refused:
             if not refused.is_certain:
-                transaction.truth, transaction.ended = Truth.UNCERTAIN, (asked, time.time())
+                transaction.truth, transaction.ended = Truth.UNCERTAIN, (begun, time.time())
                 walk.transaction = None
             raise NotDone(str(refused), is_over=True) from refused
         transaction.truth = Truth.COMMITTED if commit else Truth.ABORTED
-        transaction.ended = asked, time.time()
+        transaction.ended = begun, time.time()
         walk.transaction = None
         return f"{identity} on {', '.join(map(str, sorted(transaction.partitions)))}"
 

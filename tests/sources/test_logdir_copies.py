@@ -20,6 +20,7 @@ from tests.sources.log_files import CLEANED, HIGH_WATERMARK, META, STATE_TOPIC, 
 from tests.tiers import amount
 from tests.workload import BUSY, Worker
 from toolkit import Cluster, LogDir
+from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
@@ -115,8 +116,10 @@ def test_a_partition_copied_before_the_end_of_a_transaction_and_its_coordinator_
         producer.add(topic, 0)
         producer.send(topic, 0)
         write_committed(cluster.client, topic, 0)  # a marker behind its start
+        proven_at = time.monotonic() + CLOCKS_DIFFER.total_seconds() + 1
         wait_for_checkpoint(cluster, root, topic)
         copy(root, tmp_path, [*folders(root, of_coordinators=False), META, HIGH_WATERMARK])
+        until(lambda: time.monotonic() >= proven_at or None, awaited="a time that clocks cannot be apart")
         producer.end(commit=True)
         wait_for_end(cluster, "commits-between-the-copies")
         copy(root, tmp_path, folders(root, of_coordinators=True))

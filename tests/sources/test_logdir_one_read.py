@@ -127,7 +127,7 @@ def test_a_bounded_range_of_other_logs_is_read_for_markers(tmp_path: Path, topic
         before = bytes_read()
         rows = files.finding_rows(topics=topics)
         read.append(bytes_read() - before)
-    assert of_hung(rows)["outcome"] == "commit"
+    assert of_hung(rows)["outcome"] == "unknown", "epoch 0 begins with no commit that shows version 2"
     assert min(read) < size_of(root) + AROUND + (MAX_OFFSETS + 1) * len(payments[0])
 
 

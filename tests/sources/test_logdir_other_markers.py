@@ -33,7 +33,7 @@ from toolkit.sources.offset_queries.offset_spec import milliseconds
 
 K = 33
 (OWNER,) = ids_of(K, 1)
-LEFT, RIGHT = ("left", 0), ("right", 0)
+LEFT, RIGHT, EARLIER = ("left", 0), ("right", 0), ("earlier", 0)
 
 
 class SkippedMarker:
@@ -53,8 +53,10 @@ class SkippedMarker:
                 data(4, 7, after(seconds=4), epoch=7),
                 marker(5, 7, after(seconds=5), epoch=8),
             ],
+            # The commit that began epoch 5: the client was of version 2 then.
+            EARLIER: [data(0, 7, after(seconds=-2), epoch=4), marker(1, 7, after(seconds=-1), epoch=5)],
         }
-        self.replicated = {LEFT: 3, RIGHT: 6, (STATE_TOPIC, K): 21}
+        self.replicated = {LEFT: 3, RIGHT: 6, EARLIER: 2, (STATE_TOPIC, K): 21}
 
     def finding(self) -> Row:
         """The finding on producer 7; only its partition is selected."""
@@ -78,7 +80,7 @@ def files(tmp_path: Path) -> SkippedMarker:
 def test_a_commit_marker_elsewhere_proves_the_commit(files: SkippedMarker) -> None:
     row = files.finding()
     assert (row["verdict"], row["outcome"], row["action"]) == ("stuck_ending", "commit", "complete"), row["missing"]
-    assert "(epoch 5) is at offset 1 of right-0" in row["reason"]
+    assert "COMMIT marker at offset 1 of right-0 is of the same transaction (epoch 5)" in row["reason"]
     (entry,) = (entry for entry in row["evidence"] if entry["name"] == "marker_elsewhere")
     assert entry["value"].startswith("offsets 1..1: COMMIT, epoch 6")
 
@@ -104,6 +106,7 @@ def the_log_elsewhere_is_missing(files: SkippedMarker) -> None:
 def no_commit_has_raised_the_epoch(files: SkippedMarker) -> None:
     """With version 1, a new instance aborts what the last one left open, with the next epoch."""
     files.logs[RIGHT] = [data(0, 7, after(), epoch=5), marker(1, 7, after(seconds=1), epoch=6, commit=False)]
+    files.logs[EARLIER][1] = marker(1, 7, after(seconds=-1), epoch=5, commit=False)
 
 
 def the_commit_has_the_epoch_of_its_data(files: SkippedMarker) -> None:

@@ -97,8 +97,9 @@ def _query_coordinators(
     client: BrokerClient, opened: Sequence[Producer], observed: Container[TopicPartition]
 ) -> tuple[list[Transaction], Coverage, BrokersTime]:
     """The coordinators' responses, whether they are complete, and the brokers' time before them."""
-    before = CoordinatorTopic(STATE_TOPIC, read_metadata(client, COORDINATORS_TOPICS))
-    began, brokers_time = time.monotonic(), read_brokers_time(client, before.metadata)
+    topics = read_metadata(client, COORDINATORS_TOPICS)
+    before = CoordinatorTopic.of(STATE_TOPIC, topics)
+    began, brokers_time = time.monotonic(), read_brokers_time(client, topics)
     brokers = sorted(client.brokers)
     unloaded = loading_coordinators(client, before) if opened else []
     open_ids = {each.producer_id for each in opened if each.producer_id is not None}

@@ -387,8 +387,7 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
     since = search_from(contexts)
     start = max(begin, end - MAX_OFFSETS if since is None else log.offset_before(milliseconds(since)))
     stop = min(end, start + MAX_OFFSETS)
-    if (cut := cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)) is not None:
-        return MarkerSearch(unread=dict.fromkeys(producer_ids, cut))
+    cut = cut_search(tp, contexts, start=start if start > begin else None, is_cut=stop < end)
     headers = concatenate([part.scanned.headers for part in log.parts(start=start, stop=stop, crc=True)])
     excerpt = Excerpt(
         headers=headers[headers["crc_ok"] != 0],
@@ -399,4 +398,5 @@ def _replica_markers(tp: TopicPartition, state: ReplicaState, contexts: Sequence
         source="log",
         broker_id=log.where.broker_id,
     )
-    return MarkerSearch(markers=[each for number in producer_ids for each in other_markers(tp, excerpt, number)])
+    markers = [each for number in producer_ids for each in other_markers(tp, excerpt, number)]
+    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, cut) if cut else {})

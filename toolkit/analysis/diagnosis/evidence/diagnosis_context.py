@@ -85,9 +85,17 @@ class DiagnosisContext:
 
     @property
     def begun_after(self) -> dt.datetime | None:
-        """The time of the first record of its producer, less what clocks may differ by; null if none is left."""
-        times = [each.timestamp for each in self.events if each.producer_id == self.txn.producer_id and each.timestamp]
-        return min(times) - CLOCKS_DIFFER if times else None
+        """The time of the InitProducerId before its records, less what clocks may differ by; null if it is not left."""
+        own = (each for each in self.events if each.producer_id == self.txn.producer_id)
+        first = next(own, None)
+        if (
+            first is None
+            or first.state != "Empty"
+            or first.timestamp is None
+            or (first.producer_epoch or 0) > self.epoch
+        ):
+            return None
+        return first.timestamp - CLOCKS_DIFFER
 
     @cached_property
     def listed(self) -> frozenset[TopicPartition]:
@@ -273,7 +281,6 @@ def _excerpt_start(tp: TopicPartition, opened: Sequence[OpenTransaction]) -> Exc
 
 
 MAX_OFFSETS = 20_000  # to read of each partition, from the time of the open records on
-MAX_OF_EACH = 50  # partitions of a producer
 MAX_PARTITIONS = 1_000
 
 
@@ -305,13 +312,11 @@ def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable
         others = [each for each in written[producer_id] if each[1] != context.txn.tp]
         # Those with the epoch of the open records, or a higher one, may have a marker of their transaction.
         nearest = [tp for _, tp in sorted(others, key=lambda each: (each[0] < epoch, each))]
-        for tp in nearest[:MAX_OF_EACH]:
+        for tp in nearest:
             if tp in known or len(known) < MAX_PARTITIONS:
                 known[tp].append(context)
             else:
                 unread[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
-        if len(nearest) > MAX_OF_EACH:
-            unread[producer_id] = f"it has written to {len(nearest)} partitions, and {MAX_OF_EACH} were read"
         for tp in sorted(context.listed & failed.keys()):
             unread[producer_id] = failed[tp]
     return MarkerSearchPlan(partitions=known, unread=unread)
@@ -343,7 +348,7 @@ def named_topics(contexts: Iterable[DiagnosisContext]) -> set[str]:
 def search_from(contexts: Iterable[DiagnosisContext]) -> dt.datetime | None:
     """From when on markers of these open transactions are looked for; null if that is not known.
 
-    A broker's time before their records, as markers come after them; else that of the first record of their producer.
+    A broker's time before their records, as markers come after them; else that of their producer's InitProducerId.
     """
     times = [context.opened_after or context.begun_after for context in contexts]
     known = [time for time in times if time is not None]

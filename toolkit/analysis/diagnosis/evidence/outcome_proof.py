@@ -301,8 +301,11 @@ class _Proof:
         of_version_2 = [each for each in of_epoch if any(map(_shows_version_2, self._records_of(each)))]
         if of_version_2:
             return any(self.txn.tp not in (each.topic_partitions or (self.txn.tp,)) for each in of_version_2)
+        # An abort of version 2 may be the coordinator's own, but then no client ever has the epoch that it raised.
         return not of_epoch and any(
-            each.producer_epoch == epoch and each.state != "Ongoing" and _shows_version_2(each)
+            each.producer_epoch == epoch
+            and (each.state or "").startswith(("Prepare", "Complete"))
+            and _version(each) >= 2
             for each in self._own_records
         )
 

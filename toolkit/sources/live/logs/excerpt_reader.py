@@ -183,8 +183,7 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
     start = max(begin, end - MAX_OFFSETS) if since is None else since
     fetched = fetch_range(client, partition, start, "high_watermark")
     is_cut = fetched.stop > fetched.start + MAX_OFFSETS
-    if cut := cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut):
-        return MarkerSearch(unread=dict.fromkeys(producer_ids, cut))
+    cut = cut_search(fetched.tp, contexts, start=fetched.start if fetched.start > begin else None, is_cut=is_cut)
     excerpt = Excerpt(
         headers=concatenate(list(_headers(fetched.start, fetched.chunks))),
         start=fetched.start,
@@ -194,7 +193,7 @@ def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence
         broker_id=partition.leader,
     )
     markers = [each for producer_id in producer_ids for each in other_markers(fetched.tp, excerpt, producer_id)]
-    return MarkerSearch(markers=markers)
+    return MarkerSearch(markers=markers, unread=dict.fromkeys(producer_ids, cut) if cut else {})
 
 
 def _headers(start: int, chunks: Iterable[FetchedChunk]) -> Iterator[Headers]:

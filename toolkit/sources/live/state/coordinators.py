@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Self
 
@@ -34,6 +34,13 @@ class CoordinatorTopic:
     def read(cls, client: BrokerClient, topic: str) -> Self:
         """Read the metadata of a coordinators' topic."""
         return cls(topic, read_metadata(client, [topic]))
+
+    @classmethod
+    def of(cls, topic: str, metadata: ClusterMetadata) -> Self:
+        """A coordinators' topic from the metadata of several: whoever reads all of its partitions reads no other's."""
+        own = {tp: each for tp, each in metadata.partitions.items() if tp.topic == topic}
+        errors = {name: error for name, error in metadata.errors.items() if name == topic}
+        return cls(topic, replace(metadata, partitions=own, errors=errors))
 
     @cached_property
     def count(self) -> int:
