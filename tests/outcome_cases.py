@@ -119,14 +119,15 @@ class Case:
         """What is proven to have been decided about its records, and what is safe."""
         if self.origin is Origin.REFUSED:
             return Expected(verdict="ending", outcome="commit", action=None)
+        if self.origin is Origin.LATE_BATCH and self.transaction_version == 2:  # brokers add what is written
+            return Expected(verdict="unknown", outcome="unknown", action=None)
         if not self.origin.is_marker_missing:
             return Expected(verdict="hanging", outcome="undecided", action="abort")
         if self.commit and self.transaction_version == 1:  # no broker's time is between the records and the commit
             return Expected(verdict="unknown", outcome="unknown", action=None)
         if self.commit:
             return Expected(verdict="stuck_ending", outcome="commit", action="complete")
-        is_known = self.transaction_version == 2 or self.earlier > 0
-        return Expected(verdict="hanging", outcome="abort" if is_known else "undecided", action="abort")
+        return Expected(verdict="hanging", outcome="abort", action="abort")
 
 
 def few_cases(version: str) -> list[Case]:
@@ -156,6 +157,10 @@ def few_cases(version: str) -> list[Case]:
             for sequel in (Sequel.NOTHING, Sequel.THREE_COMMITS, Sequel.NEW_INSTANCE_OPEN)
         ]
         found.append(Case(origin=Origin.LATE_BATCH, commit=True, transaction_version=2))
+        after_a_commit = Case(
+            origin=Origin.LOST, commit=True, sequel=Sequel.THREE_COMMITS, transaction_version=2, earlier=1
+        )
+        found.append(after_a_commit)  # which began its epoch
     return found
 
 
