@@ -106,10 +106,10 @@ def names(prefix: str) -> list[str]:
     return [f"{prefix}-{uuid.uuid4().hex[:6]}" for _ in range(40)]
 
 
-def producer_here(cluster: Cluster, name: str) -> TxnProducer:
+def producer_here(cluster: Cluster, name: str, *, transaction_version: int = 1) -> TxnProducer:
     """One whose coordinator stays."""
     transactional_id = next(each for each in names(name) if coordinator(cluster.client, each) == HERE)
-    return TxnProducer(cluster.client, transactional_id).init()
+    return TxnProducer(cluster.client, transactional_id, transaction_version=transaction_version).init()
 
 
 def create(kafka: Kafka, topic: str, broker_id: int, count: int, **config: str) -> None:

@@ -97,7 +97,10 @@ class Chaos(Campaign):
         print(f"not staged in time: {error}", flush=True)
 
     def _commit_offline(self, _: Row) -> None:
-        """The only replica is down at the commit or abort, and the coordinator skips its marker (KAFKA-20734)."""
+        """The only replica is down at the commit or abort, and the coordinator skips its marker (KAFKA-20734).
+
+        The transaction has version 2, whose commit is proven.
+        """
         topic = f"staged-{uuid.uuid4().hex[:6]}"
         self.watcher.staged.add(topic)
         commit = self.chance.random() < 0.6
@@ -119,7 +122,7 @@ class Chaos(Campaign):
         away = self.chance.choice([each for each in self.kafka.broker_ids if each != leads])
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
         admin.create_topics([NewTopic(topic, 1, replica_assignment=[[away]])])[topic].result()
-        producer = TxnProducer(cluster.client, name, timeout_ms=60_000).init()
+        producer = TxnProducer(cluster.client, name, timeout_ms=60_000, transaction_version=2).init()
         producer.add(topic, 0)
         producer.send(topic, 0)
         self.kafka.stop_broker(away)

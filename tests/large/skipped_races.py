@@ -48,9 +48,13 @@ def run_race(kafka: Kafka, race: Race, audit: Audit) -> None:
 
 
 def _skip(kafka: Kafka, cluster: Cluster, race: Race, rng: random.Random) -> None:
-    """Transactions on each partition, ended while its leader is down; some producers go on elsewhere."""
+    """Transactions on each partition, ended while its leader is down; some producers go on elsewhere.
+
+    They have version 2, whose commits are proven.
+    """
     here, count = f"{race.topic}-here", max(PARTITIONS, race.count // 5)
-    producers = [producer_here(cluster, f"{race.topic}-skipped-{number}") for number in range(count)]
+    names = [f"{race.topic}-skipped-{number}" for number in range(count)]
+    producers = [producer_here(cluster, name, transaction_version=2) for name in names]
     for number, producer in enumerate(producers):
         producer.add(here, 0)
         producer.send(here, 0)
