@@ -78,13 +78,13 @@ class _Started(dict[str, Staged]):
         cluster = self._stack.enter_context(Cluster(broker.kafka.bootstrap_servers))
         copy = broker.copy_logs(self._folder / version)
         with LogDir(copy, consistent_copy=True, txn_state_partitions=STATE_PARTITIONS) as files:
-            in_files = said_of(broker, files)
-        live = said_of(broker, cluster, recheck_after=0.1)
+            in_files = verdicts_of(broker, files)
+        live = verdicts_of(broker, cluster, recheck_after=0.1)
         self[version] = Staged(broker=broker, cluster=cluster, live=live, in_files=in_files)
         return self[version]
 
 
-def said_of(broker: Broker, source: Source, **arguments: Any) -> dict[str, Expected]:
+def verdicts_of(broker: Broker, source: Source, **arguments: Any) -> dict[str, Expected]:
     """What the findings of all stories say."""
     rows = source.finding_rows(topics=list(broker.cases), **arguments)
     return {str(row["topic"]): columns_of(row) for row in rows}
@@ -157,7 +157,7 @@ def claims(row: Row) -> dict[str, str]:
 
 
 @on_newer
-def test_markers_of_a_later_client_say_nothing_of_an_earlier_epoch(broker: Broker, cluster: Cluster) -> None:
+def test_markers_of_a_later_client_prove_nothing_of_an_earlier_epoch(broker: Broker, cluster: Cluster) -> None:
     """A version 1 commit lost its marker here; InitProducerId of a version 2 client aborted the next transaction.
 
     The commits of the new client made the ABORT marker of the fence, which has the next epoch, pass for the commit's
@@ -287,7 +287,7 @@ def test_version_2_data_shows_that_the_record_that_added_it_is_lost(
 
 @on_all
 @pytest.mark.parametrize("suffix", ["", "-alive"])
-def test_with_version_1_the_plan_says_that_a_lost_record_leaves_no_trace(
+def test_with_version_1_the_plan_warns_that_a_lost_record_leaves_no_trace(
     broker: Broker, cluster: Cluster, suffix: str, tmp_path: Path
 ) -> None:
     """As before, with version 1, whose data looks like a late batch: a known limit, and the abort saves the record."""
@@ -347,9 +347,7 @@ def test_an_older_copy_of_the_coordinators_log_proves_nothing(broker: Broker, cl
 
 @on_all
 @pytest.mark.parametrize("suffix", ["", "-timed"])
-def test_a_producer_id_that_was_given_out_twice_is_not_whose_it_was(
-    broker: Broker, cluster: Cluster, suffix: str
-) -> None:
+def test_a_producer_id_that_has_two_owners_is_not_whose_it_was(broker: Broker, cluster: Cluster, suffix: str) -> None:
     """As before, and another id got the producer id; its log begins with it, so it looked complete.
 
     The data is older than that, by its client's time, or by a marker after it: `abort` lost the commit.
@@ -387,7 +385,7 @@ def test_a_live_transaction_over_committed_records_is_left_to_its_client(broker:
 
 
 @on_newer
-def test_a_commit_and_an_abort_of_version_2_are_told_apart(broker: Broker, cluster: Cluster) -> None:
+def test_a_commit_and_an_abort_of_version_2_are_distinguished(broker: Broker, cluster: Cluster) -> None:
     """Both lack their markers, and no marker is right for both: the finding says what each part is."""
     case = broker.cases["commit-and-abort"]
     row = check_unknown(case, cluster)
@@ -451,12 +449,12 @@ def test_a_late_record_hangs(broker: Broker, cluster: Cluster) -> None:
 
 
 @on_all
-def test_files_say_the_same(staged: Staged) -> None:
+def test_files_have_the_same_findings(staged: Staged) -> None:
     """A copy of the logs has the same evidence as the cluster."""
     assert staged.in_files == staged.live
 
 
-def test_every_story_is_told() -> None:
+def test_every_story_has_a_test() -> None:
     """Each of them has its test."""
     text = Path(__file__).read_text()
     assert [name for name in names_of_stories() if name not in text and base_of(name) not in text] == []

@@ -166,7 +166,7 @@ def test_the_verdict_of_each_transaction_state(changed: Row, verdict: str) -> No
     cluster = cast("Cluster", mock.Mock(flink_checkpoints=()))
     txn = Transaction.of({**owner, **changed})
     age = TransactionAge.of(txn.start_time, BrokersTime(time=txn.observed_at, is_current=True))
-    assert _verdict(cluster, txn, (), age, 900_000) == (verdict, [])
+    assert _verdict(cluster, txn, (), age, 900_000) == (verdict, ())
 
 
 @pytest.mark.parametrize("lab", [on_cluster(NEWEST, TWO_PHASE, id="two-phase")], indirect=True)

@@ -424,7 +424,7 @@ LIKELY_BELOW = here(*OLDER, data(100, second=4))
 def test_committed_records_below_a_live_transaction_are_committed_by_it() -> None:
     """Its client commits: an abort, and a fence, would discard them."""
     row = only(diagnosed(twice(LONG), COMMITTED_BELOW, *LIVE_RECORDS))
-    assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
     assert row.cause == "committed records in a live transaction"
     assert row.remedy.startswith("Have its client commit")
     assert "Do not fence the id" in row.remedy

@@ -119,7 +119,7 @@ def test_recorded_committed_records_below_a_live_transaction_are_not_undecided()
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
     recorded = replace(found, verdict="ongoing", outcome="commit", evidence=(entry,))
     row = only(diagnose_sample(live, recorded=[recorded]))
-    assert (row.verdict, row.outcome, row.action) == ("ongoing", "unknown", None)
+    assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
     assert "Do not fence the id" in row.remedy
 
 

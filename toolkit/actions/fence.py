@@ -385,7 +385,7 @@ def plan_fence(
 
 def _verdict(
     cluster: Cluster, owner: Transaction, claims: Sequence[Claim], age: TransactionAge, max_transaction_timeout_ms: int
-) -> tuple[str, Sequence[str]]:
+) -> tuple[str, tuple[str, ...]]:
     """The verdict on an id, and the claims that are not proven, in words."""
     if any(each.status == REFUTED for each in claims):
         return "committed", ()
@@ -396,7 +396,7 @@ def _verdict(
     verdict = "prepared"
     if owner.timeout_ms != TWO_PHASE_COMMIT:
         verdict = age_verdict(owner, age, long_after=dt.timedelta(milliseconds=max_transaction_timeout_ms))
-    unproven = [each.words for each in claims if each.status == NOT_PROVEN]
+    unproven = tuple(each.words for each in claims if each.status == NOT_PROVEN)
     return ("unproven" if unproven and verdict in SAFE else verdict), unproven
 
 
