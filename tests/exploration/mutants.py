@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +17,13 @@ from toolkit.actions import abort
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog
 from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.diagnosis.decision import disowned_rules, owned_rules
-from toolkit.analysis.diagnosis.evidence import closed_transactions, diagnosis_context, open_parts, outcome_proof
+from toolkit.analysis.diagnosis.evidence import (
+    closed_transactions,
+    diagnosis_context,
+    log_excerpts,
+    open_parts,
+    outcome_proof,
+)
 from toolkit.analysis.diagnosis.observation import IndexedObservation
 from toolkit.analysis.diagnosis.verdicts import UNDECIDED, Outcome
 from toolkit.formats.log.batches import TRANSACTIONAL
@@ -138,6 +145,11 @@ def _first_part_only(p: pytest.MonkeyPatch) -> None:
     p.setattr(outcome_proof, "open_parts", lambda *arguments: open_parts.open_parts(*arguments)[:1])
 
 
+def _client_times(module: ModuleType) -> Patch:
+    """The times of a client are taken for a broker's."""
+    return lambda p: p.setattr(module, "LOG_APPEND_TIME", TRANSACTIONAL)
+
+
 def _nothing(target: Any, name: str, value: Any) -> Patch:
     return lambda p: p.setattr(target, name, lambda *_, **__: value)
 
@@ -247,7 +259,7 @@ MUTANTS = (
     ),
     Mutant(
         guard="no CreateTime",
-        patch=lambda p: p.setattr(open_parts, "LOG_APPEND_TIME", TRANSACTIONAL),
+        patch=_all(*(_client_times(module) for module in (log_excerpts, open_parts))),
         world="K2: a zombie with an event time before a commit that its log has lost",
     ),
     Mutant(
