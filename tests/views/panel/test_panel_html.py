@@ -6,6 +6,8 @@ import gzip
 import html
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,7 +28,7 @@ from toolkit.views.panel.panel_html import (
     traceback_html,
     why_not_html,
 )
-from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned
+from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned, plan_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
 from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.urgency import by_urgency
@@ -207,6 +209,15 @@ def test_the_lso_of_the_plan_counts_the_marker_and_a_difference_is_explained() -
     assert lso_difference(behind, result(7, next_start_offset=7)) == ""
     assert "what is open behind it has changed since" in lso_difference(behind, result(13))
     assert lso_planned(impact(next_stable_offset=5, next_start_offset=4)) == "The LSO stays at 5."
+
+
+def test_a_dry_run_has_the_warnings_of_its_plan() -> None:
+    """The command's dry run had them, and the panel's had only those of a fence."""
+    cluster: Any = SimpleNamespace(bootstrap_servers="broker:9092", command_config="client.properties")
+    planned = replace(plan(impact()), cluster=cluster, topic="__consumer_offsets")
+    assert len(planned.warnings) == 2
+    for text in planned.warnings:
+        assert text in html.unescape(plan_html(planned))
 
 
 def many(number: int) -> list[Finding]:

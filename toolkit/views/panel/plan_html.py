@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.actions.abort import AbortPlan, AbortResult
@@ -69,7 +69,7 @@ def _name(plan: ActionPlan) -> str:
     return f"{plan.topic}-{plan.partition}"
 
 
-def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
+def _planned(plan: ActionPlan) -> tuple[str, Iterable[str], *tuple[str, ...]]:
     """A sentence, what would change, and more HTML."""
     if isinstance(plan, AbortListPlan):
         return (
@@ -108,7 +108,7 @@ def _planned(plan: ActionPlan) -> tuple[str, Iterator[str], *tuple[str, ...]]:
         return f"{lead} The marker would end {who}", _complete_changes(plan)
     return (
         f"It was checked again just now, and still hangs. An abort marker would end {who}",
-        _changes(plan.impact, "never read by any read_committed consumer"),
+        (*_changes(plan.impact, "never read by any read_committed consumer"), *plan.warnings),
         paragraph("Its records are saved first, beside the audit trail."),
         paragraph("Kafka's tool writes the same marker without these checks, and saves nothing:"),
         command(plan.command),
@@ -122,6 +122,7 @@ def _list_changes(plan: AbortListPlan) -> Iterator[str]:
     yield f"{least}{records} of them: never read by any read_committed consumer."
     known = [each.groups for each in impacts if each.groups is not None]
     yield _groups(sorted({group for groups in known for group in groups}) if len(known) == len(impacts) else None)
+    yield from dict.fromkeys(text for each in plan.plans for text in each.warnings)
 
 
 def _changes(impact: MarkerImpact, fate: str) -> Iterator[str]:
@@ -144,6 +145,7 @@ def _complete_changes(plan: CompletePlan) -> Iterator[str]:
     for commit in plan.impact.offset_commits[:MAX_COMMITS]:
         partition = f"{printable(commit.topic)}-{commit.partition}"
         yield f"Group {printable(commit.group_id)} continues at {commit.offset} on {partition}."
+    yield from plan.warnings
 
 
 def _commit_changes(plan: CommitPlan) -> Iterator[str]:
