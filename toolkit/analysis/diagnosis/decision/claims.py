@@ -6,7 +6,6 @@ Sources: KIP-664 (markers), KIP-890 (transaction version 2); docs/outcomes.md sa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from toolkit.analysis.diagnosis.decision.disowned_rules import are_markers_unread, doubts
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
@@ -31,7 +30,7 @@ def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
         e.outcome.no_commit,
     )
     if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
-        no_commit = replace(no_commit, status=NOT_PROVEN)
+        no_commit = Claim(words=no_commit.words, status=NOT_PROVEN)
     claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
     for name, claim in claims.items():
         yield EvidenceEntry(
