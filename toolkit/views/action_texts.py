@@ -42,12 +42,7 @@ def abort_preview(plan: AbortPlan, audit: Audit | None) -> Iterator[str]:
         yield "- its records are not saved"
     yield from _after_marker(impact, plan.basis)
     yield from (f"- {text}" for text in plan.warnings)
-    if plan.refusal is None:
-        yield f"To do it, add: --confirm {plan.target}"
-    else:
-        yield f"It would be refused: {plan.refusal}"
-        if plan.needed_override is not None:
-            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
+    yield from _what_to_add(plan)
     yield f"Kafka's tool writes the same marker without these checks and without the copy: {plan.command}"
 
 
@@ -86,12 +81,7 @@ def complete_preview(plan: CompletePlan) -> Iterator[str]:
         yield f"- and {len(impact.offset_commits) - MAX_LINES} more offsets of groups"
     yield from _after_marker(impact, plan.basis)
     yield from (f"- {text}" for text in plan.warnings)
-    if plan.refusal is None:
-        yield f"To do it, add: --confirm {plan.target}"
-    else:
-        yield f"It would be refused: {plan.refusal}"
-        if plan.needed_override is not None:
-            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
+    yield from _what_to_add(plan)
 
 
 def complete_result(plan: CompletePlan, done: CompleteResult) -> Iterator[str]:
@@ -148,19 +138,25 @@ def fence_owner(plan: FencePlan) -> Iterator[str]:
         yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
 
 
+def _what_to_add(plan: AbortPlan | CompletePlan | FencePlan) -> Iterator[str]:
+    """What the command needs to do it, or why it would be refused."""
+    if plan.refusal is None:
+        yield f"To do it, add: --confirm {plan.target}"
+    else:
+        yield f"It would be refused: {plan.refusal}"
+        if plan.needed_override is not None:
+            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
+
+
 def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
     """What a fence would do. `override`: the verdict that the caller overrides, if any."""
     yield "Dry run: nothing was changed. A fence would do this:"
     yield from (f"- {text}" for text in plan.warnings)
-    if plan.refusal is None:
-        yield f"To do it, add: --confirm {plan.target}"
-    elif override is not None and override == plan.needed_override:
+    if plan.refusal is not None and override is not None and override == plan.needed_override:
         yield f"Overridden: {plan.refusal}"
         yield f"To do it, add: --confirm {plan.target}"
     else:
-        yield f"It would be refused: {plan.refusal}"
-        if plan.needed_override:
-            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
+        yield from _what_to_add(plan)
     yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"
 
 

@@ -25,10 +25,8 @@ def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
     status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
     if rule is not None and rule.verdict != UNKNOWN:
         status = REFUTED
-    not_owned, no_commit = (
-        Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status),
-        e.outcome.no_commit,
-    )
+    not_owned = Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status)
+    no_commit = e.outcome.no_commit
     if rule is None and no_commit.status == PROVEN and are_markers_unread(e):
         no_commit = Claim(words=no_commit.words, status=NOT_PROVEN)
     claims = {NOT_OWNED: not_owned, NO_COMMIT: no_commit, ALL_COMMITTED: e.outcome.all_committed}
