@@ -308,7 +308,7 @@ def test_records_that_are_not_proven_to_be_uncommitted_are_discarded_only_by_the
     cluster = cluster_of(**OVERDUE)
     cluster.outcomes = NOT_KNOWN
     plan = plan_of(cluster)
-    assert (plan.verdict, plan.unproven, plan.needed_override) == ("unproven", [OF_0, OF_1], f"{OF_0}, and {OF_1}")
+    assert (plan.verdict, plan.unproven, plan.needed_override) == ("unproven", (OF_0, OF_1), f"{OF_0}, and {OF_1}")
     assert plan.refusal == f"it is unproven. {MEANINGS['unproven']}"
     assert plan.warnings == (LOST, FENCED)
     for override in (
