@@ -114,6 +114,20 @@ def test_two_observations_of_one_process_prove_that_a_transaction_is_overdue() -
     assert only(diagnosed([first])).verdict == "ongoing"
 
 
+def test_where_no_brokers_clock_is_read_the_recheck_that_proves_an_age_is_named() -> None:
+    """Before 3.3, and with ZooKeeper, an idle cluster showed "Wait" for good."""
+    owner = transaction(start_time=ago(days=1))
+    first = seen(owner, began=0.0, ended=1.0)
+    words = "No broker's clock was read: --recheck-after 76 shows whether it should have ended."
+    assert words in only(diagnosed([first])).remedy
+    assert words not in only(diagnosed([replace(first, brokers_time=clock(ago(days=1)))])).remedy
+    assert words not in only(diagnosed([observation(owner, brokers_time=BrokersTime.recorded(None, None))])).remedy
+    ending = transaction(start_time=ago(days=1), last_update_time=None, state="PrepareCommit")
+    assert "--recheck-after 61 shows" in only(diagnosed([seen(ending, began=0.0, ended=1.0)])).remedy
+    proven = only(diagnosed([first, seen(owner, began=77.0, ended=78.0)]))
+    assert (proven.verdict, words in proven.remedy) == ("overdue", False)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import shlex
 from collections.abc import Callable, Iterator
 
 from toolkit.analysis.coordinator.transaction_endings import LAST_EPOCH
 from toolkit.analysis.coordinator.transaction_owners import may_be_flinks
 from toolkit.analysis.coordinator.transaction_states import PREPARE_GRACE
-from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, age_verdict, is_overdue
+from toolkit.analysis.diagnosis.clocks import CLOCKS_DIFFER, TIMEOUT_GRACE, age_verdict, is_overdue
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
 from toolkit.analysis.diagnosis.evidence_text import at, coordinator_says, number
@@ -127,8 +128,16 @@ def _wait(e: OpenEvidence) -> str:
         condition += f", and if {e.outcome.no_commit.words}, which is not proven"
     return (
         f"Wait: it commits, or its coordinator aborts it after {expires_at}. Fence its id only to end it sooner"
-        f"{condition}."
+        f"{condition}.{_longer_recheck(e, _timeout(e.txn) + TIMEOUT_GRACE)}"
     )
+
+
+def _longer_recheck(e: OpenEvidence, age: dt.timedelta) -> str:
+    """That only a recheck as long as `age` proves it, where no broker's clock can be read: before 3.3, ZooKeeper."""
+    if e.txn.observation.monotonic is None or e.txn.now.is_current:
+        return ""
+    seconds = math.ceil(age.total_seconds()) + 1
+    return f" No broker's clock was read: --recheck-after {seconds} shows whether it should have ended."
 
 
 def _may_be_flinks(e: OpenEvidence) -> bool:
@@ -167,7 +176,10 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
         verdict="ending",
         outcome=outcome,
         why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
-        remedy=lambda e: f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator.",
+        remedy=lambda e: (
+            f"Wait; if it is still open after {duration(PREPARE_GRACE)}, check the coordinator."
+            f"{_longer_recheck(e, PREPARE_GRACE)}"
+        ),
     )
 
 
