@@ -1,80 +1,68 @@
-"""One name, one meaning: read from the source."""
+"""What texts name exists: code in backticks, documents, and what docs and notebooks import."""
 
-import ast
+import builtins
 import json
 import re
 import tokenize
-from collections import Counter
+from collections.abc import Iterator
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = sorted((ROOT / "toolkit").rglob("*.py"))
-TEXTS = [*MODULES, *sorted((ROOT / "tests").rglob("*.py")), *sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
-READERS = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("notebooks/*.ipynb"))]
-CITED = re.compile(
+SOURCES = sorted((ROOT / "toolkit").rglob("*.py"))
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+WORD = re.compile(r"[A-Za-z_]\w*")
+IN_BACKTICKS = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
+OURS = re.compile(r"(?:toolkit|schema|Cluster|LogDir|Recording)\.")
+FILE = re.compile(
     r"(?<![\w/.<*{-])(?:(?:toolkit|tests|docs|notebooks)/[\w./-]+\.(?:py|md|ipynb|html)|[A-Z][A-Z]+\.md)\b"
 )
-
-# Names that the project once used instead of those of Kafka, pandas and Spark.
-GONE = re.compile(
-    r"(Wire|Look|Seen|Opening|Places|Spot|Stretch|Piece|Sign|Scene|Audience|Crowd|Figured|knock|bases|as_places|told|asked"
-    r"|LOOK_AGAIN|MOST|HOLDS|LOOKS|CROSSED|coordinator_events|group_events|opened_by|start_by|made_by|gather|open_source"
-    r"|ship|looks_apart|at_rest|yes_i_checked|force_past|blast|blast_radius|strangers|keeper"
-    r"|test_(?:\w+_)?(?:told|tells?|asked|says?|said|given|judged)(?:_\w+)?)"
-)
+IMPORT = re.compile(r"^\s*from (toolkit[\w.]*) import ([\w, ]+)", re.MULTILINE)
 
 
-def code_of(notebook: Path) -> list[str]:
-    cells = json.loads(notebook.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+def texts_of(path: Path) -> Iterator[str]:
+    """Its comments and strings."""
+    with path.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type in {tokenize.STRING, tokenize.COMMENT}:
+                yield token.string
 
 
-def twice(names: list[str]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]
-
-
-def test_module_names_are_unique() -> None:
-    assert twice([path.stem for path in MODULES if path.stem != "__init__"]) == []
-
-
-def test_class_names_are_unique() -> None:
-    trees = [ast.parse(path.read_text()) for path in MODULES]
-    assert twice([node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]) == []
+def test_code_in_backticks_exists() -> None:
+    """In Markdown only dotted names of ours: the rest may be Kafka's settings, or metrics."""
+    code = re.sub(r"`[^`\n]*`", "", "".join(path.read_text() for path in SOURCES))
+    known = {
+        *WORD.findall(code),
+        *vars(builtins),
+        *(name for path in SOURCES for name in (path.stem, path.parent.name)),
+    }
+    found = [(path, name) for path in SOURCES for text in texts_of(path) for name in IN_BACKTICKS.findall(text)]
+    found += [(path, name) for path in DOCUMENTS for name in IN_BACKTICKS.findall(path.read_text()) if OURS.match(name)]
+    assert len(found) > 1_000
+    assert [(path, name) for path, name in found if not known.issuperset(name.split("."))] == []
 
 
 def test_cited_documents_exist() -> None:
-    cited = [(path, name) for path in TEXTS for name in CITED.findall(path.read_text())]
+    texts = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *DOCUMENTS]
+    cited = [(path, name) for path in texts for name in FILE.findall(path.read_text())]
     assert len(cited) > 100
     assert [(path, name) for path, name in cited if not (ROOT / name).exists()] == []
 
 
-def test_old_names_are_gone() -> None:
-    code = {path: path.read_text() for path in TEXTS if path.suffix == ".py"}
-    code |= {path: "\n".join(code_of(path)).replace("%", "#") for path in ROOT.glob("notebooks/*.ipynb")}
-    for path, text in code.items():
-        tokens = tokenize.generate_tokens(StringIO(text).readline)
-        assert [token for token in tokens if token.type == tokenize.NAME and GONE.fullmatch(token.string)] == [], path
-
-
-def exports(package: str) -> set[str]:
-    """Names that a package declares public; of a plain module, such as toolkit.errors, too."""
-    module = import_module(package)
-    for name in module.__all__:
-        assert getattr(module, name).__doc__ or name.isupper() or name == "__version__", f"{package}.{name}"
-    return {*module.__all__}
-
-
-@pytest.mark.parametrize("path", READERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_docs_and_notebooks_import_only_the_public_api(path: Path) -> None:
-    text = path.read_text() if path.suffix == ".md" else "\n".join(code_of(path))
-    found = re.findall(r"^\s*from (toolkit[\w.]*) import ([\w, ]+)", text, re.MULTILINE)
-    for package, names in found:
-        is_package = package == "toolkit.errors" or (ROOT / package.replace(".", "/") / "__init__.py").exists()
-        assert is_package, f"{package} is no package"
-        subpackages = {each.name for each in (ROOT / package.replace(".", "/")).glob("*/")}
-        assert {name.strip() for name in names.split(",")} <= exports(package) | subpackages
-    assert not re.findall(r"^\s*import toolkit\.", text, re.MULTILINE)
+def test_docs_and_notebooks_import_only_the_public_api() -> None:
+    texts = {path: path.read_text() for path in DOCUMENTS}
+    for path in NOTEBOOKS:
+        cells = json.loads(path.read_text())["cells"]
+        texts[path] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    found = [
+        (path, package, names.split(",")) for path, text in texts.items() for package, names in IMPORT.findall(text)
+    ]
+    assert len(found) > 50
+    for path, package, names in found:
+        public = {
+            *import_module(package).__all__,
+            *(each.name for each in (ROOT / package.replace(".", "/")).glob("*/")),
+        }
+        assert {name.strip() for name in names} <= public, path
+    assert [path for path, text in texts.items() if re.search(r"^\s*import toolkit\.", text, re.MULTILINE)] == []

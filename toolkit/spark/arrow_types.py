@@ -6,7 +6,6 @@ Rows of several tables are in one DataFrame as a struct for each table, null in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types

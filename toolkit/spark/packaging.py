@@ -149,7 +149,7 @@ def _loader(thing: object, package: bytes) -> Callable[[], Any]:
     """A function that makes the package importable and unpickles `thing`; nested, so that it is pickled by value."""
     pickled = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
     name = __name__.partition(".")[0]
-    loads = pickle.loads
+    loads = pickle.loads  # noqa: S301  # of what is pickled above
 
     def load() -> Any:
         import importlib.util

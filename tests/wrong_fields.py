@@ -1,0 +1,69 @@
+"""Wrong columns and fields, each an error of mypy: strict mypy also reports an ``ignore`` that hides no error.
+
+Nothing runs this module; tests/test_style.py has mypy check it.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from toolkit.analysis.diagnosis.decision.decision import Decision
+from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.observation import OpenTransaction
+from toolkit.analysis.diagnosis.verdicts import Claim
+from toolkit.analysis.log.log_transactions import LOG_TRANSACTION, LogTransactions, finish, partial_transactions
+from toolkit.analysis.log.stable_sort import take_rows
+from toolkit.formats.log.headers import HEADER, Array, Headers
+from toolkit.schema.actions import ActionStep
+from toolkit.schema.live import Finding, Partition, Producer, Transaction
+from toolkit.schema.log import LogTransaction, PastTransaction
+from toolkit.schema.offsets import GroupLag
+from toolkit.schema.recorded import RecordedSample
+
+headers: Headers = np.zeros(2, HEADER)
+log_transactions: LogTransactions = np.zeros(2, LOG_TRANSACTION)
+rows: Array = np.arange(2)
+
+
+def records(
+    finding: Finding, partition: Partition, producer: Producer, transaction: Transaction, step: ActionStep
+) -> None:
+    finding.verdicts  # type: ignore[attr-defined]
+    finding.verdict = "hanging"  # type: ignore[misc]  # a record is immutable
+    replace(finding, verdicts="hanging")  # type: ignore[call-arg]
+    replace(finding, partition="0")  # type: ignore[arg-type]
+    Finding(topics="orders")  # type: ignore[call-arg]
+    partition.high_water_mark  # type: ignore[attr-defined]
+    producer.current_transaction_start_offset  # type: ignore[attr-defined]
+    transaction.timeout  # type: ignore[attr-defined]
+    step.at + 1  # type: ignore[operator]
+
+
+def tables(past: PastTransaction, read: LogTransaction, lag: GroupLag, sample: RecordedSample) -> None:
+    past.end_time_ms  # type: ignore[attr-defined]
+    read.first  # type: ignore[attr-defined]
+    lag.lag_in_offsets  # type: ignore[attr-defined]
+    sample.time  # type: ignore[attr-defined]
+
+
+def decisions(evidence: OpenEvidence, txn: OpenTransaction, decision: Decision, claim: Claim) -> None:
+    evidence.outcomes  # type: ignore[attr-defined]
+    txn.start_offset  # type: ignore[attr-defined]
+    replace(decision, verdicts="hanging")  # type: ignore[call-arg]
+    replace(claim, state="proven")  # type: ignore[call-arg]
+
+
+def arrays() -> Headers:
+    headers["size"] = headers["base_offset"] - headers[0]["last_offset"]
+    headers["first_offset"]  # type: ignore[call-overload]
+    headers["sizes"] = 1  # type: ignore[index]
+    headers[0]["sizes"]  # type: ignore[index]
+    headers[1:]["sizes"]  # type: ignore[call-overload]
+    take_rows(headers, rows)["sizes"]  # type: ignore[call-overload]
+    [header["sizes"] for header in headers]  # type: ignore[index]
+    log_transactions["start"][rows] = log_transactions[rows]["first_offset"]
+    log_transactions["base_offset"]  # type: ignore[call-overload]
+    log_transactions[0]["ends"]  # type: ignore[index]
+    finish(partial_transactions(headers))["ends"]  # type: ignore[call-overload]
+    partial_transactions(log_transactions)  # type: ignore[arg-type]
+    return take_rows(headers, rows)
