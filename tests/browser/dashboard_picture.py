@@ -1,13 +1,12 @@
 """Draw the Grafana dashboard from metrics of incidents; ``python -m tests.browser.dashboard_picture``, 6 minutes.
 
-It writes ``docs/dashboard.png``, with the fingerprint of the dashboard. Node.js draws it, with the components of
+It writes ``docs/dashboard.png``. Node.js draws it, with the components of
 Grafana (``@grafana/ui``, from npm) that draw panels in Grafana, too; there is no Grafana server in the registries.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.browser.opened import browser
-from tests.browser.screenshot import sign
 from tests.process import COMMAND, ROOT, run, started
 from tests.prometheus_stack import prometheus_stack
 from toolkit.lab import Kafka
@@ -34,11 +32,6 @@ SOURCES = Path(__file__).with_name("dashboard")
 PAUSE_S = 45  # between incidents
 MINUTES = 5  # in the picture
 PROPERTIES = {**REPLICATED.properties, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 86_400_000}
-
-
-def fingerprint() -> str:
-    """Of all that decides how the dashboard looks."""
-    return hashlib.sha256(grafana_dashboard().encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -92,5 +85,4 @@ if __name__ == "__main__":
         opened.goto(f"{address}?prometheus={prometheus}&minutes={MINUTES}")
         opened.wait_for_function("window.drawn", timeout=120_000)
         opened.locator("#dashboard").screenshot(path=PICTURE, animations="disabled")
-    sign(PICTURE, fingerprint())
     sys.stdout.write(f"{PICTURE}: {PICTURE.stat().st_size:,} bytes\n")

@@ -1,17 +1,13 @@
 """Take pictures of the panel with 2, 5 and 500 findings, light and dark, and the one of the README.
 
 ``python -m tests.browser.screenshot`` writes ``docs/panel.png``; ``python -m tests.browser.screenshot FOLDER`` also
-writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each. `docs/panel.png` has the
-fingerprint of the panel's sources, and a test fails once it is that of another panel.
+writes all six, as ``panel-500-dark.png``, to a folder, and prints what axe finds in each.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import struct
 import sys
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/panel.png"
 COUNTS = (2, 5, 500)
 SHOWN = 5  # findings in the picture of the README
-KEYWORD = b"sources"
 STEP_TIMEOUT_MS = 120_000
 
 
@@ -70,32 +65,9 @@ def take_pictures(folder: Path, kafka: Kafka, counts: Sequence[int]) -> None:
                 print(f"{target.name}: {target.stat().st_size:,} bytes, violations {violations(panel)}", flush=True)
 
 
-def fingerprint() -> str:
-    """Of all that decides how the panel looks."""
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "toolkit/views/panel").iterdir()):
-        if path.suffix in {".py", ".css", ".html"}:
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def sign(path: Path, fingerprint: str) -> None:
-    """Add the fingerprint of what it shows to a PNG, as a text chunk before its end."""
-    data, text = path.read_bytes(), KEYWORD + b"\0" + fingerprint.encode()
-    chunk = struct.pack(">I", len(text)) + b"tEXt" + text + struct.pack(">I", zlib.crc32(b"tEXt" + text))
-    path.write_bytes(data[:-12] + chunk + data[-12:])
-
-
-def signature(path: Path) -> str:
-    """The fingerprint in a PNG; empty if it has none."""
-    _, found, rest = path.read_bytes().partition(KEYWORD + b"\0")
-    return rest[:16].decode() if found else ""
-
-
 if __name__ == "__main__":
     with TemporaryDirectory() as temporary, Kafka("4.3.1", properties=EVERYDAY.properties) as lab:
         folder = Path(sys.argv[1]).resolve() if sys.argv[1:] else Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         take_pictures(folder, lab, COUNTS if sys.argv[1:] else (SHOWN,))
         shutil.copy(folder / f"panel-{SHOWN}-light.png", PICTURE)
-        sign(PICTURE, fingerprint())
