@@ -460,6 +460,17 @@ def lost_transaction(case: Case, *, version: int, is_soon: bool) -> Steps:
     yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=end)
 
 
+def lost_completion(case: Case) -> Steps:
+    """K3: the coordinators' log loses that a transaction was completed, and the next one: it is completed again."""
+    case.create_topics()
+    producer = case.producer()
+    case.transact(producer, case.other)
+    case.add_and_write(producer, Fate.COMMITTED, case.topic)
+    completed = case.end_of_state() - 2  # before the record that added the topic
+    producer.end(commit=True)
+    yield PowerLoss(tails={case.topic: case.end_of(case.topic) - 1}, state_tail=completed)
+
+
 def lost_abort(case: Case) -> Steps:
     """K3: the coordinators' log loses an abort with its marker here; its instance goes on, and commits without one."""
     case.create_topics()
@@ -641,6 +652,7 @@ def stories(version: str) -> dict[str, Story]:
         never_added_joins_by_append_time,
         created_again,
         lost_transaction_ahead,
+        lost_completion,
         lost_abort,
         restored,
         commit_after_a_marker,

@@ -304,6 +304,16 @@ def test_with_version_1_the_plan_warns_that_a_lost_record_leaves_no_trace(
 
 
 @on_all
+def test_a_transaction_that_another_coordinator_completed_again_may_hide_a_later_one(
+    broker: Broker, cluster: Cluster
+) -> None:
+    """Its end and the next commit were lost with version 1; the log looked whole, and `abort` lost that commit."""
+    case = broker.cases["lost-completion"]
+    check_unknown(case, cluster)
+    assert "was ended twice" in case.finding(cluster)["missing"][0]
+
+
+@on_all
 @pytest.mark.parametrize("suffix", ["", "-soon"])
 def test_a_commit_marker_elsewhere_contradicts_the_coordinators_log(
     broker: Broker, cluster: Cluster, suffix: str

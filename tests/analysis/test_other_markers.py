@@ -286,6 +286,86 @@ def test_a_marker_that_was_written_twice_is_one() -> None:
     assert unexplained(7, history(), alone) is None, "what is before it was not read"
 
 
+# A transaction that was ended twice: the coordinators' log may have lost its end, and the next one
+
+
+TWICE = (data(98, second=60), marker(99, COMMIT, second=70), marker(100, COMMIT, second=90))
+ENDED_LATER = [
+    *COMMITS[:-2],
+    record(2, "PrepareCommit", second=70, started=60, on=(ELSEWHERE,), leader_epoch=3),
+    record(3, "CompleteCommit", second=90, started=60, leader_epoch=5),
+]
+
+
+def unproven(*markers: OtherMarker, here: Sequence[dict[str, Any]] = (), records: Sequence[Row] = COMMITS) -> str:
+    """What is missing for an open record of epoch 0 at offset 100, written at second 80 by its client."""
+    log = LogEvidence(
+        excerpts={HERE: excerpt(*here, data(100, second=80), start=0)},
+        coordinators=coordinator_log(records),
+        marker_search=MarkerSearch(markers=markers),
+    )
+    return "; ".join(DiagnosisContext(open_transaction(), log).outcome.missing)
+
+
+def other(offset: int, second: float, **more: Any) -> dict[str, Any]:
+    """Another producer's marker: a broker's time."""
+    return marker(offset, COMMIT, pid=8, second=second, **more)
+
+
+def test_a_repeated_marker_may_hide_a_later_commit() -> None:
+    """A power loss took the end of a commit and all of the next one; `abort` lost the records of that one."""
+    missing = unproven(*found(*TWICE), records=ENDED_LATER)
+    assert "ended twice (the COMMIT marker at offset 100 of payments-3, of " in missing
+    assert unproven(*found(*TWICE[:2])) == ""
+    with_data = (*TWICE[:2], data(100, second=80), marker(101, COMMIT, second=90))
+    assert "repeats" not in unproven(*found(*with_data), records=ENDED_LATER), "they are of two transactions"
+    assert "repeats" not in unproven(*found(*TWICE[:2], marker(101, COMMIT, second=90))), "a batch may be missing"
+    assert "repeats" not in unproven(*found(TWICE[0], marker(99, ABORT, second=70), TWICE[2])), "one is an ABORT"
+    raised = marker(100, COMMIT, second=90, epoch=1)
+    assert "repeats" not in unproven(*found(*TWICE[:2], raised)), "of the next epoch"
+
+
+def test_the_end_by_another_coordinator_may_be_the_second_one() -> None:
+    """From 4.3.0 on it skips a partition without a leader, and there is no second marker."""
+    assert "one coordinator decided it at" in unproven(*found(*TWICE[:2]), records=ENDED_LATER)
+    by_second = found(data(98, second=60), marker(99, COMMIT, second=90, coordinator_epoch=5))
+    assert unproven(*by_second, records=ENDED_LATER) == "", "the first one had not ended it"
+    by_one = [{**row, "leader_epoch": 3} for row in ENDED_LATER]
+    assert unproven(*found(*TWICE[:2]), records=by_one) == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "is_between"),
+    [
+        ((), True),
+        ((other(99, 94.9),), True),
+        ((other(99, 95.1),), False),
+        ((marker(99, COMMIT, second=90),), False),
+        ((marker(99, COMMIT, second=70),), True),
+    ],
+    ids=["no broker's time", "within the bound", "after the second end", "its second marker", "its first marker"],
+)
+def test_only_records_from_between_the_two_ends_can_be_of_the_lost_transaction(
+    here: Sequence[dict[str, Any]], is_between: bool
+) -> None:
+    on = (ELSEWHERE, HERE) if any(each["producer_id"] == 7 for each in here) else (ELSEWHERE,)
+    both = [*COMMITS[:1], *ended_records("Commit", began=60, at_second=70, on=on)]
+    both[-1] = record(3, "CompleteCommit", second=90, started=60)
+    assert ("ended twice" in unproven(*found(*TWICE), here=here, records=both)) is is_between
+
+
+def test_records_from_before_the_first_end_are_of_no_later_transaction() -> None:
+    for second, is_between in ((64.9, False), (65.1, True)):
+        log = LogEvidence(
+            excerpts={HERE: excerpt(data(100, second=60), other(101, second), start=0)},
+            coordinators=coordinator_log(ENDED_LATER),
+            marker_search=MarkerSearch(markers=found(*TWICE)),
+        )
+        txn = open_transaction(leader=partition(high_watermark=102, log_end_offset=102))
+        missing = "; ".join(DiagnosisContext(txn, log).outcome.missing)
+        assert ("ended twice" in missing) is is_between
+
+
 def test_markers_that_contradict_nothing() -> None:
     assert unexplained(7, history(), [commit_at(300, kind=ABORT)]) is None, "operators write them, too"
     assert unexplained(7, history(), [commit_at(None)]) is None, "it has no time"

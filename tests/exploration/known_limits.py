@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.exploration.properties import (
     AFTER_THE_LAST_CHECK,
     FENCE_AFTER_THE_LAST_CHECK,
     Violation,
     is_before_its_producer,
 )
-from tests.exploration.state import NOBODY, State, open_records
+from tests.exploration.state import NOBODY, Record, State, open_records
 from tests.exploration.truth import open_transactions
 from tests.exploration.world import World
 
@@ -87,10 +89,23 @@ def _shows_version_2(state: State) -> bool:
     return any(record.meta is not None and record.meta.client_version == 2 for record in records)
 
 
+def _has_marker_twice(log: Sequence[Record]) -> bool:
+    """Whether a producer has two markers of one kind and epoch without data between them."""
+    last: dict[int, tuple[str, int]] = {}
+    for record in log:
+        this = record.kind, record.epoch
+        if record.kind != "data" and last.get(record.pid) == this:
+            return True
+        last[record.pid] = this
+    return False
+
+
 def _is_contradicted(state: State) -> bool:
-    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or an open
-    record from before its producer.
+    """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or a marker
+    twice, or an open record from before its producer.
     """
+    if any(_has_marker_twice(partition.log) for partition in state.partitions):
+        return True
     markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")
     return any(each.ctxn != NOBODY and state.truths[each.ctxn].decision != "commit" for each in markers) or any(
         is_before_its_producer(state, record)

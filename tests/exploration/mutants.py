@@ -268,6 +268,11 @@ MUTANTS = (
         world="K3: a COMMIT marker on p1 that no decision explains, version 1",
     ),
     Mutant(
+        guard="a transaction that was ended twice",
+        patch=_nothing(diagnosis_context, "lost_end", None),
+        world="K3: the end of a commit is lost, and what came after it",
+    ),
+    Mutant(
         guard="version 2 data that was never added",
         patch=_nothing(outcome_proof._Proof, "_is_never_added", False),
         world="K3: the coordinators' log has lost the record that added p1, version 2",

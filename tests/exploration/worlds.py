@@ -403,6 +403,14 @@ KINDS = (
         after=(*COMMITTED, *NEXT, *reloaded("moves and loses its newest record"), "client 0 commits"),
         rare={"failover": 1, "lost_state": 1},
     ),
+    World(
+        name="K3: the end of a commit is lost, and what came after it",
+        after=(
+            *(*COMMITTED, "client 0 p0 added", *ON_P1),
+            *(*reloaded("is restored without its newest 3 records"), *marked("COMMIT", 0)),
+        ),
+        rare={"restore": 1},
+    ),
     *(
         World(
             name=f"K3: a COMMIT marker on p1 that no decision explains, version {version}",

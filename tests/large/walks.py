@@ -613,7 +613,7 @@ class Round:
 
         What included the partition is lost: the decision, or the record that added it. The log that is left does not
         begin after the record, and explains every COMMIT marker of the transaction on other partitions. The same holds
-        for version 2 as long as nothing that is left shows it: no record of the id, and no marker of the producer.
+        for version 2 as long as nothing that is left shows it: no record of the id, and no marker with a raised epoch.
         """
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
@@ -621,7 +621,10 @@ class Round:
             return False
         log = [state for id_, state in states if id_ == owner.transactional_id]
         shows_version_2 = any(state.client_transaction_version == 2 for state in log)
-        if owner.version == 2 and (shows_version_2 or any(logs.markers(opened.producer_id))):
+        has_raised_epoch = any(
+            each.producer_epoch > record.producer_epoch for _, each in logs.markers(opened.producer_id)
+        )
+        if owner.version == 2 and (shows_version_2 or has_raised_epoch):
             return False
         is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
-from toolkit.analysis.diagnosis.evidence_text import at
+from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart
+from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
@@ -44,7 +46,10 @@ class OtherMarker:
     has_data: bool  # whether data of the producer is between it and its marker before
     is_raised: bool  # whether the data right before it has the epoch below its own, as with transaction version 2
     is_commit: bool  # COMMIT, or ABORT
+    coordinator_epoch: int  # leader epoch of the coordinator that wrote it
     time: dt.datetime | None  # when it was written, by its leader's clock; null if it has no time
+    # time of the same marker before it, if it was written twice: nothing of the producer is between them; else null
+    first_time: dt.datetime | None
     entry: EvidenceEntry  # the marker as evidence
 
     @property
@@ -77,6 +82,13 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
             and int(before["producer_epoch"][0]) == epoch - 1
             and excerpt.is_contiguous(int(before["base_offset"][0]), offset)
         )
+        is_repeated = (
+            len(before) == 1
+            and before["attributes"][0] & CONTROL != 0
+            and before["marker"][0] == marker["marker"][0]
+            and int(before["producer_epoch"][0]) == epoch
+            and excerpt.is_contiguous(int(before["base_offset"][0]), offset)
+        )
         yield OtherMarker(
             tp=tp,
             offset=offset,
@@ -85,7 +97,9 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
             has_data=len(before) == 1 and before["attributes"][0] & CONTROL == 0,
             is_raised=bool(is_raised),
             is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
+            coordinator_epoch=int(marker["coordinator_epoch"][0]),
             time=utc(int(marker["max_timestamp"][0])),
+            first_time=utc(int(before["max_timestamp"][0])) if is_repeated else None,
             entry=batches.entry("marker_elsewhere", marker),
         )
 
@@ -141,6 +155,82 @@ def unexplained_marker(
             return marker
         explained.add((marker.tp, decision))
     return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostEnd:
+    """A sign that the coordinators' log has lost that a transaction had ended: it may have lost the next one, too."""
+
+    reason: str
+    evidence: tuple[EvidenceEntry, ...]
+
+
+def lost_end(
+    txn: OpenTransaction, parts: Sequence[OpenPart], history: IdHistory | None, markers: Sequence[OtherMarker]
+) -> LostEnd | None:
+    """A transaction that was ended twice, if open records may be from in between; null if there is none.
+
+    A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
+    two on a partition; from 4.3.0 on (KAFKA-20734) it skips those without a leader, and only the end is another
+    coordinator's. If this one has written the only marker on a partition, the first one had not ended the transaction.
+    """
+    for marker in markers:
+        first, last = marker.first_time, marker.time
+        if marker.producer_id != txn.producer_id or marker.tp == txn.tp or first is None or last is None:
+            continue
+        if _may_be_between(txn, parts, markers, epoch=marker.epoch, first=first, last=last):
+            reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
+            return LostEnd(reason=reason, evidence=(marker.entry,))
+    own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
+    for decision, end in pairwise(own):
+        first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
+        is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
+        if not is_end or decision.leader_epoch == end.leader_epoch or first is None or last is None or epoch is None:
+            continue
+        is_first_end = any(
+            each.has_data
+            and each.coordinator_epoch == end.leader_epoch
+            and each.tp in (decision.topic_partitions or ())
+            and each.time is not None
+            and abs(each.time - last) <= CLOCKS_DIFFER
+            for each in markers
+        )
+        if not is_first_end and _may_be_between(txn, parts, markers, epoch=epoch, first=first, last=last):
+            reason = f"one coordinator decided it at {at(first)}, and another one ended it at {at(last)}"
+            entries = record_entry(decision, name="decision"), record_entry(end, name="end")
+            return LostEnd(reason=reason, evidence=entries)
+    return None
+
+
+def _may_be_between(
+    txn: OpenTransaction,
+    parts: Sequence[OpenPart],
+    markers: Sequence[OtherMarker],
+    *,
+    epoch: int,
+    first: dt.datetime,
+    last: dt.datetime,
+) -> bool:
+    """Whether open records of an epoch may be from between two times; not if the last marker is here, before them."""
+    own = [each for each in markers if each.tp == txn.tp and txn.start is not None and each.offset < txn.start]
+    if any(each.epoch == epoch and each.time is not None and each.time + CLOCKS_DIFFER >= last for each in own):
+        return False
+    for part in parts:
+        before = None if part.before is None else utc(int(part.before.time))
+        after = None if part.after is None else utc(int(part.after.time))
+        is_before = before is not None and before + CLOCKS_DIFFER < first
+        is_after = after is not None and after - CLOCKS_DIFFER > last
+        if part.lowest_epoch <= epoch <= part.highest_epoch and not is_before and not is_after:
+            return True
+    return False
+
+
+def lost_end_text(lost: LostEnd, offsets: str) -> str:
+    """What is missing if a transaction was ended twice."""
+    return (
+        f"why a transaction of this producer was ended twice ({lost.reason}): if the coordinators' log has lost its "
+        f"first end, it may have lost a later transaction with {offsets}, too"
+    )
 
 
 def _data_epochs(marker: OtherMarker, decision: PastTransaction) -> set[int | None]:
