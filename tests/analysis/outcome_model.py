@@ -47,7 +47,7 @@ class NewInstance:
 
 @dataclass(frozen=True, kw_only=True)
 class LateBatch:
-    """A batch that belongs to no transaction: late, or never added."""
+    """A batch that was written in no transaction: late, or never added; a later one with the partition takes it in."""
 
     gap: int = 1
 
@@ -158,6 +158,12 @@ class World:
         if step.end is None:
             return
         self.time += step.lasts
+        if step.here and self.version == 1:  # its marker ends all that is open of its epoch, and late batches with it
+            epochs = [self.batches[offset]["producer_epoch"] for offset, _ in self.open]
+            self.open = [
+                (offset, number if known is None and epoch == self.epoch else known)
+                for (offset, known), epoch in zip(self.open, epochs, strict=True)
+            ]
         raised = self.version == 2 or (step.by_coordinator and step.end == "Abort")
         self.epoch += raised
         self._record(f"Prepare{step.end}", started=started, **version)

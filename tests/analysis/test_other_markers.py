@@ -108,7 +108,7 @@ def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> Non
 def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after() -> None:
     later = (data(100, epoch=5), marker(101, ABORT, epoch=6))
     markers = found(*EARLIER_COMMIT, *COMMITTED, *later)
-    assert [(each.offset, each.epoch, each.is_raised, each.has_data, each.is_commit) for each in markers] == [
+    assert [(each.offset, each.epoch, each.is_raised, each.is_first, each.is_commit) for each in markers] == [
         (97, 4, True, True, True),
         (99, 5, True, True, True),
         (101, 6, True, True, False),
@@ -278,12 +278,16 @@ def test_one_commit_explains_one_marker_on_each_partition() -> None:
 def test_a_marker_that_was_written_twice_is_one() -> None:
     """A coordinator that takes over writes it again; an operator may, too. No data is between the two."""
     twice = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
-    assert [each.has_data for each in twice] == [True, False]
+    assert [each.is_first for each in twice] == [True, False]
     assert unexplained(7, history(), twice) is None
     late = found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2))
     assert unexplained(7, history(), late) == late[1]
     alone = found(marker(99, COMMIT, second=300))
     assert unexplained(7, history(), alone) is None, "what is before it was not read"
+    new = list(other_markers(ELSEWHERE, excerpt(data(0, pid=8), marker(1, COMMIT, second=300), start=0), 7))
+    assert unexplained(7, history(), new) == new[0], "nothing is before it: the topic was created again"
+    gap = list(other_markers(ELSEWHERE, excerpt(marker(1, COMMIT, second=300), start=0), 7))
+    assert unexplained(7, history(), gap) is None, "a batch may be missing"
 
 
 # A transaction that was ended twice: the coordinators' log may have lost its end, and the next one
@@ -472,7 +476,7 @@ def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:
 def test_between_the_data_and_its_marker_nothing_may_be_missing() -> None:
     """A batch that the cleaner removed may have had the marker's own epoch, as with version 1."""
     (only,) = found(data(97, epoch=4), marker(99, COMMIT, epoch=5))
-    assert (only.is_raised, only.has_data) == (False, True)
+    assert (only.is_raised, only.is_first) == (False, True)
     first = marker(95, ABORT, epoch=4)
     markers = found(first, data(98, epoch=4), marker(99, COMMIT, epoch=5))
     assert [(each.offset, each.is_raised) for each in markers] == [(95, False), (99, True)]

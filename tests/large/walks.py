@@ -613,16 +613,23 @@ class Round:
 
         What included the partition is lost: the decision, or the record that added it. The log that is left does not
         begin after the record, and explains every COMMIT marker of the transaction on other partitions. The same holds
-        for version 2 as long as nothing that is left shows it: no record of the id, and no marker with a raised epoch.
+        for version 2 as long as nothing that is left shows it: no record of its version, unless only the decision is
+        lost, and no batch or marker of a later epoch.
         """
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
         if LOSES not in text or owner is None:
             return False
         log = [state for id_, state in states if id_ == owner.transactional_id]
-        shows_version_2 = any(state.client_transaction_version == 2 for state in log)
+        has_ongoing = any(
+            state.state == "Ongoing" and opened.tp in state.topic_partitions and owner.begun <= _updated(state)
+            for state in log
+        )
+        shows_version_2 = any(state.client_transaction_version == 2 for state in log) and not has_ongoing
         has_raised_epoch = any(
-            each.producer_epoch > record.producer_epoch for _, each in logs.markers(opened.producer_id)
+            each.producer_id == opened.producer_id and each.producer_epoch > record.producer_epoch
+            for batches in logs.batches.values()
+            for each in batches
         )
         if owner.version == 2 and (shows_version_2 or has_raised_epoch):
             return False

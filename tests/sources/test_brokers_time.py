@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -66,6 +67,21 @@ def test_the_newest_record_of_a_coordinator_is_the_time_that_brokers_have_reache
             contradicted = cluster.brokers_time()
         assert (contradicted.time, contradicted.is_contradicted) == (None, True)
         assert "is 6 s ahead of the clock of controller 1: the brokers' clocks are further apart" in contradicted.text
+
+
+@pytest.mark.parametrize(("took_s", "warning"), [(1, "This machine's clock is 7 s ahead of the"), (3, None)])
+@pytest.mark.parametrize("lab", VERSIONS[:1], indirect=True)
+def test_a_slow_response_is_no_clock_that_is_ahead(
+    lab: Kafka, monkeypatch: pytest.MonkeyPatch, took_s: float, warning: str | None
+) -> None:
+    """A busy machine got the controller's time 7 s late, and warned of its own clock."""
+    monkeypatch.setattr(broker_client, "utc_now", lambda: utc_now() + 7 * SECOND)
+    monkeypatch.setattr(Cluster, "on_clock_warning", staticmethod(lambda _: None))
+    monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=iter([0.0, took_s]).__next__))
+    with Cluster(lab.bootstrap_servers) as cluster:
+        found = cluster.brokers_time().warning
+    assert (found is None) is (warning is None)
+    assert (found or "").startswith(warning or "")
 
 
 def test_it_needs_describe_on_the_cluster(guarded: Kafka) -> None:

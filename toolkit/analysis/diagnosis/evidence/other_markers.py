@@ -43,7 +43,8 @@ class OtherMarker:
     # producer_id, epoch: as in the marker
     producer_id: int
     epoch: int
-    has_data: bool  # whether data of the producer is between it and its marker before
+    # whether it repeats no other marker: data of the producer is between them, or nothing of it is before in the log
+    is_first: bool
     is_raised: bool  # whether the data right before it has the epoch below its own, as with transaction version 2
     is_commit: bool  # COMMIT, or ABORT
     coordinator_epoch: int  # leader epoch of the coordinator that wrote it
@@ -94,7 +95,9 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
             offset=offset,
             producer_id=producer_id,
             epoch=epoch,
-            has_data=len(before) == 1 and before["attributes"][0] & CONTROL == 0,
+            is_first=bool(before["attributes"][0] & CONTROL == 0)
+            if len(before)
+            else excerpt.start == 0 and excerpt.is_contiguous(0, offset),
             is_raised=bool(is_raised),
             is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
             coordinator_epoch=int(marker["coordinator_epoch"][0]),
@@ -130,7 +133,7 @@ def unexplained_marker(
         time = marker.time
         if time is not None:
             earliest.setdefault(marker.tp, time)
-        if marker.is_commit != is_commit or not marker.has_data or marker.producer_id != producer_id or time is None:
+        if marker.is_commit != is_commit or not marker.is_first or marker.producer_id != producer_id or time is None:
             continue
         if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
             continue
@@ -188,7 +191,7 @@ def lost_end(
         if not is_end or decision.leader_epoch == end.leader_epoch or first is None or last is None or epoch is None:
             continue
         is_first_end = any(
-            each.has_data
+            each.is_first
             and each.coordinator_epoch == end.leader_epoch
             and each.tp in (decision.topic_partitions or ())
             and each.time is not None

@@ -8,6 +8,7 @@ A broker forwards DescribeQuorum to the active controller, which answers its own
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import Any
 
 from toolkit.analysis.diagnosis.clocks import CLOCK_OF, CLOCKS_DIFFER, BrokersTime, clocks_apart
@@ -32,8 +33,9 @@ def read_brokers_time(client: BrokerClient, metadata: ClusterMetadata) -> Broker
     `metadata`: that of `COORDINATORS_TOPICS`, or of one of them.
     """
     newest = _newest_record(client, metadata)
+    sent = time.monotonic()
     (response,) = client.send([(None, _quorum_request())], timeout=min(client.timeout, QUORUM_TIMEOUT_S))
-    clock = _controllers_clock(response)
+    clock = _controllers_clock(response, elapsed=dt.timedelta(seconds=time.monotonic() - sent))
     if clock.time is None:
         return BrokersTime(error=clock.error) if newest is None else _of_record(*newest, response)
     if newest is not None and newest[1] > clock.time + CLOCKS_DIFFER:
@@ -47,7 +49,8 @@ def _quorum_request() -> Any:
     return messages.DescribeQuorum(topics=[topic(topic_name=METADATA_TOPIC, partitions=[partition])], min_version=1)
 
 
-def _controllers_clock(response: BrokerResponse) -> BrokersTime:
+def _controllers_clock(response: BrokerResponse, *, elapsed: dt.timedelta) -> BrokersTime:
+    """The leader's time in a response that took so long; it may be from any time in between."""
     if error := response.failure:
         return BrokersTime(error=f"DescribeQuorum: {error}")
     partitions = [each for topic in response.message.topics for each in topic.partitions]
@@ -56,11 +59,12 @@ def _controllers_clock(response: BrokerResponse) -> BrokersTime:
             return BrokersTime(error=f"DescribeQuorum: {error_text(each.error_code)}")
         for replica in (*each.current_voters, *each.observers):
             if replica.replica_id == each.leader_id and (now := utc(replica.last_caught_up_timestamp)) is not None:
+                ahead = response.observed_at - now
                 return BrokersTime(
                     time=now,
                     source=f"{CLOCK_OF}controller {each.leader_id}",
                     is_current=True,
-                    machine_ahead=response.observed_at - now,
+                    machine_ahead=dt.timedelta(0) if dt.timedelta(0) <= ahead <= elapsed + CLOCKS_DIFFER else ahead,
                 )
     return BrokersTime(error="DescribeQuorum: no time of the leader was returned")
 
