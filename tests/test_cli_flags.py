@@ -124,7 +124,7 @@ def values(parameter: Any) -> Iterator[str]:
     elif "int" in name:
         yield from ("7", "2")
     elif parameter.metavar == "DURATION":
-        yield from ("7s", "7h")
+        yield "7"  # in the unit of a bare number
     else:
         yield from ("other", "other.csv", "other.html", "2001-02-03T04:05:06Z", "key=other", "batches")
 
