@@ -38,6 +38,19 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
 }
 
 
+NAMED_OTHERWISE = {  # arguments that are named like another parameter of their callee, and right
+    *("ActionStep(target=transactional_id)", "Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)"),
+    *("FenceResult(producer_epoch_before=producer_epoch)", "FenceResult(producer_id_before=producer_id)"),
+    *("LogTransaction(first_offset=start)", "Observation(partitions_after=partitions)"),
+    *("Observation(producers_after=producers)", "OffsetsLogRecord(group_partition=partition)"),
+    *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
+    *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
+    *("class_archive_options(new=archive)", "id_exposure(now=as_of)", "is_contiguous(stop=start)"),
+    *("is_same(other=finding)", "lso_steps(log_end_offset=stop)", "of_topic(name=topic)", "stage_rows(rows=table)"),
+    "ticks_of(settings=axis)",
+}
+
+
 class Parameters(NamedTuple):
     """What a function or a class takes."""
 
@@ -122,3 +135,24 @@ def test_each_parameter_is_read() -> None:
             unread = [each for each in names(node.args) - read if not each.startswith("_")]
             unused[node.name] += bool(body) and len(unread)
     assert {name for name, number in unused.items() if number} == UNUSED.keys()
+
+
+def test_no_argument_is_in_the_place_of_another() -> None:
+    """What has the name of another parameter of the callee is most likely in the wrong place."""
+    found = {}
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            callee = (
+                (getattr(node.func, "id", None) or getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
+            )
+            if not isinstance(node, ast.Call) or len(definitions()[callee]) != 1:
+                continue
+            (declared,) = definitions()[callee]
+            passed = [(each.arg, each.value) for each in node.keywords if each.arg]
+            passed += zip(declared.positional, node.args, strict=False)
+            known = {*declared.positional, *declared.optional, *(name for name, _ in passed)}
+            for name, value in passed:
+                other = str(getattr(value, "id", None) or getattr(value, "attr", "")).lstrip("_")
+                if other != name and other in known:
+                    found[f"{callee}({name}={other})"] = f"{path}:{node.lineno}"
+    assert found.keys() == NAMED_OTHERWISE, {each: found.get(each) for each in found.keys() ^ NAMED_OTHERWISE}
