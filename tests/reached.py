@@ -36,13 +36,13 @@ class Noting(ast.NodeTransformer):
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - of ast
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         for each in node.keywords:
             if each.arg == "error":
                 each.value = self._noted(each.value)
         return self.generic_visit(node)
 
-    def visit_Dict(self, node: ast.Dict) -> ast.AST:  # noqa: N802 - of ast
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
         for number, key in enumerate(node.keys):
             if isinstance(key, ast.Constant) and key.value == "error":
                 node.values[number] = self._noted(node.values[number])
@@ -73,7 +73,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 for each in ROOT.rglob("*.py"):
     code_of(each)  # the places of modules that no test imports, too
 builtins.__noted__ = noted  # type: ignore[attr-defined]
-compiled = SourceFileLoader.get_code
-SourceFileLoader.get_code = (  # type: ignore[method-assign]
-    lambda self, name: code_of(Path(self.path)) if name.startswith("toolkit") else compiled(self, name)
-)
+compiled: Any = SourceFileLoader.get_code
+loader: Any = SourceFileLoader
+loader.get_code = lambda self, name: code_of(Path(self.path)) if name.startswith("toolkit") else compiled(self, name)

@@ -90,6 +90,10 @@ def parameters(arguments: ast.arguments) -> Parameters:
     return Parameters([each for each in positional if each not in {"self", "cls"}], optional)
 
 
+def callee_of(call: ast.Call) -> str:
+    return str(getattr(call.func, "id", None) or getattr(call.func, "attr", ""))
+
+
 def names(arguments: ast.arguments) -> set[str]:
     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
     return {each.arg for each in every if each} - {"self", "cls"}
@@ -101,7 +105,7 @@ def left_out(node: ast.AST, own: frozenset[str], function: str) -> Iterator[tupl
         own = own | names(node.args)
         function = getattr(node, "name", function)
     if isinstance(node, ast.Call):
-        name = getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+        name = callee_of(node)
         passed = {each.arg for each in node.keywords}
         if None not in passed and not any(isinstance(each, ast.Starred) for each in node.args):
             lacks = [
@@ -142,9 +146,7 @@ def test_no_argument_is_in_the_place_of_another() -> None:
     found = {}
     for path, tree in trees():
         for node in ast.walk(tree):
-            callee = (
-                (getattr(node.func, "id", None) or getattr(node.func, "attr", "")) if isinstance(node, ast.Call) else ""
-            )
+            callee = callee_of(node) if isinstance(node, ast.Call) else ""
             if not isinstance(node, ast.Call) or len(definitions()[callee]) != 1:
                 continue
             (declared,) = definitions()[callee]

@@ -186,7 +186,10 @@ class _PathSearch:
                 try:
                     self._folder(below, levels - 1)
                 except OSError as exc:
-                    self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
+                    if parse_folder_name(below.name):
+                        self._partition(below, self._root(path))  # its rows have the error
+                    else:
+                        self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
 
     def _partition(self, path: LogPath, root: LogDirRoot) -> None:
         self.found += 1
