@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +43,8 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
     """Leave the full tier out unless ``-m`` names it, and put what takes long first."""
+    for module in {item.module for item in items if isinstance(item, pytest.Function)}:
+        module.all = all_of_some
     for item in items:
         if not STARTS_KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("lab")
@@ -63,6 +65,13 @@ def pytest_collection_modifyitems(
     else:
         items.sort(key=order)
     write_groups(config, items)
+
+
+def all_of_some(values: Iterable[object]) -> bool:
+    """The `all` of test modules: in a test, it is not of nothing, which would hold whatever the code does."""
+    found = list(values)
+    assert found or not sys._getframe(1).f_code.co_name.startswith("test_"), "all() of nothing"
+    return all(found)
 
 
 @pytest.hookimpl(optionalhook=True)

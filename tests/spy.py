@@ -148,10 +148,14 @@ class Calls:
             return f"{type(value).__name__}({', '.join(f'{name}={each!r}' for name, each in key.items())})"
         if inspect.isroutine(value):
             return getattr(value, "__name__", "function")
-        if isinstance(value, dt.datetime) and abs(from_now := value - dt.datetime.now(dt.UTC)) < dt.timedelta(days=9):
+        if isinstance(value, dt.datetime) and abs(from_now := value - dt.datetime.now(dt.UTC)) < dt.timedelta(
+            minutes=5
+        ):
             return f"now {round(from_now.total_seconds()):+}s"
         if inspect.isgenerator(value):
             value = list(value)
+        if isinstance(value, Mapping) and len(value) > SMALL:
+            return f"row of {value.get('start_offset')}" if "start_offset" in value else "row"
         if isinstance(value, Mapping):
             return f"dict({', '.join(f'{name}={self._text(each)}' for name, each in value.items())})"
         if is_dataclass(value) and not isinstance(value, type):
@@ -172,13 +176,14 @@ class Calls:
 
 @functools.cache
 def entry_points(package: str, *, real: tuple[str, ...]) -> set[tuple[str, str]]:
-    """The functions and classes of other packages of the toolkit that a package imports: module and name.
+    """The functions and classes of other packages of the toolkit that a package or module imports: module and name.
 
     `real`: packages whose names are values or have no effect, and stay as they are.
     """
     own = (package, *real)
     found = set()
-    for path in sorted(Path(sys.modules[package].__path__[0]).rglob("*.py")):
+    file = Path(str(sys.modules[package].__file__))
+    for path in sorted(file.parent.rglob("*.py")) if file.stem == "__init__" else [file]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("toolkit"):
                 continue

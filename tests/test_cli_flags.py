@@ -1,12 +1,10 @@
-"""Every flag of every command reaches the library: what each changes in the calls, as text.
+"""Every flag of every command reaches the library: what each changes in the calls, as text (`golden/cli_flags.txt`).
 
-``python -m tests.test_cli_flags`` writes `golden/cli_flags.txt` again. A new flag is in it by itself.
+A new flag is in it by itself.
 """
 
 from __future__ import annotations
 
-import difflib
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -21,6 +19,7 @@ from typer.testing import CliRunner
 from tests.actions.rows import found
 from tests.distinct import distinct_rows
 from tests.spy import Calls, spy_on
+from tests.stored import compare
 from toolkit.actions.audit import AUDIT_FILE
 from toolkit.cli.commands import app
 from toolkit.cli.source_options import CONFIG_VARIABLE, SERVER_VARIABLE
@@ -30,7 +29,6 @@ from toolkit.sources.resource_checks import ResourceChecks
 from toolkit.sources.source_table import STREAMED, TableArguments
 from toolkit.views.explained_error import explain
 
-STORED = Path(__file__).parent / "golden" / "cli_flags.txt"
 CLUSTER, FILES, RECORDING = "--bootstrap-server broker:9092", "--log-dir input", "--recording input"
 ONE = "--topic orders --partition 3 --start-offset 100"
 CONTEXTS: Mapping[str, Sequence[str]] = {  # what a command needs besides its source
@@ -201,18 +199,10 @@ def differences(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_every_flag_reaches_the_library(differences: Sequence[str]) -> None:
-    stored = STORED.read_text(encoding="utf-8").splitlines()
-    changed = "\n".join(difflib.unified_diff(stored, differences, "stored", "now", lineterm="", n=1))
-    assert not changed, f"If this is meant: python -m tests.test_cli_flags\n{changed}"
+    compare("cli_flags.txt", differences)
 
 
 def test_no_flag_is_ignored(differences: Sequence[str]) -> None:
     """One that is neither refused nor of any effect needs another source, or a flag, and has an effect there."""
     ignored = {line.split()[0] for line in differences if line.endswith(NO_EFFECT)}
     assert ignored == {"--broker-log-time-zone", "--metrics-host", "--recheck-after", "--timeout"}
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        text = "".join(f"{line}\n" for line in Runs(Path(made)).differences())
-    STORED.write_text(text, encoding="utf-8")
