@@ -54,12 +54,18 @@ def tables(log_dir: Path) -> Iterator[tuple[str, Sequence[Row]]]:
 
 def kept(rows: Sequence[Row]) -> Counter[str]:
     """Rows that can be compared: without the times and texts that depend on the read."""
-    left_out = {"observed_at", "evidence", "reason", "remedy", "missing", "error", "error_counts"}
+    left_out = {"observed_at", "modified", "evidence", "reason", "remedy", "missing", "error", "error_counts"}
+    left_out |= {"broker_id", "metadata_node_id"}  # of meta.properties, whose own rows have its error
     return Counter(
         json.dumps({name: value for name, value in row.items() if name not in left_out}, default=str) for row in rows
     )
 
 
+SILENT = {  # tables that lose rows in silence
+    "coordinators": "an id or group without a readable record is not known; transactions and findings say so",
+    "lso_timeline": "it has no column error; log_transactions has the row",
+    "transaction_history": "of a partition of which no record could be read; transaction_log has the row",
+}
 DAMAGES: Mapping[str, Callable[[Path], object]] = {
     "unreadable": lambda path: path.chmod(0),
     "garbage": lambda path: path.write_bytes(b"\x07" * max(100, path.stat().st_size)),
@@ -89,12 +95,13 @@ def test_no_row_is_lost_in_silence(log_dir: Path, how: str) -> None:
         if file.is_file():
             file.write_bytes(content)
         for name, rows in after.items():
-            if kept(before[name]) - kept(rows) and not [row for row in rows if says(row, file, log_dir)]:
+            if kept(before[name]) - kept(rows) and not any(says(row, file) for row in rows):
                 silent.append(f"{file.relative_to(log_dir)}: {name}")
-    assert silent == []
+    assert {each for each in silent if each.split()[1] not in SILENT} == set()
+    assert {each.split()[1] for each in silent} == SILENT.keys(), "explained, and gone"
 
 
-def says(row: Row, file: Path, log_dir: Path) -> bool:
+def says(row: Row, file: Path) -> bool:
     """Whether a row says that something of this file's partition could not be read."""
     if not (row.get("error") or row.get("missing")):
         return False

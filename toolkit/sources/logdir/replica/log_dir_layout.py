@@ -16,8 +16,8 @@ from toolkit.formats.object_store import ObjectEntry, ObjectPath
 from toolkit.schema.log import CheckpointEntry
 from toolkit.schema.table import TopicPartition
 
-IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
-IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
+IN_PARTITIONS = ("leader-epoch-checkpoint", "partition.metadata")
+IN_ROOTS = {*CHECKPOINT_NAMES} - {*IN_PARTITIONS}
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
