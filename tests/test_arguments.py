@@ -25,6 +25,10 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
     ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",
     ("_of_recording", "sample_row"): "the newest sample, as at is null",
+    ("_decided", "record_entry"): "a name of our own",
+    ("_open", "init"): "only where it is set",
+    ("commit_offset", "coordinator"): "of the id",
+    ("transaction_history", "only"): "its rows are filtered by it, not its records",
     ("clocks_apart", "BrokersTime"): "a time that nothing proves",
     ("leads_all", "send_one"): "any broker knows the leaders",
     ("list_files", "replica_logs"): "topics come with the partitions",
@@ -99,14 +103,25 @@ def names(arguments: ast.arguments) -> set[str]:
     return {each.arg for each in every if each} - {"self", "cls"}
 
 
+def of_options(function: Function) -> set[str]:
+    """What a function reads of options or arguments that it gets as an object."""
+    attributes = [each for each in ast.walk(function) if isinstance(each, ast.Attribute)]
+    return {each.attr for each in attributes if ast.unparse(each.value).endswith(("options", "arguments"))}
+
+
+def is_constant(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) or (isinstance(value, ast.Tuple) and not value.elts)
+
+
 def left_out(node: ast.AST, own: frozenset[str], function: str) -> Iterator[tuple[str, str, str, int]]:
     """Caller, callee, argument and line where a parameter of the caller is not passed to a callee that takes it."""
+    outside = own
     if isinstance(node, Function):
-        own = own | names(node.args)
+        own = own | names(node.args) | of_options(node)
         function = getattr(node, "name", function)
     if isinstance(node, ast.Call):
         name = callee_of(node)
-        passed = {each.arg for each in node.keywords}
+        passed = {each.arg for each in node.keywords if each.arg not in own or not is_constant(each.value)}
         if None not in passed and not any(isinstance(each, ast.Starred) for each in node.args):
             lacks = [
                 (own & each.optional) - passed - {*each.positional[: len(node.args)]} for each in definitions()[name]
@@ -114,7 +129,8 @@ def left_out(node: ast.AST, own: frozenset[str], function: str) -> Iterator[tupl
             for argument in set.intersection(*map(set, lacks)) if lacks else ():
                 yield function, name, argument, node.lineno
     for child in ast.iter_child_nodes(node):
-        yield from left_out(child, own, function)
+        is_inside = child not in getattr(node, "decorator_list", ())
+        yield from left_out(child, own if is_inside else outside, function)
 
 
 def test_each_optional_argument_is_passed_on() -> None:

@@ -26,7 +26,7 @@ FOLDERS = ("orders-0", OPEN, "__consumer_offsets-9", "__cluster_metadata-0")
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     """Some partitions of a real broker's log directory, that may be written to."""
-    source, copied = samples.load("late-message").log_dir().paths[0], tmp_path / "logs"
+    source, copied = Path(str(samples.load("late-message").log_dir().paths[0])), tmp_path / "logs"
     others = [folder.name for folder in source.iterdir() if folder.is_dir() and folder.name not in FOLDERS]
     shutil.copytree(source, copied, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(*others))
     for folder in copied.glob("*-*/"):
@@ -42,6 +42,7 @@ def tables(log_dir: Path) -> Iterator[tuple[str, Sequence[Row]]]:
         yield from ((name, [{"error": str(error)}]) for name in LogDir.functions)
         return
     for name in LogDir.functions:
+        rows: list[Row]
         try:
             found = files.read(name, TableArguments())
             rows = (

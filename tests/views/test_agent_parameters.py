@@ -44,7 +44,7 @@ ANSWERS = {
 
 def differences(calls: Calls, source: str) -> Iterator[str]:
     """The calls of each tool on a source, and what each parameter changes in them."""
-    made = Spy.__new__(getattr(agent_tools, source), source, calls)
+    made: Any = Spy.__new__(getattr(agent_tools, source), source, calls)
     tools = agent_tools.AgentTools(lambda: made, address="--bootstrap-server broker:9092", recheck_after=7.5)
 
     def calls_of(tool: Any, arguments: Mapping[str, Any]) -> Counter[str]:
