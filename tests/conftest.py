@@ -67,11 +67,26 @@ def pytest_collection_modifyitems(
     write_groups(config, items)
 
 
+NOT_EMPTY: dict[tuple[str, int], bool] = {}  # file and line of each `all` in a test: whether it ever had a value
+
+
 def all_of_some(values: Iterable[object]) -> bool:
-    """The `all` of test modules: in a test, it is not of nothing, which would hold whatever the code does."""
-    found = list(values)
-    assert found or not sys._getframe(1).f_code.co_name.startswith("test_"), "all() of nothing"
+    """The `all` of test modules."""
+    found, caller = list(values), sys._getframe(1)
+    if caller.f_code.co_name.startswith("test_"):
+        place = caller.f_code.co_filename, caller.f_lineno
+        NOT_EMPTY[place] = NOT_EMPTY.get(place, False) or bool(found)
     return all(found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_all_of_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An `all` that is of nothing in each test of a module proves nothing: it would hold whatever the code does."""
+    yield
+    config = request.config
+    if not config.option.keyword and not any("::" in each for each in config.args):
+        empty = [line for (file, line), some in NOT_EMPTY.items() if file == str(request.path) and not some]
+        assert not empty, f"all() of nothing, in lines {empty}"
 
 
 @pytest.hookimpl(optionalhook=True)
