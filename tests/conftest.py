@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +43,8 @@ def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
     """Leave the full tier out unless ``-m`` names it, and put what takes long first."""
+    for module in {item.module for item in items if isinstance(item, pytest.Function)}:
+        module.all = all_of_some
     for item in items:
         if not STARTS_KAFKA.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker("lab")
@@ -63,6 +65,28 @@ def pytest_collection_modifyitems(
     else:
         items.sort(key=order)
     write_groups(config, items)
+
+
+NOT_EMPTY: dict[tuple[str, int], bool] = {}  # file and line of each `all` in a test: whether it ever had a value
+
+
+def all_of_some(values: Iterable[object]) -> bool:
+    """The `all` of test modules."""
+    found, caller = list(values), sys._getframe(1)
+    if caller.f_code.co_name.startswith("test_"):
+        place = caller.f_code.co_filename, caller.f_lineno
+        NOT_EMPTY[place] = NOT_EMPTY.get(place, False) or bool(found)
+    return all(found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_all_of_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An `all` that is of nothing in each test of a module proves nothing: it would hold whatever the code does."""
+    yield
+    config = request.config
+    if not config.option.keyword and not any("::" in each for each in config.args):
+        empty = [line for (file, line), some in NOT_EMPTY.items() if file == str(request.path) and not some]
+        assert not empty, f"all() of nothing, in lines {empty}"
 
 
 @pytest.hookimpl(optionalhook=True)

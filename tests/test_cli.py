@@ -104,18 +104,6 @@ def test_json_is_one_array_with_the_columns_of_the_table(
     assert len(json.loads(invoke("find-hanging", "--format", "json").stdout)) == 1
 
 
-def test_the_options_reach_the_cluster(fixed_findings: Callable[[Sequence[Row]], FixedCluster]) -> None:
-    cluster = fixed_findings([])
-    invoke("diagnose", "--topic", "a", "--topic", "b", "--partition", "3", "--recheck-after", "0.5",
-           "--max-transaction-timeout", "60")  # fmt: skip
-    assert cluster.arguments == TableArguments(
-        topics=["a", "b"], partitions=[3], recheck_after=0.5, max_transaction_timeout_ms=3_600_000
-    )
-    for command in ("diagnose", "find-hanging"):
-        invoke(command, "--no-log-evidence")
-        assert cluster.arguments.log_evidence is False
-
-
 def test_help_names_every_command_and_the_exit_codes() -> None:
     displayed = invoke("--help").stdout
     assert "kafka-txn demo" in displayed

@@ -26,6 +26,7 @@ WRITTEN = sorted(
     for path in [*DOCS.glob("*.md"), *DOCS.glob("[a-z]*/*.md")]
     if path.parent.name not in {"symptoms", "notebooks"}
 )
+PROPERTIES = re.compile(r"^```properties\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"kafka-txn ([a-z][a-z-]*)((?: +[^\s`|]+)*)")
 
 
@@ -62,22 +63,22 @@ def test_each_page_shows_a_finding_of_the_lab_as_it_is_printed_now() -> None:
         assert name in example_text(row) or row["verdict"] == "ended"  # that is one line, without its cause
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_commands_in_the_docs_have_their_options(path: Path) -> None:
+def test_commands_in_the_docs_have_their_options() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for name, rest in COMMAND.findall(path.read_text()):
+    named = [(path, name, rest) for path in WRITTEN for name, rest in COMMAND.findall(path.read_text())]
+    assert {name for _, name, _ in named} >= commands.keys(), "each is shown somewhere"
+    for path, name, rest in named:
         if name in commands:
             known = {flag for each in commands[name].params for flag in (*each.opts, *each.secondary_opts)}
             assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= known, f"{path.name}: {name} {rest}"
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_client_properties_in_the_docs_are_accepted(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_properties_in_the_docs_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ca.crt").touch()
-    for block in re.findall(r"^```properties\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+    blocks = [block for path in WRITTEN for block in PROPERTIES.findall(path.read_text())]
+    assert blocks
+    for block in blocks:
         (tmp_path / "client.properties").write_text(block)
         config = ClientConfig.from_properties(tmp_path / "client.properties", bootstrap_servers="broker:9092")
         assert config.librdkafka()["security.protocol"] == "SASL_SSL"

@@ -4,15 +4,10 @@ import datetime as dt
 
 import pytest
 
-from tests.analysis.build import EARLIER, NOW, partition, transaction
+from tests.analysis.build import EARLIER, NOW, transaction
 from toolkit.schema.live import Partition, Transaction
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import utc_now
-
-
-def test_a_record_becomes_its_row_again() -> None:
-    for record in (partition(), transaction(on=[("orders", 0), ("orders", 1)])):
-        assert type(record).of(record.row()) == record
 
 
 def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.sources.log_files import META, partition_folder, write_root
+from tests.unprivileged import unprivileged
+from toolkit import LogDir
 from toolkit.errors import NotFound, UsageError
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.replica.replica_files import changes, list_files
@@ -103,11 +104,18 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
         discover([tmp_path / "empty"])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_path_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0)
-    with pytest.raises(UsageError, match="Permission denied"):
+    with unprivileged(), pytest.raises(UsageError, match="Permission denied"):
         discover([tmp_path])
+
+
+def test_an_unreadable_folder_of_a_log_directory_is_an_error_row(tmp_path: Path) -> None:
+    partition_folder(tmp_path, "orders-0", "00000000000000000007.log").chmod(0)
+    with unprivileged():
+        rows = LogDir(tmp_path).batch_rows()
+    assert [(row["topic"], row["partition"]) for row in rows] == [("orders", 0)]
+    assert "Permission denied" in rows[0]["error"]
 
 
 def test_leftover_files_of_cleaner_and_deletion_are_not_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One Spark session, and one history of real clients, shared by the tests."""
+"""One Spark, with a new session for each test, and one history of real clients, shared by the tests."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark_process() -> Iterator[SparkSession]:
     """Classic Spark with Delta Lake, two threads."""
     session = local_session(master="local[2]", config={**QUICK, **delta_settings()})
     yield session
     session.stop()
+
+
+@pytest.fixture
+def spark(spark_process: SparkSession) -> SparkSession:
+    """A session in which no data source is registered, nothing is set, and no view is left of another test."""
+    return spark_process.newSession()
 
 
 @pytest.fixture(scope="session")

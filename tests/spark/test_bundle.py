@@ -77,11 +77,17 @@ def test_a_misspelt_field_is_refused_when_it_is_read() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """Tables and views of a hanging transaction, and of a recording."""
+def folder(spark_process: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Tables of a hanging transaction."""
     folder = str(tmp_path_factory.mktemp("bundle") / "tables")
     sample = samples.load("late-message")
-    run(spark, str(sample.log_dir().paths[0]), folder, consistent_copy=True)
+    run(spark_process.newSession(), str(sample.log_dir().paths[0]), folder, consistent_copy=True)
+    return folder
+
+
+@pytest.fixture
+def tables(spark: SparkSession, folder: str) -> SparkSession:
+    """A session with their views."""
     create_views(spark, folder)
     return spark
 

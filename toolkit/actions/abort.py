@@ -8,6 +8,7 @@ transaction silently loses its records there. What it discards is saved first.
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -244,7 +245,7 @@ class AbortPlan(MarkerPlan):
 
     @property
     def _tool(self) -> str:
-        where = f"--topic {self.topic} --partition {self.partition}"
+        where = f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
         return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} abort {where}"
 
     def _preflight(self, recheck_after: float, override: str | None) -> Finding:

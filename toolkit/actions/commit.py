@@ -9,6 +9,7 @@ that has committed already answers it in the same way, so that a later restore f
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -223,8 +224,9 @@ class CommitPlan:
             written="The transaction was committed.",
             uncertain="It is uncertain whether the transaction was committed.",
             find_out=(
-                f"To find out, run kafka-txn describe --transactional-id {self.transactional_id}: CompleteCommit with "
-                f"producer {self.committable.producer_id} and epoch {self.committable.producer_epoch} is committed."
+                f"To find out, run kafka-txn describe --transactional-id {shlex.quote(self.transactional_id)}: "
+                f"CompleteCommit with producer {self.committable.producer_id} and epoch "
+                f"{self.committable.producer_epoch} is committed."
             ),
             cancel=cancel,
         )
@@ -298,7 +300,7 @@ def _checkpointed(cluster: Cluster, transactional_id: str) -> tuple[FlinkCheckpo
             raise ActionRefused(
                 f"{newer.parent} is complete and newer than {checkpoint.name}.",
                 means=f"The last completed checkpoint decides. {NOTHING_SENT}",
-                do=f"Use --flink-checkpoint {newer}",
+                do=f"Use --flink-checkpoint {shlex.quote(str(newer))}",
             )
         if other := checkpoint.newer_of_other_job():
             raise ActionRefused(
@@ -329,7 +331,7 @@ def check_owner(owner: Transaction, committable: Committable) -> None:
             f"{name!r} belongs to {theirs} now, and the checkpoint has producer {committable.producer_id} epoch "
             f"{committable.producer_epoch}.",
             means=f"That transaction has ended: it was committed, or fenced and aborted. {NOTHING_SENT}",
-            do=f"kafka-txn history --transactional-id {name} says which.",
+            do=f"kafka-txn history --transactional-id {shlex.quote(name)} says which.",
         )
     if owner.state != "Ongoing":
         means = "It is committed already." if owner.state in COMMITTED else "It cannot be committed any more."

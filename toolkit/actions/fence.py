@@ -8,6 +8,7 @@ give out a new epoch: the producer that had the old one is refused from then on 
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -318,8 +319,9 @@ class FencePlan:
             written="The id was fenced.",
             uncertain="It is uncertain whether the id was fenced.",
             find_out=(
-                f"To find out, run kafka-txn describe --transactional-id {self.transactional_id}: it was fenced if its "
-                f"epoch is not {self.owner.producer_epoch} of producer {self.owner.producer_id} any more."
+                f"To find out, run kafka-txn describe --transactional-id {shlex.quote(self.transactional_id)}: "
+                f"it was fenced if its epoch is not {self.owner.producer_epoch} of producer {self.owner.producer_id} "
+                "any more."
             ),
             cancel=cancel,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +94,7 @@ class MarkerPlan:
 
     def progress(self, kind: str, cancel: threading.Event | None) -> Progress:
         """The steps of writing a marker, and what to say if one fails."""
-        where = f"--topic {self.topic} --partition {self.partition}"
+        where = f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
         return Progress(
             nothing=NOTHING_WRITTEN,
             written=f"The {kind} marker was written.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,4 +102,4 @@ def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
         size = f"at least {known}" if None in sizes else known
         yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
         yield "Each is checked again right before its marker. The first that is not as planned stops the list."
-        yield f"To do it, add: --confirm '{plan.target}'"
+        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolkit.cli.output import show, width
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.actions.audit import Audit
@@ -98,7 +99,7 @@ class ActionAnswer:
 
     def _typed(self, target: str) -> str | None:
         """What a person types at a terminal; null if nothing."""
-        question = f"Type {target} to confirm; Enter cancels"
+        question = f"Type {printable(target)} to confirm; Enter cancels"
         try:
             return str(typer.prompt(question, default="", show_default=False)).strip() or None
         except typer.Abort as aborted:

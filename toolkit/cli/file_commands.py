@@ -199,7 +199,8 @@ def abort_command(
     for one in advice:
         for title, texts in (("for", one.speaks_for), ("against", one.speaks_against)):
             for text in texts:
-                remark("\n".join(wrap(text, before=f"{one.target}  {title:<7}  ", width=width())))
+                for line in wrap(text, before=f"{one.target}  {title:<7}  ", width=width()):
+                    remark(line)
         if one.proven:
             remark(f"{one.target}  before Kafka 2.8, whose brokers lack DescribeProducers: {one.old_command}")
         show([one.line])

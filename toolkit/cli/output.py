@@ -14,6 +14,7 @@ import typer
 
 from toolkit.cli.common_options import Format
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError, ToolkitError
+from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
     from toolkit.schema import Row, Table
@@ -54,7 +55,8 @@ def exit_code(rows: Iterable[Row], missing: Sequence[str] = ()) -> int:
 
 
 def show(lines: Iterable[str]) -> None:
-    """Write lines of findings: coloured in a terminal, plain elsewhere."""
+    """Write lines, coloured in a terminal and plain elsewhere, without control characters of names from outside."""
+    lines = map(printable, lines)
     if not sys.stdout.isatty():
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()  # lab and demo are followed as they go
@@ -76,8 +78,8 @@ def width() -> int | None:
 
 
 def remark(text: str) -> None:
-    """Print a remark on stderr."""
-    typer.echo(text, err=True)
+    """Print a remark of one line on stderr, without control characters of names from outside."""
+    typer.echo(printable(text), err=True)
 
 
 def progress(text: str) -> None:
@@ -139,7 +141,8 @@ def _not_written(error: OSError) -> Exception:
 
 def _exit(text: str, code: int) -> typer.Exit:
     with suppress(OSError):  # stderr may be what cannot be written
-        remark(text)
+        for line in text.splitlines():  # the error of another program may have several
+            remark(line)
     return typer.Exit(code)
 
 

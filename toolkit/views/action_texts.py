@@ -117,7 +117,7 @@ def commit_preview(plan: CommitPlan) -> Iterator[str]:
         "After: restore the job from this checkpoint or a later one. If it starts without state, or from an earlier "
         "checkpoint or savepoint, it writes these records again."
     )
-    yield f"To do it, add: --confirm {plan.target}"
+    yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
 
 
 def commit_result(plan: CommitPlan, done: CommitResult) -> Iterator[str]:
@@ -141,11 +141,12 @@ def fence_owner(plan: FencePlan) -> Iterator[str]:
 def _what_to_add(plan: AbortPlan | CompletePlan | FencePlan) -> Iterator[str]:
     """What the command needs to do it, or why it would be refused."""
     if plan.refusal is None:
-        yield f"To do it, add: --confirm {plan.target}"
+        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
     else:
         yield f"It would be refused: {plan.refusal}"
         if plan.needed_override is not None:
-            yield f"To do it anyway: --confirm {plan.target} --override {shlex.quote(plan.needed_override)}"
+            override = shlex.quote(plan.needed_override)
+            yield f"To do it anyway: --confirm {shlex.quote(plan.target)} --override {override}"
 
 
 def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
@@ -154,7 +155,7 @@ def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
     yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is not None and override is not None and override == plan.needed_override:
         yield f"Overridden: {plan.refusal}"
-        yield f"To do it, add: --confirm {plan.target}"
+        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
     else:
         yield from _what_to_add(plan)
     yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"

@@ -85,7 +85,7 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
             paragraphs.append(_short_lines(list(group), width=width))
         else:
             paragraphs += [list(_block(name, findings, width=width)) for name, findings in group]
-    return [line for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
+    return [printable(line) for paragraph in paragraphs for line in [*paragraph, ""]][:-1]
 
 
 def summary(findings: Data) -> str:

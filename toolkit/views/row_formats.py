@@ -86,7 +86,7 @@ def cell_text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(cell_text, value))
     if isinstance(value, dict) and value.keys() == {"topic", "partition"}:
-        return f"{value['topic']}-{value['partition']}"
+        return printable(f"{value['topic']}-{value['partition']}")
     return printable(str(value))
 
 

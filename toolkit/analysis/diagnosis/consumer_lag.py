@@ -6,6 +6,7 @@ not receive, and markers, which no consumer receives (the "lag stuck at 1").
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -86,7 +87,7 @@ def lag_reason(lag: GroupLag) -> str | None:
     if lag.lag is None:
         return None
     behind, held, lso = lag.behind or 0, lag.held or 0, lag.last_stable_offset
-    see = f"See kafka-txn diagnose --topic {lag.topic} --partition {lag.partition}."
+    see = f"See kafka-txn diagnose --topic {shlex.quote(lag.topic or '')} --partition {lag.partition}."
     if held and not behind:
         client = f"A read_committed client reports lag {lag.client_lag}"
         if lag.client_lag is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -245,7 +246,7 @@ class AgentTools:
                     do="Call diagnose; it may have ended.",
                 )
             plan = plan_marker(source, inert_finding(findings[0]))
-        where = f"--topic {plan.topic} --partition {plan.partition} --start-offset {plan.start_offset}"
+        where = f"--topic {shlex.quote(plan.topic)} --partition {plan.partition} --start-offset {plan.start_offset}"
         return {
             "command": f"kafka-txn {action} {self._address} {where}".replace("  ", " "),
             "confirmation": "It is a dry run until a person confirms it by name.",

@@ -146,10 +146,10 @@ class ClosedTransactions:
         """As `last`, by the differences of the clocks that explain every COMMIT marker; empty if there are none."""
         last, time = self.markers[-1], self.markers[-1].time
         assert time is not None
-        found = self._by_differences(last, time, self._differences(last, time))
+        found = self._by_differences(last, time, self._differences(time))
         for index in self._compared:
             if found and self._may_be_by_hand(index):
-                found |= self._by_differences(last, time, self._differences(last, time, by_hand=index))
+                found |= self._by_differences(last, time, self._differences(time, by_hand=index))
         return found
 
     @cached_property
@@ -168,7 +168,7 @@ class ClosedTransactions:
         explained = {index: sum(ranges[0]) / 2 for index, ranges in within.items() if ranges}
         fewest = min(self._unexplained(index, explained.get(index, 0)) for index in found)
         beyond = set()
-        for low, high in self._differences(last, time, within=BEYOND_LIMIT):
+        for low, high in self._differences(time, within=BEYOND_LIMIT):
             for index, each in self._ranges(last, time, [(low, high)]):
                 for lowest, highest in _meet([each], [(low, high)]) if index not in explained else ():
                     unexplained = self._unexplained(index, (lowest + highest) / 2)
@@ -288,7 +288,7 @@ class ClosedTransactions:
         return min(after_decision, before_end) - exact, max(after_decision, before_end) + exact
 
     def _differences(
-        self, last: ProducerMarker, time: float, *, by_hand: int | None = None, within: Sequence[Range] = WITHIN_LIMIT
+        self, time: float, *, by_hand: int | None = None, within: Sequence[Range] = WITHIN_LIMIT
     ) -> Sequence[Range]:
         """The differences of the clocks that explain the COMMIT markers before the last one, but for one by hand."""
         if self.is_one_clock:

@@ -16,8 +16,8 @@ from toolkit.formats.object_store import ObjectEntry, ObjectPath
 from toolkit.schema.log import CheckpointEntry
 from toolkit.schema.table import TopicPartition
 
-IN_PARTITIONS = {"leader-epoch-checkpoint", "partition.metadata"}
-IN_ROOTS = set(CHECKPOINT_NAMES) - IN_PARTITIONS
+IN_PARTITIONS = ("leader-epoch-checkpoint", "partition.metadata")
+IN_ROOTS = {*CHECKPOINT_NAMES} - {*IN_PARTITIONS}
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 CLEANED = "cleaner-offset-checkpoint"
@@ -186,7 +186,10 @@ class _PathSearch:
                 try:
                     self._folder(below, levels - 1)
                 except OSError as exc:
-                    self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
+                    if parse_folder_name(below.name):
+                        self._partition(below, self._root(path))  # its rows have the error
+                    else:
+                        self.left_out[real] = SkippedFile(below, f"UNREADABLE: {exc.strerror}.")
 
     def _partition(self, path: LogPath, root: LogDirRoot) -> None:
         self.found += 1

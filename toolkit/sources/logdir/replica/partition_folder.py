@@ -14,7 +14,7 @@ from toolkit.schema import utc
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
 from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
-from toolkit.sources.logdir.replica.log_dir_layout import Replica, checkpoint_rows_in
+from toolkit.sources.logdir.replica.log_dir_layout import IN_PARTITIONS, Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import known_before
 from toolkit.sources.logdir.replica.replica_files import (
     ReplicaFiles,
@@ -169,7 +169,7 @@ class FolderLog:
 
     def checkpoint_rows(self) -> Iterator[CheckpointEntry]:
         if self.replica.only is None:
-            names = [path.name for path in self.listing.checkpoints]
+            names = [path.name for path in self.listing.checkpoints] if not self.listing.error else IN_PARTITIONS
             yield from checkpoint_rows_in(self.replica.path, **self.where.columns, names=names)
 
     def changes(self, *, appending: bool) -> list[str]:

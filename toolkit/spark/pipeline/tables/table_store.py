@@ -192,7 +192,7 @@ class TableStore:
             row for key, row in new.items() if key not in old or lasting_content(old[key]) != lasting_content(row)
         ]
         deleted = [row for key, row in old.items() if key not in new]
-        frame = self._stored_frame(name, declared, written)
+        frame = self._stored_frame(declared, written)
         if self.format == "parquet":
             frame.write.parquet(f"{self.path}/{name}")
         elif stored is None:
@@ -200,7 +200,7 @@ class TableStore:
             if written:
                 self._save(name, frame, mode="append")
         elif written or deleted:
-            gone = self._stored_frame(name, declared, deleted).withColumn(IS_DELETED, sf.lit(True))
+            gone = self._stored_frame(declared, deleted).withColumn(IS_DELETED, sf.lit(True))
             self._merge(name, frame.withColumn(IS_DELETED, sf.lit(False)).unionByName(gone))
         return len(written)
 
@@ -286,7 +286,7 @@ class TableStore:
             )
         )
 
-    def _stored_frame(self, name: str, declared: Table, rows: Iterable[Row]) -> DataFrame:
+    def _stored_frame(self, declared: Table, rows: Iterable[Row]) -> DataFrame:
         made = declared.arrow(rows)
         types = StructType([StructField(each.name, each.dataType) for each in struct_type(declared)])
         # Connect cannot infer the types of no rows.
