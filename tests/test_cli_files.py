@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests import process
+from tests.sources.log_files import wait_for_checkpoint
 from tests.unprivileged import unprivileged
-from toolkit import connect
+from toolkit import Cluster, connect
 from toolkit.cli.commands import app
 from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.formats.coordinator.transaction_log_records import coordinator_partition
@@ -38,7 +39,8 @@ def hanging(kafka: Kafka) -> StagedIncident:
 @pytest.fixture(scope="module")
 def folder(kafka: Kafka, hanging: StagedIncident, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of what the broker has, taken while it runs; one healthy transaction is open in it."""
-    with INCIDENTS["open_young"](kafka):
+    with INCIDENTS["open_young"](kafka), Cluster(kafka.bootstrap_servers) as cluster:
+        wait_for_checkpoint(cluster, kafka.log_dirs[1], hanging.topic)  # the LSO of files depends on it
         yield Path(shutil.copytree(kafka.log_dirs[1], tmp_path_factory.mktemp("copied") / "data"))
 
 
