@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--map", nargs=argparse.REMAINDER, help="make the map; what follows is for pytest")
     parser.add_argument("--draw", type=int, help="so many faults of all modules")
     parser.add_argument("--seed", default="1", help="for --draw")
-    parser.add_argument("--limit", type=float, default=60, help="seconds of tests for a fault")
+    parser.add_argument("--limit", type=float, default=120, help="seconds of tests for a fault")
     parser.add_argument("--without-lab", action="store_true", help="no tests that start Kafka")
     parser.add_argument("--kinds", default=",".join(sorted(DECISIONS)), help="kinds of faults of a module")
     parser.add_argument("--all", action="store_true", help="print explained survivors, too")
@@ -52,7 +52,7 @@ def _draw(requested: argparse.Namespace) -> None:
         runner = Runner(copy, coverage, limit_s=requested.limit)
         for fault in draw(requested.draw, requested.seed):
             if (fault.module, fault.place.line, fault.change) not in known:
-                row = _row(fault, runner.run(fault, types=True))
+                row = _row(fault, runner.run(fault, linters=True))
                 rows.append(row)
                 file.write(json.dumps(row) + "\n")
                 file.flush()
@@ -81,11 +81,12 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
         for row in rows:
             by_key[key(row)][row["outcome"]] += 1
         total = sum(by_key.values(), Counter[str]())
-        lines += ["", f"| {title} | caught | survived | unreached | share |", "| --- | --- | --- | --- | --- |"]
+        lines += ["", f"| {title} | caught | mypy | survived | unreached | share |", f"|{' --- |' * 6}"]
         for name, counts in [*sorted(by_key.items()), ("all", total)]:
             caught = counts["caught"] + counts["timeout"]
             share = caught / counts.total()
-            lines.append(f"| {name} | {caught} | {counts['survived']} | {counts['unreached']} | {share:.0%} |")
+            others = " | ".join(str(counts[each]) for each in ("mypy", "survived", "unreached"))
+            lines.append(f"| {name} | {caught} | {others} | {share:.0%} |")
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
@@ -31,6 +32,7 @@ _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")  # of pytest, in the environment of a process that a test starts
 SETTINGS = """
 [run]
+core = ctrace
 source = {source}
 data_file = {data_file}
 parallel = true
@@ -178,15 +180,19 @@ class Recorder:
         """Trace a test; what others have cached is computed again."""
         for each in self.caches:
             each.cache_clear()
-        self.coverage.switch_context(item.nodeid)
         definitions = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - pytest's own, without a type
         fixtures = [_name(each[-1]) for each in definitions.values() if each[-1].scope != "function"]
         found = self.found[_file_of(item)]
-        found.tests[item.nodeid] = 0.0, fixtures
+        self.shared.clear()
+        before = _seconds(item)
+        self.coverage.switch_context(item.nodeid)
         try:
             return (yield)
         finally:
             self.coverage.switch_context("")
+            own = _seconds(item) - before - sum(self.shared.values())
+            found.tests[item.nodeid] = round(max(own, 0.001), 3), fixtures
+            found.fixtures.update(self.shared)
             if nextitem is None or _file_of(nextitem) != _file_of(item):
                 self._write(item)
 
@@ -195,23 +201,14 @@ class Recorder:
         """Trace a fixture that tests share."""
         if fixturedef.scope == "function":
             return (yield)
-        before = os.times().elapsed
+        before, others = _seconds(request._pyfuncitem), sum(self.shared.values())
         self.coverage.switch_context(_name(fixturedef))
         try:
             return (yield)
         finally:
             self.coverage.switch_context(request._pyfuncitem.nodeid)
-            self.shared[_name(fixturedef)] = os.times().elapsed - before
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """How long it takes, but for the fixtures that others share."""
-        for found in self.found.values():
-            if report.nodeid in found.tests:
-                seconds, fixtures = found.tests[report.nodeid]
-                own = report.duration - sum(self.shared.values()) * (report.when == "setup")
-                found.tests[report.nodeid] = round(seconds + max(0.0, own), 3), fixtures
-                found.fixtures.update(self.shared)
-                self.shared.clear()
+            inner = sum(self.shared.values()) - others
+            self.shared[_name(fixturedef)] = round(_seconds(request._pyfuncitem) - before - inner, 3)
 
     def _write(self, item: pytest.Item) -> None:
         found = self.found[_file_of(item)]
@@ -280,6 +277,11 @@ def _lines(ranges: str) -> Iterator[int]:
 def _file_of(item: pytest.Item) -> Path:
     name = item.nodeid.partition("::")[0].replace("/", "__").removesuffix(".py")
     return FOLDER / "reached" / f"{name}{'.lab' if item.get_closest_marker('lab') else ''}.json"
+
+
+def _seconds(item: pytest.Item) -> float:
+    """Of the processor, as the machine may be busy; of a clock if it waits for Kafka."""
+    return time.monotonic() if item.get_closest_marker("lab") else sum(os.times()[:4])
 
 
 def _name(fixture: Any) -> str:

@@ -10,7 +10,7 @@ import difflib
 import functools
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
@@ -317,14 +317,22 @@ def draw(count: int, seed: str) -> Iterator[Fault]:
 
 def _is_hardly_one(fault: Fault) -> bool:
     """Whether it mostly changes nothing (what mypy needs, and what `repr` shows), or nobody would write it."""
-    calls = [ast.unparse(each.func) for each in fault.place.parents if isinstance(each, ast.Call)]
+    calls = {getattr(each.func, "id", "") for each in fault.place.parents if isinstance(each, ast.Call)}
     is_for_mypy = fault.change in {"drop 0", "drop ''", "drop ()", "drop {}", "drop []", "drop False", "drop None"}
     is_no_number = fault.change in {"Add to Sub", "Div to Mult"} and any(
         isinstance(each, ast.JoinedStr) or isinstance(getattr(each, "value", None), str | bytes)
         for each in ast.walk(fault.place.parents[-1])
     )
-    is_a_type = fault.kind == "argument" and ast.unparse(fault.place.child).startswith("isinstance(")
-    return is_for_mypy or is_no_number or is_a_type or not {"field", "cast", "TypeVar", "declares"}.isdisjoint(calls)
+    callee = getattr(getattr(fault.place.child, "func", None), "id", "")
+    is_a_size = fault.kind == "constant" and getattr(fault.place.child, "value", 0) > 100
+    is_a_type = fault.kind == "argument" and callee == "isinstance"
+    return (
+        is_for_mypy
+        or is_no_number
+        or is_a_size
+        or is_a_type
+        or not {"field", "cast", "TypeVar", "declares"}.isdisjoint(calls)
+    )
 
 
 def _places(module: Module, parents: tuple[ast.AST, ...], name: str) -> Iterator[Place]:
@@ -499,13 +507,13 @@ def _other_text(node: ast.JoinedStr) -> Iterator[Change]:
     fields = [number for number, each in enumerate(node.values) if isinstance(each, ast.FormattedValue)]
     for number in fields:
         rest = [*node.values[:number], *node.values[number + 1 :]]
-        yield "text", f"drop {ast.unparse(node.values[number])[1:]}", ast.JoinedStr(rest)
+        yield "text", f"drop {ast.unparse(node.values[number])[1:-1]}", ast.JoinedStr(rest)
     for one, two in pairwise(fields):
         first, second = node.values[one], node.values[two]
         if ast.dump(first) != ast.dump(second):
             swapped = list(node.values)
             swapped[one], swapped[two] = second, first
-            yield "text", f"swap {ast.unparse(first)[1:]} and {ast.unparse(second)[1:]}", ast.JoinedStr(swapped)
+            yield "text", f"swap {ast.unparse(first)[1:-1]} and {ast.unparse(second)[1:-1]}", ast.JoinedStr(swapped)
 
 
 def _without_an_element(node: ast.Dict | ast.List | ast.Tuple) -> Iterator[Change]:
@@ -552,8 +560,13 @@ def _other_statement(place: Place) -> Iterator[Change]:
         case ast.Assign(targets=[ast.Attribute()]) if place.name.rpartition(".")[2] != "__init__":
             yield "stale", "drop assignment", ast.Pass()
         case ast.Assign(targets=[ast.Name(id=name)]) if place.functions:
-            if list(_assigned(place.functions[-1])).count(name) > 1:
+            if _times_assigned(place.functions[-1])[name] > 1:
                 yield "stale", "drop assignment", ast.Pass()
+
+
+@functools.cache
+def _times_assigned(function: ast.AST) -> Mapping[str, int]:
+    return Counter(_assigned(function))
 
 
 def _assigned(function: ast.AST) -> Iterator[str]:

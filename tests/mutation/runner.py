@@ -46,9 +46,9 @@ class Outcome:
     Parameters
     ----------
     outcome
-        `caught`, `timeout`, `survived`, or `unreached`: no test runs it.
+        `caught`, `timeout`, `survived`, `unreached` (no test runs it), or `mypy`: only the full tier's mypy sees it.
     by
-        The test that failed, or `mypy` or `ruff`.
+        The test that failed, or `ruff`.
     reached
         How many tests reach it.
     ran
@@ -129,8 +129,8 @@ class Runner:
             with suppress(ImportError):
                 importlib.import_module(name)
 
-    def run(self, fault: Fault, *, types: bool = False) -> Outcome:
-        """The outcome of a fault; with `types`, of mypy and ruff if no test fails."""
+    def run(self, fault: Fault, *, linters: bool = False) -> Outcome:
+        """The outcome of a fault; with `linters`, what ruff and mypy say if no test fails."""
         started = time.monotonic()
         reaching = self._reaching(fault)
         ran = 0
@@ -147,9 +147,11 @@ class Runner:
                         outcome = "timeout" if is_over else "caught"
                         return Outcome(outcome, found.failed, len(reaching), ran + 1, time.monotonic() - started)
                     waiting = [each for each in waiting if self._is_sound.get(each, True)]
-            if types and (tool := self._failing_tool(fault)):
-                return Outcome("caught", tool, len(reaching), ran, time.monotonic() - started)
-        outcome = "survived" if reaching else "unreached"
+            outcome = "survived" if reaching else "unreached"
+            if linters and self._fails("ruff", "check", "--no-cache", fault.module):
+                return Outcome("caught", "ruff", len(reaching), ran, time.monotonic() - started)
+            if linters and self._fails("mypy", "--cache-dir", str(FOLDER / "mypy"), fault.module):
+                outcome = "mypy"
         return Outcome(outcome, "", len(reaching), ran, time.monotonic() - started)
 
     def _reaching(self, fault: Fault) -> Set[str]:
@@ -207,10 +209,11 @@ class Runner:
         """Run tests in a fork until one fails."""
         results = self.copy / "results"
         results.write_text("")
-        timeout = 60 + round(10 * self.coverage.seconds(each for each in nodeids if each in self.coverage.tests))
+        seconds = self.coverage.seconds(each for each in nodeids if each in self.coverage.tests)
         if (child := os.fork()) == 0:
             os.setpgid(0, 0)
-            signal.alarm(timeout)
+            signal.setitimer(signal.ITIMER_PROF, 30 + 5 * seconds)  # of processor, as the machine may be busy
+            signal.alarm(300 + round(20 * seconds))
             code = 99
             try:
                 code = _child(self.copy, nodeids, results)
@@ -227,16 +230,9 @@ class Runner:
             len({each for each in lines if each.startswith("finished ")} - {f"finished {failed}"}),
         )
 
-    def _failing_tool(self, fault: Fault) -> str:
-        for tool, command in (
-            ("ruff", ["ruff", "check", "--no-cache"]), ("mypy", ["mypy", "--cache-dir", str(FOLDER / "mypy")])
-        ):  # fmt: skip
-            done = subprocess.run(
-                [sys.executable, "-m", *command, fault.module], cwd=self.copy, capture_output=True, check=False
-            )
-            if done.returncode:
-                return tool
-        return ""
+    def _fails(self, *command: str) -> bool:
+        command = (sys.executable, "-m", *command)
+        return bool(subprocess.run(command, cwd=self.copy, capture_output=True, check=False).returncode)
 
 
 def _child(copy: Path, nodeids: Sequence[str], results: Path) -> int:
