@@ -12,6 +12,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tests import mutation
@@ -31,6 +32,8 @@ def main() -> None:
     parser.add_argument("--seed", default="1", help="for --draw")
     parser.add_argument("--limit", type=float, default=120, help="seconds of tests for a fault")
     parser.add_argument("--without-lab", action="store_true", help="no tests that start Kafka")
+    parser.add_argument("--jobs", type=int, default=1, help="so many faults of a draw at a time")
+    parser.add_argument("--mypy", action="store_true", help="also say what mypy sees of what survives a draw")
     parser.add_argument("--kinds", default=",".join(sorted(DECISIONS)), help="kinds of faults of a module")
     parser.add_argument("--all", action="store_true", help="print explained survivors, too")
     parser.add_argument("--only", default="", help="only where the function or the line contains this")
@@ -45,19 +48,32 @@ def main() -> None:
 
 def _draw(requested: argparse.Namespace) -> None:
     path = FOLDER / f"{requested.seed}.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    known = {(row["file"], row["line"], row["change"]) for row in rows}
-    coverage = CoverageMap(lab=not requested.without_lab)
-    with copied() as copy, path.open("a") as file:
-        runner = Runner(copy, coverage, limit_s=requested.limit)
-        for fault in draw(requested.draw, requested.seed):
-            if (fault.module, fault.place.line, fault.change) not in known:
-                row = _row(fault, runner.run(fault, linters=True))
-                rows.append(row)
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-                print(_line(row), flush=True)
-    print(f"\nSeed {requested.seed}\n{_summary(rows)}")
+    path.touch()
+    known = {(row["file"], row["line"], row["change"]) for row in _rows(path)}
+    drawn = list(draw(requested.draw, requested.seed))
+    new = [each for each in drawn if (each.module, each.place.line, each.change) not in known]
+    coverage, linters = CoverageMap(lab=not requested.without_lab), ["ruff", *["mypy"] * requested.mypy]
+    children = []
+    for number in range(requested.jobs):
+        if (child := os.fork()) == 0:
+            try:
+                with copied() as copy, path.open("a") as file:
+                    runner = Runner(copy, coverage, limit_s=requested.limit)
+                    for fault in new[number :: requested.jobs]:
+                        row = _row(fault, runner.run(fault, linters=linters))
+                        file.write(json.dumps(row) + "\n")
+                        file.flush()
+                        print(_line(row), flush=True)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    print(f"\nSeed {requested.seed}\n{_summary(_rows(path))}")
+
+
+def _rows(path: Path) -> Sequence[Mapping[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def _row(fault: Fault, outcome: Outcome) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -53,6 +53,11 @@ class ReachingTest:
     seconds: float
     is_lab: bool
     fixtures: Set[str]
+
+    @property
+    def file(self) -> str:
+        """Where it is."""
+        return self.nodeid.partition("::")[0]
 
 
 @dataclass
@@ -120,6 +125,7 @@ class CoverageMap:
                     for line in _lines(lines):
                         self._contexts[module][line].add(context)
         self._users = users
+        self.sizes = Counter(each.file for each in self.tests.values())
 
     def reaching(self, module: str, lines: Iterable[int]) -> Set[str]:
         """The tests that reach one of some lines; of a module that has changed since, all that reached it."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.mutation import FOLDER, ROOT
-from tests.mutation.coverage_map import CoverageMap
+from tests.mutation.coverage_map import CoverageMap, ReachingTest
 from tests.mutation.faults import Fault, references
 
 LEFT_OUT = (".git", ".venv", "build", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
@@ -36,7 +37,7 @@ IMPORTED = (
     "typer",
     "confluent_kafka",
 )
-FIRST_S, FIRST_FILES = 5, 6  # of tests that run before all others
+FIRST_FILES, MORE_FILES = 2, 6  # that one process of pytest collects: half a second each
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ class Runner:
             with suppress(ImportError):
                 importlib.import_module(name)
 
-    def run(self, fault: Fault, *, linters: bool = False) -> Outcome:
-        """The outcome of a fault; with `linters`, what ruff and mypy say if no test fails."""
+    def run(self, fault: Fault, *, linters: Sequence[str] = ()) -> Outcome:
+        """The outcome of a fault; of `ruff` and `mypy` if no test fails."""
         started = time.monotonic()
         reaching = self._reaching(fault)
         ran = 0
@@ -148,9 +149,9 @@ class Runner:
                         return Outcome(outcome, found.failed, len(reaching), ran + 1, time.monotonic() - started)
                     waiting = [each for each in waiting if self._is_sound.get(each, True)]
             outcome = "survived" if reaching else "unreached"
-            if linters and self._fails("ruff", "check", "--no-cache", fault.module):
+            if "ruff" in linters and self._fails("ruff", "check", "--no-cache", "--select=F", fault.module):
                 return Outcome("caught", "ruff", len(reaching), ran, time.monotonic() - started)
-            if linters and self._fails("mypy", "--cache-dir", str(FOLDER / "mypy"), fault.module):
+            if "mypy" in linters and self._fails("mypy", "--cache-dir", str(FOLDER / "mypy"), fault.module):
                 outcome = "mypy"
         return Outcome(outcome, "", len(reaching), ran, time.monotonic() - started)
 
@@ -166,19 +167,30 @@ class Runner:
         return coverage.reaching_module(fault.module)  # a worker of Spark may run it, which the map does not see
 
     def _batches(self, nodeids: Set[str]) -> Iterator[Sequence[str]]:
-        """Some of the fastest tests, then the others, then those that need Kafka; within a batch by file."""
-        tests = sorted((self.coverage.tests[each] for each in nodeids), key=lambda each: (each.seconds, each.nodeid))
-        for is_lab in (False, True):
-            first, others = list[str](), list[str]()
-            total, files = 0.0, set[str]()
+        """A few files of tests after the other, those that need Kafka last.
+
+        The nearest is the one most of whose tests reach the fault, and the fastest of these.
+        """
+        by_file: dict[tuple[bool, str], list[ReachingTest]] = defaultdict(list)
+        for each in sorted((self.coverage.tests[nodeid] for nodeid in nodeids), key=lambda each: each.seconds):
+            by_file[each.is_lab, each.file].append(each)
+
+        def distance(key: tuple[bool, str]) -> tuple[bool, float]:
+            tests = by_file[key]
+            share = len(tests) / self.coverage.sizes[key[1]]
+            return key[0], (1 + sum(each.seconds for each in tests) / len(tests)) / share
+
+        files, seconds, size = sorted(by_file, key=distance), 0.0, FIRST_FILES
+        while files and seconds < self.limit_s:
+            together = [key for key in files[:size] if key[0] == files[0][0]]
+            files, size = files[len(together) :], MORE_FILES
+            tests = sorted((each for key in together for each in by_file[key]), key=lambda each: each.seconds)
+            batch = list[str]()
             for each in tests:
-                if each.is_lab != is_lab or (total > self.limit_s and (first or others)):
-                    continue
-                total += each.seconds
-                files.add(each.nodeid.partition("::")[0])
-                is_first = total <= FIRST_S and len(files) <= FIRST_FILES and not is_lab
-                (first if is_first else others).append(each.nodeid)
-            yield from (batch for batch in (first, others) if batch)
+                if seconds < self.limit_s:
+                    batch.append(each.nodeid)
+                    seconds += each.seconds
+            yield batch
 
     def _fails_only_so(self, nodeid: str, fault: Fault) -> bool:
         """Whether a test passes without the fault."""
