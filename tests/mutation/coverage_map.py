@@ -29,7 +29,7 @@ from coverage.exceptions import CoverageException
 from tests.mutation import FOLDER, ROOT
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
-_PHASE = re.compile(r" \((setup|call|teardown)\)$")  # of pytest, in the environment of a process that a test starts
+_PHASE = re.compile(r" \((call|teardown)\)$")  # of pytest, in the environment of a process that a test starts
 SETTINGS = """
 [run]
 core = ctrace
@@ -116,10 +116,12 @@ class CoverageMap:
             for nodeid, (seconds, fixtures) in found.tests.items():
                 if nodeid.startswith(tuple(prefixes)) and (lab or not is_lab):
                     self.tests[nodeid] = ReachingTest(nodeid, seconds, is_lab, frozenset(fixtures))
-                    for fixture in fixtures:
+                    for fixture in (*fixtures, path.stem):
                         users[fixture].add(nodeid)
             for module, contexts in found.lines.items():
-                for context, lines in contexts.items():
+                for name, lines in contexts.items():
+                    # A process that started before its tests, as Spark's do, works for any test of the file.
+                    context = name if name in found.tests or name.startswith("@") else path.stem
                     if _hash(module) != found.hashes[module]:
                         self._stale[module].add(context)
                     for line in _lines(lines):
@@ -218,8 +220,10 @@ class Recorder:
 
     def _write(self, item: pytest.Item) -> None:
         found = self.found[_file_of(item)]
+        self.coverage.stop()  # a tracer that runs on writes to the data that is erased
         self._add(found, self.coverage.get_data())
         self.coverage.erase()
+        self.coverage.start()
         for path in self.parts.glob("data.*"):
             data = coverage.CoverageData(str(path))
             with suppress(CoverageException):  # its process is still writing it
@@ -233,12 +237,11 @@ class Recorder:
         for path in data.measured_files():
             lines = defaultdict[str, set[int]](set)
             for line, names in data.contexts_by_lineno(path).items():
-                for name in names if line in _lines_of_functions(path) else ():
+                for name in filter(None, names if line in _lines_of_functions(path) else ()):
                     lines[_PHASE.sub("", name)].add(line)
-            contexts = found.lines.setdefault(str(Path(path).relative_to(ROOT)), {})
             for name, reached in lines.items():
-                if name:
-                    contexts[name] = _ranges(reached.union(_lines(contexts.get(name, ""))))
+                contexts = found.lines.setdefault(str(Path(path).relative_to(ROOT)), {})
+                contexts[name] = _ranges(reached.union(_lines(contexts.get(name, ""))))
 
 
 def _note_caches(caches: list[Any]) -> None:

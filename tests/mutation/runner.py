@@ -141,7 +141,7 @@ class Runner:
                 while waiting:
                     found = self._run_tests(waiting)
                     ran += found.finished
-                    if not found.code:
+                    if found.code in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
                         break
                     is_over = found.code < 0 and not found.failed
                     if is_over or self._fails_only_so(found.failed, fault):
