@@ -19,7 +19,7 @@ from tests import mutation
 from tests.mutation import FOLDER, ROOT, TABLE
 from tests.mutation.coverage_map import CoverageMap, make_map
 from tests.mutation.faults import DECISIONS, Fault, Module, draw, faults
-from tests.mutation.runner import Outcome, Runner, copied
+from tests.mutation.runner import Outcome, Runner, copied, import_others
 
 
 def main() -> None:
@@ -36,10 +36,11 @@ def main() -> None:
     parser.add_argument("--mypy", action="store_true", help="also say what mypy sees of what survives a draw")
     parser.add_argument("--kinds", default=",".join(sorted(DECISIONS)), help="kinds of faults of a module")
     parser.add_argument("--all", action="store_true", help="print explained survivors, too")
-    parser.add_argument("--only", default="", help="only where the function or the line contains this")
+    parser.add_argument("--only", default="", help="only lines, functions or, of a draw, paths with this")
     requested = parser.parse_args()
     if requested.map is not None:
         sys.exit(make_map(requested.map))
+    import_others()
     if requested.draw:
         _draw(requested)
     else:
@@ -50,7 +51,7 @@ def _draw(requested: argparse.Namespace) -> None:
     path = FOLDER / f"{requested.seed}.jsonl"
     path.touch()
     known = {(row["file"], row["line"], row["change"]) for row in _rows(path)}
-    drawn = list(draw(requested.draw, requested.seed))
+    drawn = list(draw(requested.draw, requested.seed, requested.only))
     new = [each for each in drawn if (each.module, each.place.line, each.change) not in known]
     coverage, linters = CoverageMap(lab=not requested.without_lab), ["ruff", *["mypy"] * requested.mypy]
     children = []

@@ -287,12 +287,12 @@ def faults(module: Module, kinds: Set[str] = DECISIONS | REALISTIC) -> Iterator[
                     yield Fault(place, kind, change, changed)
 
 
-def draw(count: int, seed: str) -> Iterator[Fault]:
+def draw(count: int, seed: str, only: str = "") -> Iterator[Fault]:
     """Faults at lines of the toolkit, each line as likely as any other where there can be one, and a kind of it."""
     chance = random.Random(seed)
     by_line: dict[tuple[str, int], list[Fault]] = defaultdict(list)
     for module in modules():
-        for fault in faults(module):
+        for fault in faults(module) if only in module.name else ():
             if not _is_hardly_one(fault):
                 by_line[fault.module, fault.place.line].append(fault)
     places = sorted(by_line)

@@ -126,9 +126,6 @@ class Runner:
         self.copy, self.coverage, self.limit_s = copy, coverage, limit_s
         self._is_sound: dict[str, bool] = {}
         self._changes = 0
-        for name in IMPORTED:
-            with suppress(ImportError):
-                importlib.import_module(name)
 
     def run(self, fault: Fault, *, linters: Sequence[str] = ()) -> Outcome:
         """The outcome of a fault; of `ruff` and `mypy` if no test fails."""
@@ -245,6 +242,13 @@ class Runner:
     def _fails(self, *command: str) -> bool:
         command = (sys.executable, "-m", *command)
         return bool(subprocess.run(command, cwd=self.copy, capture_output=True, check=False).returncode)
+
+
+def import_others() -> None:
+    """What forks need not import again; nothing of the toolkit."""
+    for name in IMPORTED:
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _child(copy: Path, nodeids: Sequence[str], results: Path) -> int:
