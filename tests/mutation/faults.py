@@ -507,13 +507,19 @@ def _other_text(node: ast.JoinedStr) -> Iterator[Change]:
     fields = [number for number, each in enumerate(node.values) if isinstance(each, ast.FormattedValue)]
     for number in fields:
         rest = [*node.values[:number], *node.values[number + 1 :]]
-        yield "text", f"drop {ast.unparse(node.values[number])[1:-1]}", ast.JoinedStr(rest)
+        # Without a field it is no f-string, which ruff would notice.
+        changed = ast.JoinedStr(rest) if len(fields) > 1 else ast.Constant("".join(map(_constant, rest)))
+        yield "text", f"drop {ast.unparse(node.values[number])[1:-1]}", changed
     for one, two in pairwise(fields):
         first, second = node.values[one], node.values[two]
         if ast.dump(first) != ast.dump(second):
             swapped = list(node.values)
             swapped[one], swapped[two] = second, first
             yield "text", f"swap {ast.unparse(first)[1:-1]} and {ast.unparse(second)[1:-1]}", ast.JoinedStr(swapped)
+
+
+def _constant(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ""
 
 
 def _without_an_element(node: ast.Dict | ast.List | ast.Tuple) -> Iterator[Change]:
