@@ -1,0 +1,155 @@
+"""Make the map, draw faults, or try those of a module."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests import mutation
+from tests.mutation import FOLDER, ROOT, TABLE
+from tests.mutation.coverage_map import CoverageMap, make_map
+from tests.mutation.faults import DECISIONS, Fault, Module, draw, faults
+from tests.mutation.runner import Outcome, Runner, copied, import_others
+
+
+def main() -> None:
+    """Run what the command line says."""
+    parser = argparse.ArgumentParser(description=mutation.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("module", nargs="?")
+    parser.add_argument("tests", nargs="*", help="files of tests; by default those of mutation.toml")
+    parser.add_argument("--map", nargs=argparse.REMAINDER, help="make the map; what follows is for pytest")
+    parser.add_argument("--draw", type=int, help="so many faults of all modules")
+    parser.add_argument("--seed", default="1", help="for --draw")
+    parser.add_argument("--limit", type=float, default=120, help="seconds of tests for a fault")
+    parser.add_argument("--without-lab", action="store_true", help="no tests that start Kafka")
+    parser.add_argument("--jobs", type=int, default=1, help="so many faults of a draw at a time")
+    parser.add_argument("--mypy", action="store_true", help="also say what mypy sees of what survives a draw")
+    parser.add_argument("--kinds", default=",".join(sorted(DECISIONS)), help="kinds of faults of a module")
+    parser.add_argument("--all", action="store_true", help="print explained survivors, too")
+    parser.add_argument("--only", default="", help="only lines, functions or, of a draw, paths with this")
+    requested = parser.parse_args()
+    if requested.map is not None:
+        sys.exit(make_map(requested.map))
+    import_others()
+    if requested.draw:
+        _draw(requested)
+    else:
+        sys.exit(_of_module(requested))
+
+
+def _draw(requested: argparse.Namespace) -> None:
+    path = FOLDER / f"{requested.seed}.jsonl"
+    path.touch()
+    known = {(row["file"], row["line"], row["change"]) for row in _rows(path)}
+    drawn = list(draw(requested.draw, requested.seed, requested.only))
+    new = [each for each in drawn if (each.module, each.place.line, each.change) not in known]
+    coverage, linters = CoverageMap(lab=not requested.without_lab), ["ruff", *["mypy"] * requested.mypy]
+    children = []
+    for number in range(requested.jobs):
+        if (child := os.fork()) == 0:
+            try:
+                with copied() as copy, path.open("a") as file:
+                    runner = Runner(copy, coverage, limit_s=requested.limit)
+                    for fault in new[number :: requested.jobs]:
+                        row = _row(fault, runner.run(fault, linters=linters))
+                        file.write(json.dumps(row) + "\n")
+                        file.flush()
+                        print(_line(row), flush=True)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    print(f"\nSeed {requested.seed}\n{_summary(_rows(path))}")
+
+
+def _rows(path: Path) -> Sequence[Mapping[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _row(fault: Fault, outcome: Outcome) -> Mapping[str, Any]:
+    where, _, text = fault.at.partition(": ")
+    return {
+        "file": fault.module, "line": fault.place.line, "function": where, "source": text, "kind": fault.kind,
+        "change": fault.change, **asdict(outcome),
+    }  # fmt: skip
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    ran = f"{row['by'] or ''} {row['ran']} of {row['reached']} tests, {row['seconds']:.0f} s".strip()
+    return f"{row['outcome']:9} {row['file']}:{row['line']} {row['function']} | {row['kind']}: {row['change']} | {ran}"
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The share that was caught, by kind and folder, and what was not."""
+    lines = list[str]()
+    for title, key in (("kind", lambda row: row["kind"]), ("folder", lambda row: "/".join(row["file"].split("/")[:2]))):
+        by_key: dict[str, Counter[str]] = defaultdict(Counter)
+        for row in rows:
+            by_key[key(row)][row["outcome"]] += 1
+        total = sum(by_key.values(), Counter[str]())
+        lines += ["", f"| {title} | caught | mypy | survived | unreached | share |", f"|{' --- |' * 6}"]
+        for name, counts in [*sorted(by_key.items()), ("all", total)]:
+            caught = counts["caught"] + counts["timeout"]
+            share = caught / counts.total()
+            others = " | ".join(str(counts[each]) for each in ("mypy", "survived", "unreached"))
+            lines.append(f"| {name} | {caught} | {others} | {share:.0%} |")
+    return "\n".join(lines)
+
+
+def _of_module(requested: argparse.Namespace) -> bool:
+    """Whether a fault of a module survives that the table does not explain."""
+    os.environ.setdefault("KAFKA_TXN_TEST_AMOUNT", "0.1")
+    table = tomllib.loads(TABLE.read_text()).get(requested.module, {})
+    tests = requested.tests or table["tests"]
+    files = [each for each in tests if not each.startswith("-")]
+    subprocess.run([sys.executable, "-m", "tests.mutation", "--map", "-m", "not lab", *files], cwd=ROOT, check=True)
+    explained, survivors = explained_survivors(requested.module), set[tuple[str, str]]()
+    module = Module.read(ROOT / (requested.module.replace(".", "/") + ".py"))
+    started, counts = time.monotonic(), Counter[str]()
+    with copied() as copy:
+        runner = Runner(copy, CoverageMap(files, lab=False), limit_s=requested.limit)
+        for fault in _valid(faults(module, frozenset(requested.kinds.split(",")))):
+            if requested.only not in fault.at:
+                continue
+            is_caught, is_explained = runner.run(fault).is_caught, (fault.at, fault.change) in explained
+            counts["caught" if is_caught else "explained" if is_explained else "survived"] += 1
+            if not is_caught:
+                survivors.add((fault.at, fault.change))
+            if not is_caught and (requested.all or not is_explained):
+                print(f"{fault.place.line}: {fault.at} | {fault.change}", flush=True)
+    for at, change in sorted(explained - survivors):
+        if requested.only in at:
+            print(f"explained, but does not survive: {at} | {change}")
+    figures = " | ".join(str(number) for number in (counts.total(), counts["caught"], counts["explained"]))
+    print(f"{requested.module} | {figures} | {time.monotonic() - started:.0f} s")
+    return bool(counts["survived"])
+
+
+def _valid(found: Iterable[Fault]) -> Iterable[Fault]:
+    for fault in found:
+        try:
+            fault.text()
+        except (SyntaxError, ValueError):
+            continue
+        yield fault
+
+
+def explained_survivors(module: str) -> set[tuple[str, str]]:
+    """What the table explains of a module."""
+    table = tomllib.loads(TABLE.read_text()).get(module, {})
+    return {(each["at"], change) for each in table.get("survivors", ()) for change in each["changes"]}
+
+
+if __name__ == "__main__":
+    main()
