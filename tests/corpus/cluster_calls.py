@@ -1,0 +1,165 @@
+"""What is asked of each recorded cluster, in the order in which it was asked there."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tests.corpus.calls import Call, CommandLine, table, tool
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.source import tables_of
+from toolkit.sources.source_table import CLUSTER
+
+FORMATS = ("table", "json", "csv")
+PROPERTIES = "client.properties"
+SOON = ("--recheck-after", "1s")
+TIMEOUT_S = 3.0  # for brokers that stay silent
+
+
+def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
+    """Every call of a cluster: what was staged on it and how much is asked is in its facts."""
+    timeout = float(facts["timeout_s"])
+    server, config = facts["bootstrap_servers"], facts["config"]
+    line = CommandLine(source=["--bootstrap-server", server, "--timeout", f"{timeout:g}s"])
+    if len(config) > 1:
+        text = "".join(f"{key}={value}\n" for key, value in config.items() if key != "bootstrap.servers")
+        line = CommandLine(source=[*line.source, "--command-config", PROPERTIES], files={PROPERTIES: text})
+    connect = partial(Cluster, config, timeout=timeout)
+    staged = facts["staged"]
+    yield line("diagnose", "--recheck-after", "5s", name="diagnose")
+    yield line("diagnose", *SOON, "--format", "json", name="diagnose-json")
+    if facts["is_rich"]:
+        yield from _everything(line, connect, facts)
+    yield from _dry_runs(line, staged)
+    if facts["later"]:
+        yield line("diagnose", *facts["later"], name="diagnose-later")
+        yield from (_fence(line, each, "-later") for each in staged if each["later"] == "overdue")
+    yield from _actions(line, staged, facts)
+
+
+def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mapping[str, Any]) -> Iterator[Call]:
+    """Each command in each format, each table, each tool."""
+    staged = facts["staged"]
+    by_name = {each["name"]: each for each in staged}
+    first = staged[0]
+    where = ["--topic", first["topic"], "--partition", str(first["partition"])]
+    live = next(each for each in staged if each["expected"] == "ongoing")
+    ids = [name for each in (first, live) for name in ("--transactional-id", each["transactional_id"])]
+    held = by_name.get("offsets_never_added", first)
+    for output in FORMATS:
+        written = ["--format", output]
+        yield line("diagnose", *where, *SOON, *written, name=f"diagnose-partition-{output}")
+        yield line("find-hanging", *SOON, *written, name=f"find-hanging-{output}")
+        yield line("list", *written, name=f"list-{output}")
+        yield line("list", "--by-prefix", *written, name=f"list-by-prefix-{output}")
+        yield line("describe", *ids, *written, name=f"describe-{output}")
+        yield line("describe-producers", *where, *written, name=f"describe-producers-{output}")
+        yield line("partitions", *where, *written, name=f"partitions-{output}")
+        yield line("lag", *written, name=f"lag-{output}")
+        yield line("exposure", *written, name=f"exposure-{output}")
+        yield line("coordinator", *ids, "--group", facts["group"], *written, name=f"coordinator-{output}")
+        yield line("history", *ids, *written, name=f"history-{output}")
+        yield line("why", f"{first['topic']}-{first['partition']}@{first['start_offset']}", *written,
+                   name=f"why-{output}")  # fmt: skip
+        yield line("gaps", f"{first['topic']}-{first['partition']}", *written, name=f"gaps-{output}")
+        text = f"InvalidProducerEpochException: Producer attempted to produce with an old epoch. transactionalId={first['transactional_id']}"  # noqa: E501
+        yield line("explain", text, "--topic", first["topic"], *SOON, *written, name=f"explain-{output}")
+    yield line("list", "--state", "Ongoing", name="list-ongoing")
+    yield line("list", "--duration-filter", "1h", name="list-duration")
+    yield line("list", "--producer-id", str(live["producer_id"]), name="list-producer")
+    yield line("list", "--transactional-id-pattern", f"{live['name']}.*", name="list-pattern")
+    yield line("describe", "--transactional-id", "nobody", name="describe-unknown")
+    yield line("history", "--transactional-id", "nobody", name="history-unknown")
+    yield line("describe-producers", *where, "--broker-id", "1", name="describe-producers-broker")
+    yield line("diagnose", "--topic", "nothing", name="diagnose-unknown-topic")
+    yield line("diagnose", *where, "--no-log-evidence", *SOON, name="diagnose-no-log-evidence")
+    yield line("diagnose", "--max-transaction-timeout", "0s", "--recheck-after", "0s", name="diagnose-long")
+    yield line("find-hanging", "--broker-id", "1", *SOON, name="find-hanging-broker")
+    yield line("why", *where, "--offset", "0", name="why-committed")
+    yield line("why", *where, "--offset", "1000", name="why-beyond")
+    yield line("gaps", *where, "--isolation-level", "read_uncommitted", name="gaps-uncommitted")
+    yield line("gaps", *where, "--start-offset", "1", "--stop-offset", "lso", name="gaps-range")
+    yield line("lag", "--group", facts["group"], name="lag-group")
+    yield line("lag", "--group", "nobody", name="lag-unknown")
+    yield line("coordinator", "--group", held["group"] or facts["group"], name="coordinator-group")
+    yield line("exposure", "--kafka-version", facts["version"], name="exposure-version")
+    yield line("report", *SOON, "--output", "report.md", name="report")
+    yield line("report", *where, *SOON, "--redact", "--title", "What held payments", "--output", "report.md",
+               name="report-redacted")  # fmt: skip
+    yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
+    for name in tables_of(CLUSTER):
+        yield table(connect, CLUSTER, name)
+    yield table(connect, CLUSTER, "findings", recheck_after=1.0)
+    place = {"topic": first["topic"], "partition": first["partition"]}
+    yield tool(connect, "diagnose")
+    yield tool(connect, "diagnose", label="-partition", **place)
+    yield tool(connect, "explain", text="ProducerFencedException: " + live["transactional_id"])
+    yield tool(connect, "why", **place, offset=first["start_offset"])
+    yield tool(connect, "history", transactional_id=live["transactional_id"])
+    yield tool(connect, "lag", group=facts["group"])
+    yield tool(connect, "report", **place)
+    for action in ("plan_abort", "plan_complete"):
+        yield tool(connect, action, **place, start_offset=first["start_offset"])
+
+
+def _dry_runs(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What each action would do to each transaction, or why it is refused."""
+    for each in staged:
+        for action in ("abort", "complete"):
+            yield line(action, *_target(each), *SOON, name=f"{action}-{_label(each)}")
+        yield line("abort", *_target(each), *SOON, "--format", "json", name=f"abort-{_label(each)}-json")
+        yield _fence(line, each)
+
+
+def _fence(line: CommandLine, each: Mapping[str, Any], suffix: str = "") -> Call:
+    return line("fence", "--transactional-id", each["transactional_id"], name=f"fence-{_label(each)}{suffix}")
+
+
+def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Call]:
+    """The actions that are safe, and those that are not, each confirmed; then a list of many."""
+    if not facts["is_changed"]:
+        return
+    for each in staged:
+        if each["expected"] == "ongoing":
+            confirm = ["--confirm", each["transactional_id"]]
+            yield line("fence", "--transactional-id", each["transactional_id"], *confirm,
+                       name=f"fence-{_label(each)}-confirmed")  # fmt: skip
+        for action in ("abort", "complete"):
+            if each["action"] != action:
+                yield line(action, *_target(each), *SOON, *_confirmed(each), name=f"{action}-{_label(each)}-confirmed")
+    hanging = [each for each in staged if each["action"] == "abort"]
+    for each in staged:
+        if each["action"] in {"abort", "complete"} and each not in hanging[2:4]:
+            output = ["--format", "json"] if each in hanging[1:2] else []
+            yield line(each["action"], *_target(each), *SOON, *_confirmed(each), *output,
+                       name=f"{each['action']}-{_label(each)}-done")  # fmt: skip
+    if many := hanging[2:4]:
+        files = {"hanging.csv": _csv(many)}
+        yield line("abort", "--list", "hanging.csv", *SOON, files=files, name="abort-list")
+        yield line("abort", "--list", "hanging.csv", *SOON, "--confirm", f"{len(many)} transactions", files=files,
+                   name="abort-list-done")  # fmt: skip
+    yield line("diagnose", *SOON, name="diagnose-after")
+
+
+def _target(each: Mapping[str, Any]) -> list[str]:
+    where = ["--topic", each["topic"], "--partition", str(each["partition"])]
+    return [*where, "--start-offset", str(each["start_offset"])]
+
+
+def _confirmed(each: Mapping[str, Any]) -> list[str]:
+    return ["--confirm", f"{each['topic']}-{each['partition']}@{each['start_offset']}"]
+
+
+def _label(each: Mapping[str, Any]) -> str:
+    return str(each["label"])
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["topic", "partition", "producer_id", "start_offset"], extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
