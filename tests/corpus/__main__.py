@@ -6,7 +6,7 @@ import argparse
 import shutil
 import time
 
-from tests.corpus.answers import ANSWERS, answers_of, inputs
+from tests.corpus.answers import ANSWERS, answers_on, inputs
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.names or inputs():
         began = time.process_time()
-        found = {call.name: text for call, text in answers_of(name, arguments.call)}
+        found = dict(answers_on(name, arguments.call))
         folder = ANSWERS / name
         if not arguments.call:
             shutil.rmtree(folder, ignore_errors=True)

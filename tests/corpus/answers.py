@@ -1,30 +1,58 @@
-"""The stored answers, and the answers of today."""
+"""The inputs, the calls on each, and their answers: of today, and as stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.corpus.calls import Call
+from tests.corpus.clocks import controlled
 from tests.corpus.cluster_calls import cluster_calls
 from tests.corpus.conversation import SUFFIX, Conversation, conversations
+from tests.corpus.file_calls import Stopped, archives, clock_of, dump_calls, file_calls, unpacked
+from tests.corpus.text_calls import text_calls
 from tests.corpus.wire import replaying
 
 ANSWERS = Path(__file__).parent / "answers"
+TEXTS, DUMPS = "texts", "dumps"
+NOON = Stopped(dt.datetime(2026, 11, 27, 12, tzinfo=dt.UTC))
+Around = Callable[[Call], AbstractContextManager[Any]]
 
 
-def inputs() -> Mapping[str, Path]:
-    """The inputs, by name."""
-    return {path.name.removesuffix(SUFFIX): path for path in conversations()}
+def inputs() -> list[str]:
+    """Names of all inputs."""
+    return [TEXTS, DUMPS, *archives(), *(path.name.removesuffix(SUFFIX) for path in conversations())]
 
 
-def answers_of(name: str, wanted: str = "") -> Iterator[tuple[Call, str]]:
+@cache
+def calls_on(name: str) -> tuple[list[Call], Around]:
+    """The calls on an input, and what has to be around each of them."""
+    if name in {TEXTS, DUMPS}:
+        return list(text_calls() if name == TEXTS else dump_calls()), lambda call: controlled(NOON)
+    if name in archives():
+        folder = unpacked(archives()[name])
+        return list(file_calls(name, folder)), lambda call: controlled(clock_of(folder))
+    conversation = Conversation.load(next(path for path in conversations() if path.name == f"{name}{SUFFIX}"))
+
+    def replayed(call: Call) -> AbstractContextManager[Any]:
+        """At its moment; a call that was not recorded comes at that of the call whose name its own begins with."""
+        began = [name for name in conversation.moments if call.name.startswith(name)]
+        return replaying(conversation, at=conversation.moments[max(began, key=len)])
+
+    return list(cluster_calls(conversation.facts)), replayed
+
+
+def answers_on(name: str, wanted: str = "") -> Iterator[tuple[str, str]]:
     """Every call on an input, with its answer of today; only calls whose name contains `wanted`."""
-    conversation = Conversation.load(inputs()[name])
-    for call in cluster_calls(conversation.facts):
+    calls, around = calls_on(name)
+    for call in calls:
         if wanted in call.name:
-            with replaying(conversation, at=conversation.moments.get(call.name, 0.0)):
-                yield call, call.run()
+            with around(call):
+                yield call.name, call.run()
 
 
 def stored(name: str) -> Mapping[str, str]:

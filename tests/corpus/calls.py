@@ -25,8 +25,9 @@ from toolkit.errors import ToolkitError
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
 
-SHOWN = {".csv", ".html", ".json", ".jsonl", ".md"}
-"""Files that a command leaves whose text is part of the answer; Parquet files are shown as rows."""
+SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
+"""Files that a command leaves whose text is part of the answer, and not their names only, as those in folders are; the
+records that an abort saves are shown as rows."""
 
 command_tree = cache(get_command)
 OpenSource = Callable[[], AbstractContextManager[Any]]
@@ -42,13 +43,19 @@ class Call:
 
 
 @contextmanager
-def desk(files: Mapping[str, str]) -> Iterator[Path]:
-    """A new folder to work in, with some files; its audit trail is ``audit.jsonl``."""
+def desk(files: Mapping[str, str | bytes], around: Path | None) -> Iterator[Path]:
+    """A new folder to work in, with some files, and links to what another folder has.
+
+    The audit trail is ``audit.jsonl``.
+    """
     before = Path.cwd()
     with TemporaryDirectory() as folder:
         os.chdir(folder)
-        for name, text in files.items():
-            Path(name).write_text(text)
+        for each in around.iterdir() if around else ():
+            Path(each.name).symlink_to(each)
+        for name, content in files.items():
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
         try:
             with (
                 mock.patch.dict(os.environ, {"KAFKA_TXN_AUDIT_FILE": "audit.jsonl", "LOGNAME": "operator"}),
@@ -64,22 +71,28 @@ class CommandLine:
     """Makes calls of commands on one source."""
 
     source: Sequence[str] = ()  # the options that name it
-    files: Mapping[str, str] = field(default_factory=dict)  # that these options name
+    files: Mapping[str, str | bytes] = field(default_factory=dict)  # that these options name
+    around: Path | None = None  # a folder with files that they name
 
     def __call__(
         self, command: str, *options: str, name: str = "", stdin: str = "", files: Mapping[str, str] | None = None
     ) -> Call:
         """A command as a person calls it: its exit code, what it writes, and the files that it leaves."""
         argv = [command, *self.source, *options]
-        given = {**self.files, **(files or {})}
+        fixture = {**self.files, **(files or {})}
 
         def run() -> str:
-            with desk(given) as folder:
+            with desk(fixture, self.around) as folder:
                 with mock.patch.object(testing, "_get_command", command_tree):  # made once, not for each call
                     result = testing.CliRunner().invoke(app, argv, input=stdin)
                 if result.exception and not isinstance(result.exception, SystemExit):
                     raise result.exception
-                left = sorted(each for each in folder.rglob("*") if each.is_file() and each.name not in given)
+                left = sorted(
+                    Path(at, name)
+                    for at, _, names in os.walk(folder)
+                    for name in names
+                    if os.path.relpath(Path(at, name), folder) not in fixture and not Path(at, name).is_symlink()
+                )
                 parts = [f"$ kafka-txn {' '.join(argv)}", f"exit code {result.exit_code}"]
                 parts += [f"--- stdout\n{result.stdout}"] if result.stdout else []
                 parts += [f"--- stderr\n{result.stderr}"] if result.stderr else []
@@ -92,9 +105,9 @@ class CommandLine:
 
 
 def _file_text(path: Path, name: Path) -> str:
-    if path.suffix == ".parquet":
+    if path.suffix == ".parquet" and path.parent.name.endswith(".records"):
         return f"--- {name}\n" + "".join(map(_line, pq.read_table(path).to_pylist()))
-    return f"--- {name}\n{path.read_text()}" if path.suffix in SHOWN else f"--- {name}"
+    return f"--- {name}\n{path.read_text()}" if path.suffix in SHOWN and len(name.parts) == 1 else f"--- {name}"
 
 
 def _line(row: Any) -> str:
@@ -109,26 +122,28 @@ def _plain(value: object) -> Any:
     raise TypeError(value)
 
 
-def table(open_source: OpenSource, kind: str, name: str, **arguments: Any) -> Call:
+def table(open_source: OpenSource, kind: str, name: str, *, around: Path | None = None, **arguments: Any) -> Call:
     """A table of a source, a line of JSON for each row."""
 
     def run() -> str:
-        try:
-            with open_source() as source:
-                rows = SOURCE_TABLES[name].table.ordered(source.read(name, TableArguments.of(**arguments)))
-        except ToolkitError as error:
-            return f"{type(error).__name__}: {error}\n"
+        with desk({}, around):
+            try:
+                with open_source() as source:
+                    rows = SOURCE_TABLES[name].table.ordered(source.read(name, TableArguments.of(**arguments)))
+            except ToolkitError as error:
+                return f"{type(error).__name__}: {error}\n"
         return "".join(map(_line, rows)) or "no rows\n"
 
     return Call(name=f"table-{name}", run=run, covers=f"{name} of {kind}")
 
 
-def tool(open_source: OpenSource, name: str, *, label: str = "", **arguments: Any) -> Call:
+def tool(open_source: OpenSource, name: str, *, around: Path | None = None, label: str = "", **arguments: Any) -> Call:
     """A tool of an agent."""
 
     def run() -> str:
-        tools = AgentTools(open_source, address="--bootstrap-server HOST:PORT", recheck_after=1.0)
-        return json.dumps(getattr(tools, name)(**arguments), indent=1) + "\n"
+        with desk({}, around):
+            tools = AgentTools(open_source, address="--bootstrap-server HOST:PORT", recheck_after=1.0)
+            return json.dumps(getattr(tools, name)(**arguments), indent=1) + "\n"
 
     return Call(name=f"tool-{name}{label}", run=run, covers=f"tool {name}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,16 +29,43 @@ def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
         text = "".join(f"{key}={value}\n" for key, value in config.items() if key != "bootstrap.servers")
         line = CommandLine(source=[*line.source, "--command-config", PROPERTIES], files={PROPERTIES: text})
     connect = partial(Cluster, config, timeout=timeout)
-    staged = facts["staged"]
+    staged, is_rich = facts["staged"], facts["is_rich"]
     yield line("diagnose", "--recheck-after", "5s", name="diagnose")
-    yield line("diagnose", *SOON, "--format", "json", name="diagnose-json")
-    if facts["is_rich"]:
+    if is_rich:
         yield from _everything(line, connect, facts)
+    else:
+        yield from _little(line, facts)
     yield from _dry_runs(line, staged)
     if facts["later"]:
         yield line("diagnose", *facts["later"], name="diagnose-later")
         yield from (_fence(line, each, "-later") for each in staged if each["later"] == "overdue")
-    yield from _actions(line, staged, facts)
+    if checkpoint := facts.get("checkpoint"):
+        yield from _flink(line, staged, base64.b64decode(checkpoint))
+    if is_rich:
+        yield _fence(line, staged[-1], "-json", "--format", "json")
+        yield from _refusals(line, staged)
+    yield from _actions(line, staged)
+    yield line("diagnose", *SOON, name="diagnose-after")
+
+
+def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
+    """What shows in its own way that something is missing."""
+    staged = facts["staged"]
+    first = staged[0]
+    ids = [name for each in staged for name in ("--transactional-id", each["transactional_id"])]
+    yield line("list")
+    yield line("describe", *ids, name="describe")
+    yield line("describe-producers", name="describe-producers")
+    yield line("partitions", name="partitions")
+    yield line("lag", name="lag")
+    yield line("history", *ids, name="history")
+    yield line("exposure", name="exposure")
+    yield line("coordinator", *ids, "--group", facts["group"], name="coordinator")
+    yield line("why", f"{first['topic']}-{first['partition']}@{first['start_offset']}", name="why")
+    yield line("gaps", f"{first['topic']}-{first['partition']}", name="gaps")
+    yield line("explain", f"ProducerFencedException: transactionalId={first['transactional_id']}", *SOON,
+               name="explain")  # fmt: skip
+    yield line("report", *SOON, "--output", "report.md", name="report")
 
 
 def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -51,7 +79,8 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     held = by_name.get("offsets_never_added", first)
     for output in FORMATS:
         written = ["--format", output]
-        yield line("diagnose", *where, *SOON, *written, name=f"diagnose-partition-{output}")
+        if output != "table":
+            yield line("diagnose", *SOON, *written, name=f"diagnose-{output}")
         yield line("find-hanging", *SOON, *written, name=f"find-hanging-{output}")
         yield line("list", *written, name=f"list-{output}")
         yield line("list", "--by-prefix", *written, name=f"list-by-prefix-{output}")
@@ -89,6 +118,7 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("report", *SOON, "--output", "report.md", name="report")
     yield line("report", *where, *SOON, "--redact", "--title", "What held payments", "--output", "report.md",
                name="report-redacted")  # fmt: skip
+    yield line("diagnose", *where, *SOON, name="diagnose-partition")
     yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
     for name in tables_of(CLUSTER):
         yield table(connect, CLUSTER, name)
@@ -106,30 +136,53 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
 
 
 def _dry_runs(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
-    """What each action would do to each transaction, or why it is refused."""
-    for each in staged:
-        for action in ("abort", "complete"):
-            yield line(action, *_target(each), *SOON, name=f"{action}-{_label(each)}")
-        yield line("abort", *_target(each), *SOON, "--format", "json", name=f"abort-{_label(each)}-json")
+    """What the action that is safe would do, or why an abort is refused; and what a fence would do."""
+    for number, each in enumerate(staged):
+        action = each["action"] if each["action"] in {"abort", "complete"} else "abort"
+        yield line(action, *_target(each), *SOON, name=f"{action}-{_label(each)}")
+        if number < 2:
+            yield line(action, *_target(each), *SOON, "--format", "json", name=f"{action}-{_label(each)}-json")
         yield _fence(line, each)
 
 
-def _fence(line: CommandLine, each: Mapping[str, Any], suffix: str = "") -> Call:
-    return line("fence", "--transactional-id", each["transactional_id"], name=f"fence-{_label(each)}{suffix}")
+def _fence(line: CommandLine, each: Mapping[str, Any], suffix: str = "", *options: str) -> Call:
+    return line("fence", "--transactional-id", each["transactional_id"], *options, name=f"fence-{_label(each)}{suffix}")
 
 
-def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Call]:
-    """The actions that are safe, and those that are not, each confirmed; then a list of many."""
-    if not facts["is_changed"]:
-        return
+def _flink(line: CommandLine, staged: Sequence[Mapping[str, Any]], checkpoint: bytes) -> Iterator[Call]:
+    """What a checkpoint of Flink decides about the first transaction, and that it says nothing of the second."""
+    first, second = staged[:2]
+    with_checkpoint = CommandLine(
+        source=[*line.source, "--flink-checkpoint", "chk-5"], files={**line.files, "chk-5/_metadata": checkpoint}
+    )
+    yield with_checkpoint("diagnose", *SOON, name="diagnose-flink")
+    yield with_checkpoint("abort", *_target(first), *SOON, name="abort-flink")
+    yield with_checkpoint("fence", "--transactional-id", first["transactional_id"], name="fence-flink")
+    for each, label in ((first, "commit"), (second, "commit-of-another")):
+        yield with_checkpoint("commit", "--transactional-id", each["transactional_id"], *SOON, name=label)
+    commit = ["--transactional-id", first["transactional_id"], *SOON]
+    yield with_checkpoint("commit", *commit, "--format", "json", name="commit-json")
+    confirm = ["--confirm", first["transactional_id"]]
+    yield with_checkpoint("commit", *commit, *confirm, name="commit-done")
+    yield with_checkpoint("commit", *commit, *confirm, name="commit-again")
+
+
+def _refusals(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What is not safe, confirmed."""
     for each in staged:
         if each["expected"] == "ongoing":
-            confirm = ["--confirm", each["transactional_id"]]
-            yield line("fence", "--transactional-id", each["transactional_id"], *confirm,
-                       name=f"fence-{_label(each)}-confirmed")  # fmt: skip
+            confirm = ["--transactional-id", each["transactional_id"], "--confirm", each["transactional_id"]]
+            yield line("fence", *confirm, name=f"fence-{_label(each)}-refused")
         for action in ("abort", "complete"):
             if each["action"] != action:
-                yield line(action, *_target(each), *SOON, *_confirmed(each), name=f"{action}-{_label(each)}-confirmed")
+                yield line(action, *_target(each), *SOON, *_confirmed(each), name=f"{action}-{_label(each)}-refused")
+    first = staged[0]
+    yield line("abort", *_target(first), *SOON, "--confirm", "another-0@1", name="abort-another-confirmed")
+    yield line("abort", *_target(first), *SOON, *_confirmed(first), "--max-save-bytes", "1", name="abort-too-large")
+
+
+def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """The actions that are safe, confirmed; two of them as a list."""
     hanging = [each for each in staged if each["action"] == "abort"]
     for each in staged:
         if each["action"] in {"abort", "complete"} and each not in hanging[2:4]:
@@ -137,11 +190,14 @@ def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]], facts: Mapp
             yield line(each["action"], *_target(each), *SOON, *_confirmed(each), *output,
                        name=f"{each['action']}-{_label(each)}-done")  # fmt: skip
     if many := hanging[2:4]:
-        files = {"hanging.csv": _csv(many)}
+        files, confirm = {"hanging.csv": _csv(many)}, ["--confirm", f"{len(many)} transactions"]
         yield line("abort", "--list", "hanging.csv", *SOON, files=files, name="abort-list")
-        yield line("abort", "--list", "hanging.csv", *SOON, "--confirm", f"{len(many)} transactions", files=files,
-                   name="abort-list-done")  # fmt: skip
-    yield line("diagnose", *SOON, name="diagnose-after")
+        yield line("abort", "--list", "hanging.csv", *SOON, *confirm, files=files, name="abort-list-done")
+    for each in staged:
+        if each["later"] == "overdue" or each["label"] == "open-young":
+            override = ["--override", "ongoing"] if each["later"] != "overdue" else []
+            confirm = ["--transactional-id", each["transactional_id"], "--confirm", each["transactional_id"]]
+            yield line("fence", *confirm, *override, name=f"fence-{_label(each)}-done")
 
 
 def _target(each: Mapping[str, Any]) -> list[str]:

@@ -25,8 +25,11 @@ from tests.corpus.requests import (
 )
 
 INPUTS = Path(__file__).parent / "inputs"
-SUFFIX = ".json.xz"
+SUFFIX, FILES_SUFFIX = ".json.xz", ".files.tar.xz"
 END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 26, 22, 27
+API_VERSIONS, FIND_COORDINATOR, METADATA = 18, 10, 3
+FROM_ANY_BROKER = {API_VERSIONS, FIND_COORDINATOR, METADATA}
+"""Which broker is asked is a race of connections, and all of them answer the same."""
 WRITES = {END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS}
 
 
@@ -134,6 +137,13 @@ class Conversation:
         Returns: null if no broker was asked.
         """
         request = decode_request(key.api, key.version, key.body)
+        others = sorted({each.address for each in self.answers} - {key.address}) if key.api in FROM_ANY_BROKER else []
+        for address in [key.address, *others]:
+            if found := self._find(replace(key, address=address), request, window):
+                return found
+        return None
+
+    def _find(self, key: RequestKey, request: Any, window: Window) -> Answer | None:
         found = self._by_question.get((key.address, key.api, key.version, question(request)))
         if found:
             return window.nearest(found)  # type: ignore[no-any-return]
