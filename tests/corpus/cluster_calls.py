@@ -53,13 +53,14 @@ def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
     staged = facts["staged"]
     first = staged[0]
     ids = [name for each in staged for name in ("--transactional-id", each["transactional_id"])]
-    yield line("list")
+    if not facts.get("has_many_ids"):
+        yield line("list")
+        yield line("exposure", name="exposure")
     yield line("describe", *ids, name="describe")
     yield line("describe-producers", name="describe-producers")
     yield line("partitions", name="partitions")
     yield line("lag", name="lag")
     yield line("history", *ids, name="history")
-    yield line("exposure", name="exposure")
     yield line("coordinator", *ids, "--group", facts["group"], name="coordinator")
     yield line("why", f"{first['topic']}-{first['partition']}@{first['start_offset']}", name="why")
     yield line("gaps", f"{first['topic']}-{first['partition']}", name="gaps")

@@ -222,7 +222,7 @@ def make(name: str, scenario: Scenario) -> Conversation:
     users, super_users = ({}, []) if scenario.rights is None else (SECRETS, ["admin"])
     with (
         Kafka(
-            scenario.version, brokers=setup.brokers, properties=setup.properties, users=users, super_users=super_users
+            scenario.version, brokers=setup.brokers, properties=properties, users=users, super_users=super_users
         ) as kafka,
         contextlib.ExitStack() as stack,
     ):
@@ -242,6 +242,7 @@ def make(name: str, scenario: Scenario) -> Conversation:
             "group": GROUP,
             "staged": [fact for each in staged for fact in facts_of(each, each.name.replace("_", "-"))],
             "is_rich": name in RICH,
+            "has_many_ids": scenario.prepare is _load_slowly,
             "later": ["--recheck-after", "20s", "--max-transaction-timeout", "1s"] if scenario.later_s else [],
         }
         if scenario.has_checkpoint:
