@@ -53,10 +53,11 @@ def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
     staged = facts["staged"]
     first = staged[0]
     ids = [name for each in staged for name in ("--transactional-id", each["transactional_id"])]
-    if not facts.get("has_many_ids"):
-        yield line("list")
-        yield line("exposure", name="exposure")
     yield line("describe", *ids, name="describe")
+    if facts.get("has_many_ids"):
+        return
+    yield line("list")
+    yield line("exposure", name="exposure")
     yield line("describe-producers", name="describe-producers")
     yield line("partitions", name="partitions")
     yield line("lag", name="lag")

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.corpus.requests import (
     ITEMS,
+    Item,
     answered_items,
     combined,
     context_of,
@@ -27,8 +28,8 @@ from tests.corpus.requests import (
 INPUTS = Path(__file__).parent / "inputs"
 SUFFIX, FILES_SUFFIX = ".json.xz", ".files.tar.xz"
 END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 26, 22, 27
-API_VERSIONS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA = 18, 55, 10, 3
-FROM_ANY_BROKER = {API_VERSIONS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA}
+API_VERSIONS, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA = 18, 32, 55, 10, 3
+FROM_ANY_BROKER = {API_VERSIONS, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA}
 """Which broker is asked is a race of connections, and all of them answer the same."""
 WRITES = {END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS}
 
@@ -150,7 +151,7 @@ class Conversation:
         if key.api not in ITEMS:
             return None
         where = key.address, key.api, key.version, context_of(key.api, request)
-        parts: dict[tuple[Any, ...], ItemAnswer] = {}
+        parts: dict[Item, ItemAnswer] = {}
         for item in requested_items(key.api, request):
             if (*where, item) not in self._by_item:
                 return None

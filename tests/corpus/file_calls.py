@@ -25,7 +25,14 @@ SAMPLES = Path(samples.__file__).parent / "data"
 DUMPS = Path(__file__).parents[1] / "formats" / "data"
 FORMATS = ("table", "json", "csv")
 LATER = dt.timedelta(minutes=1)
-RICH = {"sample-late-message", "4.3.1-everyday-files", "4.3.1-lost-marker-files"}
+RICH = {"sample-late-message", "4.3.1-lost-marker-files"}
+IN_PARTS = {
+    "sample-late-message",
+    "sample-open-young",
+    "sample-overdue",
+    "4.3.1-everyday-files",
+    "4.3.1-lost-marker-files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +92,8 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
     yield line("diagnose", "--format", "json", name="diagnose-json")
     yield CommandLine(source=source, around=folder)("diagnose", *logs, name="diagnose-as-found")
     yield line("report", "--min-held", "0s", "--output", "report.md", name="report")
-    yield from _parts(folder, log_dirs)
+    if name in IN_PARTS:
+        yield from _parts(folder, log_dirs)
     if name in RICH:
         found = LogDir(*[folder / each for each in log_dirs], consistent_copy=True).records(Finding)
         yield from _everything(CommandLine(source=source, around=folder), line, log_dirs, found, logs)

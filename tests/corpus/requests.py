@@ -36,9 +36,9 @@ def message_classes() -> Mapping[tuple[int, str], Any]:
 class Items:
     """Where an API has its items: in the request, and in the response, with what names them."""
 
-    requested: Sequence[str]  # attributes that lead to the items, one of each list on the way
+    requested: Sequence[str]  # attributes that lead to the items
     answered: Sequence[str]
-    names: Sequence[str]  # of the lists of the request; empty for a list of plain values
+    names: Sequence[Sequence[str]]  # what names an item in each of these lists; nothing for a plain value
     answered_names: Sequence[Sequence[str]]
 
 
@@ -46,29 +46,29 @@ ITEMS: Mapping[int, Items] = {
     2: Items(
         requested=["topics", "partitions"],
         answered=["topics", "partitions"],
-        names=["name", "partition_index"],
+        names=[["name"], ["partition_index"]],
         answered_names=[["name"], ["partition_index"]],
     ),
-    3: Items(requested=["topics"], answered=["topics"], names=["name"], answered_names=[["name"]]),
-    9: Items(requested=["groups"], answered=["groups"], names=["group_id"], answered_names=[["group_id"]]),
-    10: Items(requested=["coordinator_keys"], answered=["coordinators"], names=[""], answered_names=[["key"]]),
-    15: Items(requested=["groups"], answered=["groups"], names=[""], answered_names=[["group_id"]]),
+    3: Items(requested=["topics"], answered=["topics"], names=[["name"]], answered_names=[["name"]]),
+    9: Items(requested=["groups"], answered=["groups"], names=[["group_id"]], answered_names=[["group_id"]]),
+    10: Items(requested=["coordinator_keys"], answered=["coordinators"], names=[[]], answered_names=[["key"]]),
+    15: Items(requested=["groups"], answered=["groups"], names=[[]], answered_names=[["group_id"]]),
     32: Items(
         requested=["resources"],
         answered=["results"],
-        names=["resource_name"],
+        names=[["resource_type", "resource_name"]],
         answered_names=[["resource_type", "resource_name"]],
     ),
     61: Items(
         requested=["topics", "partition_indexes"],
         answered=["topics", "partitions"],
-        names=["name", ""],
+        names=[["name"], []],
         answered_names=[["name"], ["partition_index"]],
     ),
     65: Items(
         requested=["transactional_ids"],
         answered=["transaction_states"],
-        names=[""],
+        names=[[]],
         answered_names=[["transactional_id"]],
     ),
 }
@@ -89,6 +89,7 @@ def decode_answer(api: int, version: int, frame: bytes) -> Any:
 
 def encode_answer(message: Any, version: int) -> bytes:
     """The answer without size and correlation id."""
+    message._header = None  # a decoded one refuses a version
     message.API_VERSION = version
     message.with_header(correlation_id=0)
     return bytes(message.encode(header=True, framed=True))[8:]
@@ -108,7 +109,7 @@ def _plain(value: Any) -> Any:
             if name not in IGNORED and (version is None or declared.for_version_q(version))
         )
     if isinstance(value, list | tuple):
-        return sorted(map(_plain, value), key=repr)
+        return tuple(sorted(map(_plain, value), key=repr))
     return bytes(value) if isinstance(value, memoryview) else value
 
 
@@ -118,45 +119,41 @@ def context_of(api: int, request: Any) -> str:
     return repr([(name, value) for name, value in _plain(request) if name != first])
 
 
-def requested_items(api: int, request: Any) -> Iterator[tuple[Any, ...]]:
-    """What names each item of a request, and what is asked of it."""
+Item = tuple[tuple[Any, ...], Any]
+"""What names an item, and all that is asked of it."""
+
+
+def requested_items(api: int, request: Any) -> Iterator[Item]:
+    """The items of a request."""
     where = ITEMS[api]
     for outer in getattr(request, where.requested[0]) or ():
+        name = _name(outer, where.names[0])
         if len(where.requested) == 1:
-            yield _item(outer)
+            yield name, _plain(outer)
             continue
         for inner in getattr(outer, where.requested[1]):
-            yield (getattr(outer, where.names[0]), *_item(inner))
+            yield name + _name(inner, where.names[1]), _plain(inner)
 
 
-def _item(value: Any) -> tuple[Any, ...]:
-    return tuple(each for _, each in _plain(value)) if hasattr(value, "_struct") else (value,)
+def _name(value: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(getattr(value, name) for name in names) if names else (value,)
 
 
-def answered_items(api: int, request: Any, answer: Any) -> Mapping[tuple[Any, ...], Any]:
+def answered_items(api: int, request: Any, answer: Any) -> Mapping[Item, Any]:
     """The answer to each item of a request."""
     found: dict[tuple[Any, ...], Any] = {}
     where = ITEMS[api]
     for outer in getattr(answer, where.answered[0]):
-        names = tuple(getattr(outer, name) for name in where.answered_names[0])
+        name = _name(outer, where.answered_names[0])
         if len(where.answered) == 1:
-            found[names] = outer
+            found[name] = outer
             continue
         for inner in getattr(outer, where.answered[1]):
-            found[(*names, *(getattr(inner, name) for name in where.answered_names[1]))] = inner
-    named: dict[tuple[Any, ...], Any] = {}
-    for item in requested_items(api, request):
-        match = next((each for name, each in found.items() if _names(name, item)), None)
-        if match is not None:
-            named[item] = match
-    return named
+            found[name + _name(inner, where.answered_names[1])] = inner
+    return {item: found[item[0]] for item in requested_items(api, request) if item[0] in found}
 
 
-def _names(name: tuple[Any, ...], item: tuple[Any, ...]) -> bool:
-    return name == item[: len(name)]
-
-
-def combined(api: int, version: int, request: Any, template: Any, parts: Callable[[tuple[Any, ...]], Any]) -> bytes:
+def combined(api: int, version: int, request: Any, template: Any, parts: Callable[[Item], Any]) -> bytes:
     """An answer to all items of a request, from the answers to each of them."""
     where = ITEMS[api]
     outer_list: list[Any] = []
@@ -165,8 +162,9 @@ def combined(api: int, version: int, request: Any, template: Any, parts: Callabl
         if len(where.answered) == 1:
             outer_list.append(part)
             continue
-        if not outer_list or outer_list[-1].name != item[0]:
-            outer = type(getattr(template, where.answered[0])[0])(version=version, name=item[0])
+        (topic, *_), _ = item
+        if not outer_list or outer_list[-1].name != topic:
+            outer = type(getattr(template, where.answered[0])[0])(version=version, name=topic)
             setattr(outer, where.answered[1], [])
             outer_list.append(outer)
         getattr(outer_list[-1], where.answered[1]).append(part)

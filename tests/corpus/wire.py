@@ -25,6 +25,7 @@ from toolkit.sources.live.logs.transaction_log import CommittedRead, read_commit
 from toolkit.sources.live.state import authorization
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+SILENCE = 1.0  # seconds, of a broker that does not answer
 BEGAN = 1_000.0  # by the monotonic clock
 
 
@@ -68,7 +69,7 @@ class RecordedSocket:
     def __init__(self, sock: Any, address: str, recorder: Recorder) -> None:
         self._sock, self._address, self._recorder = sock, address, recorder
         self._sent, self._received = bytearray(), bytearray()
-        self._in_flight: list[RequestKey] = []
+        self._in_flight: list[tuple[RequestKey, float]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
@@ -76,19 +77,20 @@ class RecordedSocket:
     def send(self, data: bytes) -> int:
         sent = int(self._sock.send(data))
         self._sent += data[:sent]
-        self._in_flight += [RequestKey.of(self._address, frame) for frame in frames(self._sent)]
+        self._in_flight += [(RequestKey.of(self._address, each), self._recorder.now) for each in frames(self._sent)]
         return sent
 
     def recv(self, size: int) -> bytes:
         data = bytes(self._sock.recv(size))
         self._received += data
         for frame in frames(self._received):
-            self._recorder.answered(self._in_flight.pop(0), frame[8:])
+            self._recorder.answered(self._in_flight.pop(0)[0], frame[8:])
         return data
 
     def close(self) -> None:
-        for key in self._in_flight:  # it waited in vain
-            self._recorder.answered(key, None)
+        for key, sent_at in self._in_flight:
+            if self._recorder.now - sent_at > SILENCE:  # else nobody waits for the answer any more
+                self._recorder.answered(key, None)
         self._in_flight = []
         self._sock.close()
 
@@ -139,7 +141,7 @@ class Replay:
         self.at = self.began = at
         self.last_write = max((each for each in conversation.writes if each < at), default=-1.0)
         self.silent: set[ReplayedSocket] = set()
-        self.not_recorded: list[str] = []
+        self.failures: list[Exception] = []
         self._lock = threading.Lock()
 
     def now(self) -> dt.datetime:
@@ -169,8 +171,7 @@ class Replay:
                 window = Window(self.at, self.last_write, self.next_write)
             found = self.conversation.find(key, window)
             if found is None:
-                self.not_recorded.append(f"{key.address} {decode_request(key.api, key.version, key.body)}")
-                raise NotRecorded(self.not_recorded[-1])
+                raise NotRecorded(f"{key.address} {decode_request(key.api, key.version, key.body)}")
             if key.api in WRITES:
                 self.last_write = found.at
         return found.frame
@@ -207,7 +208,8 @@ class ReplayedSocket:
         for frame in frames(self._sent):
             try:
                 answer = self._replay.answer(RequestKey.of(self._address, frame))
-            except NotRecorded:
+            except Exception as error:  # noqa: BLE001 - the client would take any for a failed connection
+                self._replay.failures.append(error)
                 self._ended = True
                 os.eventfd_write(self._ready, 1)
                 return len(data)
@@ -275,4 +277,5 @@ def replaying(conversation: Conversation, *, at: float = 0.0) -> Iterator[Replay
         mock.patch.dict(NetworkSelector.DEFAULT_CONFIG, selector=_selector(replay)),
     ):
         yield replay
-    assert not replay.not_recorded, replay.not_recorded
+    for error in replay.failures:
+        raise error
