@@ -29,8 +29,10 @@ INPUTS = Path(__file__).parent / "inputs"
 SUFFIX, FILES_SUFFIX = ".json.xz", ".files.tar.xz"
 END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 26, 22, 27
 API_VERSIONS, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA = 18, 32, 55, 10, 3
-FROM_ANY_BROKER = {API_VERSIONS, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, FIND_COORDINATOR, METADATA}
-"""Which broker is asked is a race of connections, and all of them answer the same."""
+OF_THE_CLUSTER = {DESCRIBE_QUORUM, FIND_COORDINATOR}
+"""Whichever broker is asked, it is a race of connections, and all of them answer the same."""
+FROM_ANY_BROKER = {API_VERSIONS, DESCRIBE_CONFIGS, METADATA}
+"""As `OF_THE_CLUSTER`, if the broker itself was not asked: it has its own settings, and leaders that it knows of."""
 WRITES = {END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS}
 
 
@@ -108,12 +110,16 @@ class Conversation:
         """When something was written."""
         return sorted(each.at for key, found in self.answers.items() if key.api in WRITES for each in found)
 
+    @staticmethod
+    def _whose(key: RequestKey) -> str:
+        return "" if key.api in OF_THE_CLUSTER else key.address
+
     @cached_property
     def _by_question(self) -> Mapping[tuple[str, int, int, str], Sequence[Answer]]:
         found: defaultdict[tuple[str, int, int, str], list[Answer]] = defaultdict(list)
         for key, answers in self.answers.items():
             asked = question(decode_request(key.api, key.version, key.body))
-            found[key.address, key.api, key.version, asked] += answers
+            found[self._whose(key), key.api, key.version, asked] += answers
         return {asked: sorted(answers, key=lambda each: each.at) for asked, answers in found.items()}
 
     @cached_property
@@ -123,7 +129,7 @@ class Conversation:
             if key.api not in ITEMS:
                 continue
             request = decode_request(key.api, key.version, key.body)
-            where = key.address, key.api, key.version, context_of(key.api, request)
+            where = self._whose(key), key.api, key.version, context_of(key.api, request)
             for answer in answers:
                 if answer.frame is None:
                     continue
@@ -145,12 +151,12 @@ class Conversation:
         return None
 
     def _find(self, key: RequestKey, request: Any, window: Window) -> Answer | None:
-        found = self._by_question.get((key.address, key.api, key.version, question(request)))
+        found = self._by_question.get((self._whose(key), key.api, key.version, question(request)))
         if found:
             return window.nearest(found)  # type: ignore[no-any-return]
         if key.api not in ITEMS:
             return None
-        where = key.address, key.api, key.version, context_of(key.api, request)
+        where = self._whose(key), key.api, key.version, context_of(key.api, request)
         parts: dict[Item, ItemAnswer] = {}
         for item in requested_items(key.api, request):
             if (*where, item) not in self._by_item:

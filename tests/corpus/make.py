@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from unittest import mock
 
@@ -33,7 +34,6 @@ from tests.acls import (
     Right,
 )
 from tests.acls import GROUP as GROUP_RESOURCE
-from tests.corpus.clocks import numbered_uuids
 from tests.corpus.cluster_calls import cluster_calls
 from tests.corpus.conversation import FILES_SUFFIX, INPUTS, SUFFIX, Conversation
 from tests.corpus.wire import counted_probes, recording
@@ -168,21 +168,17 @@ def _load_slowly(kafka: Kafka, staged: Sequence[StagedIncident]) -> None:
 
 
 @contextlib.contextmanager
-def counted_names() -> Iterator[None]:
-    """Topics and ids of staged incidents have short names that count."""
-    named = numbered_uuids()
+def counted_names(*, of_flink: bool) -> Iterator[None]:
+    """Topics and ids of staged incidents have short names that count, or end as those of Flink's checkpoint 5."""
+    numbers = count(1)
+
+    def short() -> object:
+        return mock.Mock(hex="0-5" if of_flink else f"{next(numbers):06x}")
+
     with contextlib.ExitStack() as stack:
         for module in (staging, hanging, owned, producer):
-            if hasattr(module, "uuid"):
-                stack.enter_context(
-                    mock.patch.object(module, "uuid", mock.Mock(uuid4=lambda: _Short(named().int >> 96)))
-                )
+            stack.enter_context(mock.patch.object(module, "uuid", mock.Mock(uuid4=short), create=True))
         yield
-
-
-class _Short:
-    def __init__(self, number: int) -> None:
-        self.hex = f"{number:06x}"
 
 
 def facts_of(staged: StagedIncident, label: str) -> Iterator[dict[str, object]]:
@@ -226,7 +222,7 @@ def make(name: str, scenario: Scenario) -> Conversation:
         ) as kafka,
         contextlib.ExitStack() as stack,
     ):
-        with counted_names():
+        with counted_names(of_flink=scenario.has_checkpoint):
             staged = [INCIDENTS[each](kafka) for each in scenario.incidents]
         if setup is EVERYDAY:
             stack.enter_context(blocked_consumer(kafka, staged[0].topic, GROUP))
