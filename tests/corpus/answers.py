@@ -41,7 +41,7 @@ def calls_on(name: str) -> tuple[list[Call], Around]:
     def replayed(call: Call) -> AbstractContextManager[Any]:
         """At its moment; a call that was not recorded comes at that of the call whose name its own begins with."""
         began = [name for name in conversation.moments if call.name.startswith(name)]
-        return replaying(conversation, at=conversation.moments[max(began, key=len)])
+        return replaying(conversation, at=conversation.moments[max(began, key=len, default="diagnose")])
 
     return list(cluster_calls(conversation.facts)), replayed
 

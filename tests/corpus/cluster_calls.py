@@ -105,7 +105,12 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("describe", "--transactional-id", "nobody", name="describe-unknown")
     yield line("history", "--transactional-id", "nobody", name="history-unknown")
     yield line("describe-producers", *where, "--broker-id", "1", name="describe-producers-broker")
-    yield line("diagnose", "--topic", "nothing", name="diagnose-unknown-topic")
+    for command in ("diagnose", "partitions", "describe-producers"):
+        yield line(command, "--topic", "nothing", name=f"{command}-unknown-topic")
+    for command in ("find-hanging", "describe-producers"):
+        yield line(command, "--broker-id", "99", name=f"{command}-unknown-broker")
+    leading = CommandLine(files=line.files)
+    yield leading(*line.source[:2], "partitions", *where, name="partitions-after-its-options")
     yield line("diagnose", *where, "--no-log-evidence", *SOON, name="diagnose-no-log-evidence")
     yield line("diagnose", "--max-transaction-timeout", "0s", "--recheck-after", "0s", name="diagnose-long")
     yield line("find-hanging", "--broker-id", "1", *SOON, name="find-hanging-broker")
