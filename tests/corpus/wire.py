@@ -141,6 +141,7 @@ class Replay:
         self.at = self.began = at
         self.last_write = max((each for each in conversation.writes if each < at), default=-1.0)
         self.silent: set[ReplayedSocket] = set()
+        self.awaited = 0  # results of the network thread, which counts them itself
         self.failures: list[Exception] = []
         self._lock = threading.Lock()
 
@@ -242,13 +243,16 @@ class ReplayedSocket:
 
 
 def _selector(replay: Replay) -> Callable[[], selectors.BaseSelector]:
-    """A selector that does not wait for silent brokers: the time goes to the next thing that is due."""
+    """A selector that does not wait for silent brokers: the time goes to the next thing that is due.
+
+    Only while somebody waits for the network thread, which would else race with the code that asks.
+    """
 
     class Selector(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             if found := super().select(0):
                 return found
-            if replay.silent and timeout is not None:
+            if replay.awaited and replay.silent and timeout is not None:
                 replay.wait(timeout)
                 return []
             return super().select(timeout)
@@ -267,6 +271,18 @@ def replaying(conversation: Conversation, *, at: float = 0.0) -> Iterator[Replay
             raise kafka.errors.KafkaConnectionError(error)
         return ReplayedSocket(address, replay)
 
+    run = NetworkSelector.run
+
+    def counted_run(net: Any, coro: Any, *args: Any) -> Any:
+        async def counted() -> Any:
+            replay.awaited += 1
+            try:
+                return await net._invoke(coro, *args)
+            finally:
+                replay.awaited -= 1
+
+        return run(net, counted)
+
     def consume(config: Any, topic: str, partition: int, start: int, stop: int, **options: Any) -> CommittedRead:
         return CommittedRead(*conversation.consumed[f"{topic}-{partition} {start} {stop}"])
 
@@ -274,6 +290,7 @@ def replaying(conversation: Conversation, *, at: float = 0.0) -> Iterator[Replay
         controlled(replay),
         mock.patch.object(manager, "create_connection", create_connection),
         mock.patch.object(delivery, "read_committed", consume),
+        mock.patch.object(NetworkSelector, "run", counted_run),
         mock.patch.dict(NetworkSelector.DEFAULT_CONFIG, selector=_selector(replay)),
     ):
         yield replay
