@@ -30,7 +30,7 @@ SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
 records that an abort saves are shown as rows."""
 
 command_tree = cache(get_command)
-OpenSource = Callable[[], AbstractContextManager[Any]]
+Connect = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +122,13 @@ def _plain(value: object) -> Any:
     raise TypeError(value)
 
 
-def table(open_source: OpenSource, kind: str, name: str, *, around: Path | None = None, **arguments: Any) -> Call:
+def table(connect: Connect, kind: str, name: str, *, around: Path | None = None, **arguments: Any) -> Call:
     """A table of a source, a line of JSON for each row."""
 
     def run() -> str:
         with desk({}, around):
             try:
-                with open_source() as source:
+                with connect() as source:
                     rows = SOURCE_TABLES[name].table.ordered(source.read(name, TableArguments.of(**arguments)))
             except ToolkitError as error:
                 return f"{type(error).__name__}: {error}\n"
@@ -137,12 +137,12 @@ def table(open_source: OpenSource, kind: str, name: str, *, around: Path | None 
     return Call(name=f"table-{name}", run=run, covers=f"{name} of {kind}")
 
 
-def tool(open_source: OpenSource, name: str, *, around: Path | None = None, label: str = "", **arguments: Any) -> Call:
+def tool(connect: Connect, name: str, *, around: Path | None = None, label: str = "", **arguments: Any) -> Call:
     """A tool of an agent."""
 
     def run() -> str:
         with desk({}, around):
-            tools = AgentTools(open_source, address="--bootstrap-server HOST:PORT", recheck_after=1.0)
+            tools = AgentTools(connect, address="--bootstrap-server HOST:PORT", recheck_after=1.0)
             return json.dumps(getattr(tools, name)(**arguments), indent=1) + "\n"
 
     return Call(name=f"tool-{name}{label}", run=run, covers=f"tool {name}")
