@@ -118,9 +118,9 @@ class Conversation:
     def _by_question(self) -> Mapping[tuple[str, int, int, str], Sequence[Answer]]:
         found: defaultdict[tuple[str, int, int, str], list[Answer]] = defaultdict(list)
         for key, answers in self.answers.items():
-            asked = question(decode_request(key.api, key.version, key.body))
-            found[self._whose(key), key.api, key.version, asked] += answers
-        return {asked: sorted(answers, key=lambda each: each.at) for asked, answers in found.items()}
+            query = question(decode_request(key.api, key.version, key.body))
+            found[self._whose(key), key.api, key.version, query] += answers
+        return {query: sorted(answers, key=lambda each: each.at) for query, answers in found.items()}
 
     @cached_property
     def _by_item(self) -> Mapping[tuple[Any, ...], Sequence[ItemAnswer]]:

@@ -84,10 +84,10 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
     """Every call on the files of an input."""
     log_dirs = sorted(each.name for each in folder.glob("log-dir*"))
     source = [option for each in log_dirs for option in ("--log-dir", each)]
-    at_rest = [*source, "--consistent-copy"] if name.startswith("sample-") else source
-    line = CommandLine(source=at_rest, around=folder)
+    asserted = [*source, "--consistent-copy"] if name.startswith("sample-") else source
+    line = CommandLine(source=asserted, around=folder)
     logs = [option for each in sorted(folder.glob("server-*.log")) for option in ("--broker-log", each.name)]
-    read = partial(LogDir, *log_dirs, consistent_copy=at_rest is not source)
+    read = partial(LogDir, *log_dirs, consistent_copy=asserted is not source)
     yield line("diagnose", name="diagnose")
     yield line("diagnose", "--format", "json", name="diagnose-json")
     yield CommandLine(source=source, around=folder)("diagnose", *logs, name="diagnose-as-found")
@@ -164,8 +164,8 @@ def _parts(folder: Path, log_dirs: Sequence[str]) -> Iterator[Call]:
         "half-of-state": [each for each in names if each not in state[::2]],
     }
     for part, folders in parts.items():
-        chosen = CommandLine(around=_linked(folder / log_dirs[0], part, tuple(folders)))
-        yield chosen("diagnose", "--log-dir", part, "--consistent-copy", name=f"diagnose-{part}")
+        partial_copy = CommandLine(around=_linked(folder / log_dirs[0], part, tuple(folders)))
+        yield partial_copy("diagnose", "--log-dir", part, "--consistent-copy", name=f"diagnose-{part}")
     alone = CommandLine(around=_linked(folder / log_dirs[0], "state-alone", tuple(state)))
     yield alone("scan", "state-alone", "--table", "transaction_history", name="scan-state-alone")
 

@@ -39,14 +39,14 @@ def test_an_answer_made_of_its_items_is_what_the_broker_sent(name: str) -> None:
 
 def test_a_request_about_some_items_of_a_recorded_one_is_answered() -> None:
     conversation = load("4.3.1-everyday")
-    asked = [each["transactional_id"] for each in conversation.facts["staged"]][3:0:-1]
+    ids = [each["transactional_id"] for each in conversation.facts["staged"]][3:0:-1]
     with replaying(conversation), BrokerClient(ClientConfig(conversation.facts["config"])) as client:
-        answer = client.send_one(messages.DescribeTransactions(transactional_ids=asked), broker_id=1)
-    assert [each.transactional_id for each in answer.transaction_states] == asked
+        answer = client.send_one(messages.DescribeTransactions(transactional_ids=ids), broker_id=1)
+    assert [each.transactional_id for each in answer.transaction_states] == ids
     assert {each.error_code for each in answer.transaction_states} == {0}
 
 
-def test_what_no_broker_was_asked_fails_whatever_the_client_makes_of_it() -> None:
+def test_a_request_that_was_not_recorded_fails() -> None:
     conversation = load("4.3.1-everyday")
     with (
         pytest.raises(NotRecorded, match="nobody"),
