@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
+from unittest import mock
 
+from tests.corpus import clocks
 from tests.exploration.coordinator import coordinator_of, init_producer_id
 from tests.exploration.leaders import append_marker
 from tests.exploration.server import (
@@ -154,42 +153,32 @@ def connect(client: ModelClient) -> Cluster:
 # Clocks and waits
 
 
-class _Now:
-    """The run that goes on: its client, and a monotonic clock that only waits move."""
+class _Clock:
+    """The time of the run that goes on: of its client's state; and a monotonic clock that only waits move."""
 
     client: ModelClient | None = None
-    monotonic = 0.0
+    seconds = 0.0
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC) if self.client is None else time_of(self.client.world, self.client.state)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wait(self, seconds: float) -> None:
+        self.seconds += max(10.0, seconds)
+        if self.client is not None:
+            self.client.waits += 1
 
 
-class _Meta(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, dt.datetime)
-
-
-class _DateTime(dt.datetime, metaclass=_Meta):
-    @classmethod
-    def now(cls, tz: dt.tzinfo | None = None) -> Any:
-        return dt.datetime.now(tz) if _Now.client is None else time_of(_Now.client.world, _Now.client.state)
-
-
-class _Shim:
-    """A module with some names replaced."""
-
-    def __init__(self, module: Any, **replaced: Any) -> None:
-        self.__dict__.update(vars(module))
-        self.__dict__.update(replaced)
-
-
-def _wait(seconds: float | None = None) -> bool:
-    _Now.monotonic += max(10.0, seconds or 0.0)
-    if _Now.client is not None:
-        _Now.client.waits += 1
-    return False
-
-
-class _Event(threading.Event):
-    def wait(self, timeout: float | None = None) -> bool:
-        return _wait(timeout)
+_clock = _Clock()
+PACKAGES = (
+    "toolkit.sources.live",
+    "toolkit.actions",
+    "toolkit.analysis.diagnosis",
+    "toolkit.analysis.coordinator",
+    "toolkit.schema.table",
+)
 
 
 class _Executor:
@@ -210,49 +199,23 @@ class _Executor:
         return future
 
 
-SHIMS = {
-    dt: _Shim(dt, datetime=_DateTime),
-    time: _Shim(time, monotonic=lambda: _Now.monotonic, sleep=_wait),
-    threading: _Shim(threading, Event=_Event),
-}
-PACKAGES = (
-    "toolkit.sources.live",
-    "toolkit.actions",
-    "toolkit.analysis.diagnosis",
-    "toolkit.analysis.coordinator",
-    "toolkit.schema.table",
-)
-
-
 @contextmanager
 def controlled() -> Iterator[None]:
     """Replace clocks, waits and threads of our code, which is not changed otherwise."""
-    replaced: list[tuple[Any, str, Any]] = []
-
-    def put(module: Any, name: str, value: Any) -> None:
-        replaced.append((module, name, getattr(module, name)))
-        setattr(module, name, value)
-
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith(PACKAGES):
-            for name, value in list(vars(module).items()):
-                shim = next((s for original, s in SHIMS.items() if value is original), None)
-                if shim is not None:
-                    put(module, name, shim)
-    put(partition_log, "ThreadPoolExecutor", _Executor)
-    put(CompletePlan, "_delivery", lambda *_: None)  # after the marker, a real consumer reads: no broker is here
-    try:
+    with (
+        clocks.controlled(_clock, packages=PACKAGES),
+        mock.patch.object(partition_log, "ThreadPoolExecutor", _Executor),
+        # After the marker, a real consumer reads: no broker is here.
+        mock.patch.object(CompletePlan, "_delivery", return_value=None),
+    ):
         yield
-    finally:
-        for module, name, value in reversed(replaced):
-            setattr(module, name, value)
 
 
 @contextmanager
 def running(client: ModelClient) -> Iterator[None]:
     """The run whose state tells the time."""
-    _Now.client, _Now.monotonic = client, 0.0
+    _clock.client, _clock.seconds = client, 0.0
     try:
         yield
     finally:
-        _Now.client = None
+        _clock.client = None

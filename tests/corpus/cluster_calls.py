@@ -1,0 +1,228 @@
+"""What is asked of each recorded cluster, in the order in which it was asked there."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tests.corpus.calls import Call, CommandLine, table, tool
+from toolkit.sources.live.cluster import Cluster
+from toolkit.sources.source import tables_of
+from toolkit.sources.source_table import CLUSTER
+
+FORMATS = ("table", "json", "csv")
+PROPERTIES = "client.properties"
+SOON = ("--recheck-after", "1s")
+TIMEOUT_S = 3.0  # for brokers that stay silent
+
+
+def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
+    """Every call of a cluster: what was staged on it and how much is asked is in its facts."""
+    timeout = float(facts["timeout_s"])
+    server, config = facts["bootstrap_servers"], facts["config"]
+    line = CommandLine(source=["--bootstrap-server", server, "--timeout", f"{timeout:g}s"])
+    if len(config) > 1:
+        text = "".join(f"{key}={value}\n" for key, value in config.items() if key != "bootstrap.servers")
+        line = CommandLine(source=[*line.source, "--command-config", PROPERTIES], files={PROPERTIES: text})
+    connect = partial(Cluster, config, timeout=timeout)
+    staged, is_rich = facts["staged"], facts["is_rich"]
+    yield line("diagnose", "--recheck-after", "5s", name="diagnose")
+    if is_rich:
+        yield from _everything(line, connect, facts)
+    else:
+        yield from _little(line, facts)
+    yield from _dry_runs(line, staged)
+    if facts["later"]:
+        yield line("diagnose", *facts["later"], name="diagnose-later")
+        yield from (_fence(line, each, "-later") for each in staged if each["later"] == "overdue")
+    if checkpoint := facts.get("checkpoint"):
+        yield from _flink(line, staged, base64.b64decode(checkpoint))
+    if is_rich:
+        yield _fence(line, staged[-1], "-json", "--format", "json")
+        yield from _refusals(line, staged)
+    yield from _actions(line, staged)
+    yield line("diagnose", *SOON, name="diagnose-after")
+
+
+def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
+    """What shows in its own way that something is missing."""
+    staged = facts["staged"]
+    first = staged[0]
+    ids = [name for each in staged for name in ("--transactional-id", each["transactional_id"])]
+    yield line("describe", *ids, name="describe")
+    if facts.get("has_many_ids"):
+        return
+    yield line("list")
+    yield line("exposure", name="exposure")
+    yield line("describe-producers", name="describe-producers")
+    yield line("partitions", name="partitions")
+    yield line("lag", name="lag")
+    yield line("history", *ids, name="history")
+    yield line("coordinator", *ids, "--group", facts["group"], name="coordinator")
+    yield line("why", f"{first['topic']}-{first['partition']}@{first['start_offset']}", name="why")
+    yield line("gaps", f"{first['topic']}-{first['partition']}", name="gaps")
+    yield line("explain", f"ProducerFencedException: transactionalId={first['transactional_id']}", *SOON,
+               name="explain")  # fmt: skip
+    yield line("report", *SOON, "--output", "report.md", name="report")
+
+
+def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mapping[str, Any]) -> Iterator[Call]:
+    """Each command in each format, each table, each tool."""
+    staged = facts["staged"]
+    by_name = {each["name"]: each for each in staged}
+    first = staged[0]
+    where = ["--topic", first["topic"], "--partition", str(first["partition"])]
+    live = next(each for each in staged if each["expected"] == "ongoing")
+    ids = [name for each in (first, live) for name in ("--transactional-id", each["transactional_id"])]
+    held = by_name.get("offsets_never_added", first)
+    for output in FORMATS:
+        written = ["--format", output]
+        if output != "table":
+            yield line("diagnose", *SOON, *written, name=f"diagnose-{output}")
+        yield line("find-hanging", *SOON, *written, name=f"find-hanging-{output}")
+        yield line("list", *written, name=f"list-{output}")
+        yield line("list", "--by-prefix", *written, name=f"list-by-prefix-{output}")
+        yield line("describe", *ids, *written, name=f"describe-{output}")
+        yield line("describe-producers", *where, *written, name=f"describe-producers-{output}")
+        yield line("partitions", *where, *written, name=f"partitions-{output}")
+        yield line("lag", *written, name=f"lag-{output}")
+        yield line("exposure", *written, name=f"exposure-{output}")
+        yield line("coordinator", *ids, "--group", facts["group"], *written, name=f"coordinator-{output}")
+        yield line("history", *ids, *written, name=f"history-{output}")
+        yield line("why", f"{first['topic']}-{first['partition']}@{first['start_offset']}", *written,
+                   name=f"why-{output}")  # fmt: skip
+        yield line("gaps", f"{first['topic']}-{first['partition']}", *written, name=f"gaps-{output}")
+        text = f"InvalidProducerEpochException: Producer attempted to produce with an old epoch. transactionalId={first['transactional_id']}"  # noqa: E501
+        yield line("explain", text, "--topic", first["topic"], *SOON, *written, name=f"explain-{output}")
+    yield line("list", "--state", "Ongoing", name="list-ongoing")
+    yield line("list", "--duration-filter", "1h", name="list-duration")
+    yield line("list", "--producer-id", str(live["producer_id"]), name="list-producer")
+    yield line("list", "--transactional-id-pattern", f"{live['name']}.*", name="list-pattern")
+    yield line("describe", "--transactional-id", "nobody", name="describe-unknown")
+    yield line("history", "--transactional-id", "nobody", name="history-unknown")
+    yield line("describe-producers", *where, "--broker-id", "1", name="describe-producers-broker")
+    for command in ("diagnose", "partitions", "describe-producers"):
+        yield line(command, "--topic", "nothing", name=f"{command}-unknown-topic")
+    for command in ("find-hanging", "describe-producers"):
+        yield line(command, "--broker-id", "99", name=f"{command}-unknown-broker")
+    leading = CommandLine(files=line.files)
+    yield leading(*line.source[:2], "partitions", *where, name="partitions-after-its-options")
+    yield line("diagnose", *where, "--no-log-evidence", *SOON, name="diagnose-no-log-evidence")
+    yield line("diagnose", "--max-transaction-timeout", "0s", "--recheck-after", "0s", name="diagnose-long")
+    yield line("find-hanging", "--broker-id", "1", *SOON, name="find-hanging-broker")
+    yield line("why", *where, "--offset", "0", name="why-committed")
+    yield line("why", *where, "--offset", "1000", name="why-beyond")
+    yield line("gaps", *where, "--isolation-level", "read_uncommitted", name="gaps-uncommitted")
+    yield line("gaps", *where, "--start-offset", "1", "--stop-offset", "lso", name="gaps-range")
+    yield line("lag", "--group", facts["group"], name="lag-group")
+    yield line("lag", "--group", "nobody", name="lag-unknown")
+    yield line("coordinator", "--group", held["group"] or facts["group"], name="coordinator-group")
+    yield line("exposure", "--kafka-version", facts["version"], name="exposure-version")
+    yield line("report", *SOON, "--output", "report.md", name="report")
+    yield line("report", *where, *SOON, "--redact", "--title", "What held payments", "--output", "report.md",
+               name="report-redacted")  # fmt: skip
+    yield line("diagnose", *where, *SOON, name="diagnose-partition")
+    yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
+    for name in tables_of(CLUSTER):
+        yield table(connect, CLUSTER, name)
+    yield table(connect, CLUSTER, "findings", recheck_after=1.0)
+    place = {"topic": first["topic"], "partition": first["partition"]}
+    yield tool(connect, "diagnose")
+    yield tool(connect, "diagnose", label="-partition", **place)
+    yield tool(connect, "explain", text="ProducerFencedException: " + live["transactional_id"])
+    yield tool(connect, "why", **place, offset=first["start_offset"])
+    yield tool(connect, "history", transactional_id=live["transactional_id"])
+    yield tool(connect, "lag", group=facts["group"])
+    yield tool(connect, "report", **place)
+    for action in ("plan_abort", "plan_complete"):
+        yield tool(connect, action, **place, start_offset=first["start_offset"])
+
+
+def _dry_runs(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What the action that is safe would do, or why an abort is refused; and what a fence would do."""
+    for number, each in enumerate(staged):
+        action = each["action"] if each["action"] in {"abort", "complete"} else "abort"
+        yield line(action, *_target(each), *SOON, name=f"{action}-{_label(each)}")
+        if number < 2:
+            yield line(action, *_target(each), *SOON, "--format", "json", name=f"{action}-{_label(each)}-json")
+        yield _fence(line, each)
+
+
+def _fence(line: CommandLine, each: Mapping[str, Any], suffix: str = "", *options: str) -> Call:
+    return line("fence", "--transactional-id", each["transactional_id"], *options, name=f"fence-{_label(each)}{suffix}")
+
+
+def _flink(line: CommandLine, staged: Sequence[Mapping[str, Any]], checkpoint: bytes) -> Iterator[Call]:
+    """What a checkpoint of Flink decides about the first transaction, and that it says nothing of the second."""
+    first, second = staged[:2]
+    with_checkpoint = CommandLine(
+        source=[*line.source, "--flink-checkpoint", "chk-5"], files={**line.files, "chk-5/_metadata": checkpoint}
+    )
+    yield with_checkpoint("diagnose", *SOON, name="diagnose-flink")
+    yield with_checkpoint("abort", *_target(first), *SOON, name="abort-flink")
+    yield with_checkpoint("fence", "--transactional-id", first["transactional_id"], name="fence-flink")
+    for each, label in ((first, "commit"), (second, "commit-of-another")):
+        yield with_checkpoint("commit", "--transactional-id", each["transactional_id"], *SOON, name=label)
+    commit = ["--transactional-id", first["transactional_id"], *SOON]
+    yield with_checkpoint("commit", *commit, "--format", "json", name="commit-json")
+    confirm = ["--confirm", first["transactional_id"]]
+    yield with_checkpoint("commit", *commit, *confirm, name="commit-done")
+    yield with_checkpoint("commit", *commit, *confirm, name="commit-again")
+
+
+def _refusals(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What is not safe, confirmed."""
+    for each in staged:
+        if each["expected"] == "ongoing":
+            confirm = ["--transactional-id", each["transactional_id"], "--confirm", each["transactional_id"]]
+            yield line("fence", *confirm, name=f"fence-{_label(each)}-refused")
+        for action in ("abort", "complete"):
+            if each["action"] != action:
+                yield line(action, *_target(each), *SOON, *_confirmed(each), name=f"{action}-{_label(each)}-refused")
+    first = staged[0]
+    yield line("abort", *_target(first), *SOON, "--confirm", "another-0@1", name="abort-another-confirmed")
+    yield line("abort", *_target(first), *SOON, *_confirmed(first), "--max-save-bytes", "1", name="abort-too-large")
+
+
+def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """The actions that are safe, confirmed; two of them as a list."""
+    hanging = [each for each in staged if each["action"] == "abort"]
+    for each in staged:
+        if each["action"] in {"abort", "complete"} and each not in hanging[2:4]:
+            output = ["--format", "json"] if each in hanging[1:2] else []
+            yield line(each["action"], *_target(each), *SOON, *_confirmed(each), *output,
+                       name=f"{each['action']}-{_label(each)}-done")  # fmt: skip
+    if many := hanging[2:4]:
+        files, confirm = {"hanging.csv": _csv(many)}, ["--confirm", f"{len(many)} transactions"]
+        yield line("abort", "--list", "hanging.csv", *SOON, files=files, name="abort-list")
+        yield line("abort", "--list", "hanging.csv", *SOON, *confirm, files=files, name="abort-list-done")
+    for each in staged:
+        if each["later"] == "overdue" or each["label"] == "open-young":
+            override = ["--override", "ongoing"] if each["later"] != "overdue" else []
+            confirm = ["--transactional-id", each["transactional_id"], "--confirm", each["transactional_id"]]
+            yield line("fence", *confirm, *override, name=f"fence-{_label(each)}-done")
+
+
+def _target(each: Mapping[str, Any]) -> list[str]:
+    where = ["--topic", each["topic"], "--partition", str(each["partition"])]
+    return [*where, "--start-offset", str(each["start_offset"])]
+
+
+def _confirmed(each: Mapping[str, Any]) -> list[str]:
+    return ["--confirm", f"{each['topic']}-{each['partition']}@{each['start_offset']}"]
+
+
+def _label(each: Mapping[str, Any]) -> str:
+    return str(each["label"])
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.DictWriter(out, ["topic", "partition", "producer_id", "start_offset"], extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,64 @@
+"""The answers of today are those that are stored; ``python -m tests.corpus`` stores them again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import unified_diff
+from enum import Enum
+
+import pytest
+
+from tests.corpus.answers import ANSWERS, answers_on, calls_on, inputs, stored
+from toolkit.cli.commands import PANELS
+from toolkit.cli.common_options import Format
+from toolkit.sources.source import tables_of
+from toolkit.sources.source_table import CLUSTER, FILES, RECORDING
+from toolkit.views.agent.agent_tools import AgentTools
+
+NOT_COVERED = {"demo table", "lab table", "mcp table", "pipeline table"}
+"""Kafka is started, an agent or Spark: tests of their own run them."""
+MAX_LINES = 400
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.xdist_group(f"corpus {each}")) for each in inputs()]
+)
+def test_answers_are_as_stored(name: str) -> None:
+    before, now = stored(name), dict(answers_on(name))
+    lines: list[str] = []
+    for call in sorted(before.keys() | now.keys()):
+        texts = before.get(call, "").splitlines(), now.get(call, "").splitlines()
+        lines += unified_diff(*texts, f"stored/{call}", f"now/{call}", n=2, lineterm="")
+    if lines:
+        pytest.fail("\n".join(lines[:MAX_LINES]) + "\n\npython -m tests.corpus stores them again.", pytrace=False)
+
+
+def test_every_input_has_answers_and_no_other() -> None:
+    assert {each.name for each in ANSWERS.iterdir()} == {*inputs()}
+
+
+def test_every_command_format_table_and_tool_is_covered() -> None:
+    """A new one needs a call in the corpus, so that its answers are stored."""
+    covered = {call.covers for name in inputs() for call in calls_on(name)[0]}
+    assert sorted(to_cover() - covered) == []
+    assert not NOT_COVERED & covered
+
+
+def to_cover() -> set[str]:
+    commands = {
+        f"{name} {output.value}"
+        for panel in PANELS.values()
+        for name, command in panel.items()
+        for output in _formats(command)
+    }
+    tables = {f"{name} of {kind}" for kind in (CLUSTER, FILES, RECORDING) for name in tables_of(kind)}
+    tools = {f"tool {each.__name__}" for each in AgentTools(lambda: None).tools}  # type: ignore[arg-type, return-value]
+    return (commands | tables | tools) - NOT_COVERED
+
+
+def _formats(command: Callable[..., None]) -> Iterable[Enum]:
+    """The formats that a command has; table if it has no choice."""
+    parameter = inspect.signature(command, eval_str=True).parameters.get("output")
+    default = None if parameter is None else parameter.default
+    return type(default) if isinstance(default, Enum) else [Format.TABLE]
