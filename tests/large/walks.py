@@ -625,12 +625,25 @@ class Round:
             state.state == "Ongoing" and opened.tp in state.topic_partitions and owner.begun <= _updated(state)
             for state in log
         )
-        shows_version_2 = any(state.client_transaction_version == 2 for state in log) and not has_ongoing
-        has_raised_epoch = any(
-            each.producer_id == opened.producer_id and each.producer_epoch > record.producer_epoch
-            for batches in logs.batches.values()
+        of_producer = [
+            (tp, each)
+            for tp, batches in logs.batches.items()
             for each in batches
+            if each.producer_id == opened.producer_id
+        ]
+        epoch = next(
+            each.producer_epoch
+            for tp, each in of_producer
+            if tp == opened.tp and each.is_commit is None and each.last_offset >= opened.start_offset
         )
+        # A client that goes on with version 1 within the epoch may have written late, or what it did not add.
+        is_of_both = any(
+            state.producer_epoch == epoch and state.state == "Ongoing" and state.client_transaction_version != 2
+            for state in log
+        )
+        shows_version_2 = any(state.client_transaction_version == 2 for state in log)
+        shows_version_2 = shows_version_2 and not has_ongoing and not is_of_both
+        has_raised_epoch = not is_of_both and any(each.producer_epoch > epoch for _, each in of_producer)
         if owner.version == 2 and (shows_version_2 or has_raised_epoch):
             return False
         is_decided = owner.ended is not None and owner.ended[0] < self.judged_at

@@ -31,6 +31,7 @@ from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition
 
 END = 2**63 - 1
+RESTART = dt.timedelta(seconds=3)  # no broker starts again and loads its log sooner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +175,8 @@ def lost_end(
     """A transaction that was ended twice, if open records may be from in between; null if there is none.
 
     A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
-    two on a partition; from 4.3.0 on (KAFKA-20734) it skips those without a leader, and only the end is another
-    coordinator's. If this one has written the only marker on a partition, the first one had not ended the transaction.
+    two on a partition. From 4.3.0 on (KAFKA-20734) it skips those without a leader, and what is left is an end of
+    another coordinator, or long after the decision. The transaction had not ended before its last first marker.
     """
     for marker in markers:
         first, last = marker.first_time, marker.time
@@ -188,18 +189,24 @@ def lost_end(
     for decision, end in pairwise(own):
         first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
         is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
-        if not is_end or decision.leader_epoch == end.leader_epoch or first is None or last is None or epoch is None:
+        if not is_end or first is None or last is None or epoch is None:
             continue
-        is_first_end = any(
-            each.is_first
-            and each.coordinator_epoch == end.leader_epoch
-            and each.tp in (decision.topic_partitions or ())
-            and each.time is not None
-            and abs(each.time - last) <= CLOCKS_DIFFER
-            for each in markers
-        )
-        if not is_first_end and _may_be_between(txn, parts, markers, epoch=epoch, first=first, last=last):
-            reason = f"one coordinator decided it at {at(first)}, and another one ended it at {at(last)}"
+        if txn.tp in (decision.topic_partitions or ()):  # there the second marker would have ended the open records
+            continue
+        is_of_another = decision.leader_epoch != end.leader_epoch
+        own_markers: dict[TopicPartition, OtherMarker] = {}  # on each of its partitions, the first since the decision
+        for each in sorted(markers, key=lambda each: each.offset):
+            is_since = each.time is not None and each.time >= first - CLOCKS_DIFFER
+            if is_since and each.is_first and each.tp in (decision.topic_partitions or ()):
+                own_markers.setdefault(each.tp, each)
+        if is_of_another and any(each.coordinator_epoch == end.leader_epoch for each in own_markers.values()):
+            continue
+        times = [each.time - CLOCKS_DIFFER for each in own_markers.values() if each.time is not None]
+        not_ended = max([first, *(min(each, last) for each in times)])
+        if not is_of_another and last - not_ended <= RESTART:
+            continue
+        if _may_be_between(txn, parts, markers, epoch=epoch, first=not_ended, last=last):
+            reason = f"it was decided at {at(first)}, and ended at {at(last)}"
             entries = record_entry(decision, name="decision"), record_entry(end, name="end")
             return LostEnd(reason=reason, evidence=entries)
     return None
