@@ -350,23 +350,23 @@ def test_a_broker_that_starts_again_ends_a_transaction_long_after_its_decision(
 
 
 @pytest.mark.parametrize(
-    ("here", "is_between"),
+    ("here", "begun", "is_between"),
     [
-        ((), True),
-        ((other(99, 94.9),), True),
-        ((other(99, 95.1),), False),
-        ((marker(99, COMMIT, second=90),), False),
-        ((marker(99, COMMIT, second=70),), True),
+        ((), None, True),
+        ((other(99, 94.9),), None, True),
+        ((other(99, 200),), None, True),
+        ((other(99, 200),), 100, False),
+        ((other(99, 104.9),), 100, True),
     ],
-    ids=["no broker's time", "within the bound", "after the second end", "its second marker", "its first marker"],
+    ids=["no broker's time", "soon", "its client goes on", "it has begun another", "within the bound"],
 )
-def test_only_records_from_between_the_two_ends_can_be_of_the_lost_transaction(
-    here: Sequence[dict[str, Any]], is_between: bool
+def test_the_client_of_the_lost_transaction_may_go_on_until_it_begins_another(
+    here: Sequence[dict[str, Any]], begun: float | None, is_between: bool
 ) -> None:
-    on = (ELSEWHERE, HERE) if any(each["producer_id"] == 7 for each in here) else (ELSEWHERE,)
-    both = [*COMMITS[:1], *ended_records("Commit", began=60, at_second=70, on=on)]
-    both[-1] = record(3, "CompleteCommit", second=90, started=60)
-    assert ("ended twice" in unproven(*found(*TWICE), here=here, records=both)) is is_between
+    records = [*COMMITS[:-1], record(3, "CompleteCommit", second=90, started=60)]
+    if begun is not None:
+        records += [record(4, "Ongoing", second=begun, started=begun, on=(ELSEWHERE,))]
+    assert ("ended twice" in unproven(*found(*TWICE), here=here, records=records)) is is_between
 
 
 def test_records_from_before_the_first_end_are_of_no_later_transaction() -> None:

@@ -27,6 +27,7 @@ from tests.exploration.state import NOBODY, State
 from tests.exploration.world import EPOCH, World
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.actions.complete import CompletePlan
+from toolkit.analysis.diagnosis.evidence import other_markers
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError
 from toolkit.sources.live.client.broker_response import BrokerResponse, error_name
@@ -207,6 +208,8 @@ def controlled() -> Iterator[None]:
         mock.patch.object(partition_log, "ThreadPoolExecutor", _Executor),
         # After the marker, a real consumer reads: no broker is here.
         mock.patch.object(CompletePlan, "_delivery", return_value=None),
+        # A step takes seconds here, also from a decision to its end; a coordinator that starts again has a new epoch.
+        mock.patch.object(other_markers, "RESTART", dt.timedelta(days=1)),
     ):
         yield
 

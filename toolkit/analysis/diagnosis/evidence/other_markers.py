@@ -172,26 +172,28 @@ class LostEnd:
 def lost_end(
     txn: OpenTransaction, parts: Sequence[OpenPart], history: IdHistory | None, markers: Sequence[OtherMarker]
 ) -> LostEnd | None:
-    """A transaction that was ended twice, if open records may be from in between; null if there is none.
+    """A transaction that was ended twice, if open records may be of a lost one after it; null if there is none.
 
     A coordinator that loads its log writes the markers of a decision again, unless the log has their end. So there are
     two on a partition. From 4.3.0 on (KAFKA-20734) it skips those without a leader, and what is left is an end of
-    another coordinator, or long after the decision. The transaction had not ended before its last first marker.
+    another coordinator, or long after the decision; it had not ended before its last first marker. The client of the
+    lost transaction may go on, until it begins the next one.
     """
+    own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
+    begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
     for marker in markers:
         first, last = marker.first_time, marker.time
-        if marker.producer_id != txn.producer_id or marker.tp == txn.tp or first is None or last is None:
+        if marker.producer_id != txn.producer_id or first is None or last is None:
             continue
-        if _may_be_between(txn, parts, markers, epoch=marker.epoch, first=first, last=last):
+        until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
+        if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
             reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
             return LostEnd(reason=reason, evidence=(marker.entry,))
-    own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
     for decision, end in pairwise(own):
         first, last, epoch = decision.timestamp, end.timestamp, end.producer_epoch
         is_end = (decision.state or "").startswith("Prepare") and (end.state or "").startswith("Complete")
-        if not is_end or first is None or last is None or epoch is None:
-            continue
-        if txn.tp in (decision.topic_partitions or ()):  # there the second marker would have ended the open records
+        # On its own partitions the second marker, if it is not skipped, ends what is open.
+        if not is_end or first is None or last is None or epoch is None or txn.tp in (decision.topic_partitions or ()):
             continue
         is_of_another = decision.leader_epoch != end.leader_epoch
         own_markers: dict[TopicPartition, OtherMarker] = {}  # on each of its partitions, the first since the decision
@@ -205,31 +207,21 @@ def lost_end(
         not_ended = max([first, *(min(each, last) for each in times)])
         if not is_of_another and last - not_ended <= RESTART:
             continue
-        if _may_be_between(txn, parts, markers, epoch=epoch, first=not_ended, last=last):
+        until = next((each for each in begun if each > last), None)
+        if _may_be_between(parts, epoch=epoch, first=not_ended, until=until):
             reason = f"it was decided at {at(first)}, and ended at {at(last)}"
             entries = record_entry(decision, name="decision"), record_entry(end, name="end")
             return LostEnd(reason=reason, evidence=entries)
     return None
 
 
-def _may_be_between(
-    txn: OpenTransaction,
-    parts: Sequence[OpenPart],
-    markers: Sequence[OtherMarker],
-    *,
-    epoch: int,
-    first: dt.datetime,
-    last: dt.datetime,
-) -> bool:
-    """Whether open records of an epoch may be from between two times; not if the last marker is here, before them."""
-    own = [each for each in markers if each.tp == txn.tp and txn.start is not None and each.offset < txn.start]
-    if any(each.epoch == epoch and each.time is not None and each.time + CLOCKS_DIFFER >= last for each in own):
-        return False
+def _may_be_between(parts: Sequence[OpenPart], *, epoch: int, first: dt.datetime, until: dt.datetime | None) -> bool:
+    """Whether open records of an epoch may be from between two times."""
     for part in parts:
         before = None if part.before is None else utc(int(part.before.time))
         after = None if part.after is None else utc(int(part.after.time))
         is_before = before is not None and before + CLOCKS_DIFFER < first
-        is_after = after is not None and after - CLOCKS_DIFFER > last
+        is_after = after is not None and until is not None and after - CLOCKS_DIFFER > until
         if part.lowest_epoch <= epoch <= part.highest_epoch and not is_before and not is_after:
             return True
     return False
