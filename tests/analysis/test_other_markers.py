@@ -334,6 +334,8 @@ def test_the_end_by_another_coordinator_may_be_the_second_one() -> None:
     assert "it was decided at" in unproven(*found(*TWICE[:2]), records=ENDED_LATER)
     by_second = found(data(98, second=60), marker(99, COMMIT, second=90, coordinator_epoch=5))
     assert unproven(*by_second, records=ENDED_LATER) == "", "the first one had not ended it"
+    of_other = found(data(98, pid=8), marker(99, COMMIT, pid=8, second=90, coordinator_epoch=5), pid=8)
+    assert "it was decided at" in unproven(*of_other, records=ENDED_LATER), "the marker is another producer's"
 
 
 @pytest.mark.parametrize(

@@ -179,11 +179,12 @@ def lost_end(
     another coordinator, or long after the decision; it had not ended before its last first marker. The client of the
     lost transaction may go on, until it begins the next one.
     """
+    markers = [each for each in markers if each.producer_id == txn.producer_id]
     own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
     begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
     for marker in markers:
         first, last = marker.first_time, marker.time
-        if marker.producer_id != txn.producer_id or first is None or last is None:
+        if first is None or last is None:
             continue
         until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
         if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
