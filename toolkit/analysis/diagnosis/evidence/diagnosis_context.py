@@ -15,7 +15,6 @@ from typing import NamedTuple
 from toolkit.analysis.cluster_events import LEADER_EVENTS, events_around
 from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHistory, events_of
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
-from toolkit.analysis.diagnosis.evidence.open_parts import open_parts
 from toolkit.analysis.diagnosis.evidence.other_markers import (
     MarkerSearch,
     lost_end,
@@ -31,7 +30,7 @@ from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import COMMIT, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import utc
-from toolkit.schema.live import EvidenceEntry, Partition, Producer
+from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import Error, TopicPartition
@@ -126,20 +125,17 @@ class DiagnosisContext:
         unexplained = unexplained_marker(producer_id, history, markers, is_commit=True) or unexplained_marker(
             producer_id, history, aborts, is_commit=False
         )
-        parts = open_parts(self.txn, self.producer_batches)
-        lost = None if outcome.name == COMMIT else lost_end(self.txn, parts, history, markers)
-        evidence: tuple[EvidenceEntry, ...]
         if unexplained is not None:
-            missing, evidence = unexplained_text(unexplained, outcome.offsets), (unexplained.entry,)
-        elif lost is not None:
-            missing, evidence = lost_end_text(lost, outcome.offsets), lost.evidence
+            missing, evidence = unexplained_text(unexplained, outcome.offsets), [unexplained.entry]
+        elif outcome.name != COMMIT and (lost := lost_end(self.txn, self.producer_batches, history, markers)):
+            missing, evidence = lost_end_text(lost, outcome.offsets), [*lost.evidence]
         else:
             return outcome
         return Outcome(
             name=UNKNOWN,
             reason=missing,
             missing=(missing,),
-            evidence=evidence,
+            evidence=tuple(evidence),
             offsets=outcome.offsets,
             is_contradicted=True,
         )

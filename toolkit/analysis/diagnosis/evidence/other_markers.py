@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from toolkit.analysis.coordinator.coordinator_log import IdHistory
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
-from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart
+from toolkit.analysis.diagnosis.evidence.open_parts import OpenPart, open_parts
 from toolkit.analysis.diagnosis.evidence_text import at, record_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, Outcome
@@ -77,33 +77,27 @@ def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Ite
         marker = batches.markers_before[number : number + 1]
         offset, epoch = int(marker["base_offset"][0]), int(marker["producer_epoch"][0])
         before: Headers = own[own["base_offset"] < offset][-1:]
-        # A missing batch may have the marker's own epoch, as with version 1.
-        is_raised = (
-            len(before) == 1
-            and before["attributes"][0] & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL
-            and int(before["producer_epoch"][0]) == epoch - 1
-            and excerpt.is_contiguous(int(before["base_offset"][0]), offset)
-        )
-        is_repeated = (
-            len(before) == 1
-            and before["attributes"][0] & CONTROL != 0
-            and before["marker"][0] == marker["marker"][0]
-            and int(before["producer_epoch"][0]) == epoch
-            and excerpt.is_contiguous(int(before["base_offset"][0]), offset)
-        )
+        is_first, is_raised, first_time = excerpt.start == 0 and excerpt.is_contiguous(0, offset), False, None
+        if len(before):
+            (last,) = before
+            is_first = last["attributes"] & CONTROL == 0
+            # A missing batch may have the marker's own epoch, as with version 1.
+            if excerpt.is_contiguous(int(last["base_offset"]), offset):
+                is_data = last["attributes"] & (CONTROL | TRANSACTIONAL) == TRANSACTIONAL
+                is_raised = is_data and int(last["producer_epoch"]) == epoch - 1
+                if not is_first and last["marker"] == marker["marker"][0] and int(last["producer_epoch"]) == epoch:
+                    first_time = utc(int(last["max_timestamp"]))
         yield OtherMarker(
             tp=tp,
             offset=offset,
             producer_id=producer_id,
             epoch=epoch,
-            is_first=bool(before["attributes"][0] & CONTROL == 0)
-            if len(before)
-            else excerpt.start == 0 and excerpt.is_contiguous(0, offset),
+            is_first=bool(is_first),
             is_raised=bool(is_raised),
             is_commit=bool(marker["marker"][0] == COMMIT_MARKER),
             coordinator_epoch=int(marker["coordinator_epoch"][0]),
             time=utc(int(marker["max_timestamp"][0])),
-            first_time=utc(int(before["max_timestamp"][0])) if is_repeated else None,
+            first_time=first_time,
             entry=batches.entry("marker_elsewhere", marker),
         )
 
@@ -170,7 +164,7 @@ class LostEnd:
 
 
 def lost_end(
-    txn: OpenTransaction, parts: Sequence[OpenPart], history: IdHistory | None, markers: Sequence[OtherMarker]
+    txn: OpenTransaction, batches: ProducerBatches | None, history: IdHistory | None, markers: Sequence[OtherMarker]
 ) -> LostEnd | None:
     """A transaction that was ended twice, if open records may be of a lost one after it; null if there is none.
 
@@ -179,7 +173,7 @@ def lost_end(
     another coordinator, or long after the decision; it had not ended before its last first marker. The client of the
     lost transaction may go on, until it begins the next one.
     """
-    markers = [each for each in markers if each.producer_id == txn.producer_id]
+    parts, markers = open_parts(txn, batches), [each for each in markers if each.producer_id == txn.producer_id]
     own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
     begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
     for marker in markers:
