@@ -40,7 +40,9 @@ def spark_process() -> Iterator[SparkSession]:
 @pytest.fixture
 def spark(spark_process: SparkSession) -> SparkSession:
     """A session in which no data source is registered, nothing is set, and no view is left of another test."""
-    return spark_process.newSession()
+    session = spark_process.newSession()
+    session.createDataFrame([], "number int")  # makes it the active one, whose data sources Spark compares by name
+    return session
 
 
 @pytest.fixture(scope="session")
