@@ -8,7 +8,6 @@ transaction silently loses its records there. What it discards is saved first.
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -42,6 +41,7 @@ from toolkit.actions.refusals import (
 from toolkit.analysis.diagnosis.decision.disowned_rules import OFFSETS_DROPPED
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.actions.progress import Progress
@@ -245,7 +245,7 @@ class AbortPlan(MarkerPlan):
 
     @property
     def _tool(self) -> str:
-        where = f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
+        where = TopicPartition(self.topic, self.partition).flags
         return f"kafka-transactions.sh --bootstrap-server {self.cluster.bootstrap_servers} abort {where}"
 
     def _preflight(self, recheck_after: float, override: str | None) -> Finding:

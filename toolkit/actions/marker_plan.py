@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.record import replace
-from toolkit.schema.table import Error
+from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_response import TOO_OLD
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class MarkerPlan:
 
     def progress(self, kind: str, cancel: threading.Event | None) -> Progress:
         """The steps of writing a marker, and what to say if one fails."""
-        where = f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
+        where = TopicPartition(self.topic, self.partition).flags
         return Progress(
             nothing=NOTHING_WRITTEN,
             written=f"The {kind} marker was written.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit.cli.action_answer import ActionAnswer
 from toolkit.cli.output import progress
 from toolkit.errors import ActionRefused, UsageError
-from toolkit.views.action_texts import list_left_out, list_preview, list_result
+from toolkit.views.action_texts import list_left_out, list_preview, list_result, to_confirm
 from toolkit.views.row_formats import size_text
 
 if TYPE_CHECKING:
@@ -102,4 +101,4 @@ def preview(plan: AbortListPlan, *, saves: bool) -> Iterator[str]:
         size = f"at least {known}" if None in sizes else known
         yield f"Their records ({size} in the log) are saved first." if saves else "Their records are not saved."
         yield "Each is checked again right before its marker. The first that is not as planned stops the list."
-        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
+        yield to_confirm(plan.target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -32,6 +33,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def flags(self) -> str:
+        """The flags that name it in a command, as a shell takes them: ``--topic orders --partition 0``."""
+        return f"--topic {shlex.quote(self.topic)} --partition {self.partition}"
 
 
 class Error(NamedTuple):

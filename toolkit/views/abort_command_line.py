@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit.actions.refusals import abort_refusal
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
+from toolkit.schema.table import TopicPartition
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
@@ -89,7 +89,7 @@ def _advice(finding: Finding, state: Producer | None, producer_epoch: int, serve
         against += [f"Not known: {missing}." for missing in finding.missing]
     elif refusal is not None:
         against.append(f"It is {finding.verdict}: {finding.reason}")
-    where = f"--topic {shlex.quote(finding.topic or '')} --partition {finding.partition}"
+    where = TopicPartition(finding.topic or "", finding.partition or 0).flags
     tool = f"kafka-transactions.sh --bootstrap-server {server} abort {where}"
     coordinator_epoch = 0 if state is None else state.coordinator_epoch or 0
     epochs = f"--producer-epoch {finding.producer_epoch} --coordinator-epoch {coordinator_epoch}"

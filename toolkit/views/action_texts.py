@@ -117,7 +117,7 @@ def commit_preview(plan: CommitPlan) -> Iterator[str]:
         "After: restore the job from this checkpoint or a later one. If it starts without state, or from an earlier "
         "checkpoint or savepoint, it writes these records again."
     )
-    yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
+    yield to_confirm(plan.target)
 
 
 def commit_result(plan: CommitPlan, done: CommitResult) -> Iterator[str]:
@@ -138,10 +138,15 @@ def fence_owner(plan: FencePlan) -> Iterator[str]:
         yield "on " + ", ".join(f"{topic}-{partition}" for topic, partition in plan.topic_partitions)
 
 
+def to_confirm(target: str) -> str:
+    """What to add to a dry run, to do it."""
+    return f"To do it, add: --confirm {shlex.quote(target)}"
+
+
 def _what_to_add(plan: AbortPlan | CompletePlan | FencePlan) -> Iterator[str]:
     """What the command needs to do it, or why it would be refused."""
     if plan.refusal is None:
-        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
+        yield to_confirm(plan.target)
     else:
         yield f"It would be refused: {plan.refusal}"
         if plan.needed_override is not None:
@@ -155,7 +160,7 @@ def fence_preview(plan: FencePlan, *, override: str | None) -> Iterator[str]:
     yield from (f"- {text}" for text in plan.warnings)
     if plan.refusal is not None and override is not None and override == plan.needed_override:
         yield f"Overridden: {plan.refusal}"
-        yield f"To do it, add: --confirm {shlex.quote(plan.target)}"
+        yield to_confirm(plan.target)
     else:
         yield from _what_to_add(plan)
     yield f"Kafka's tool (newer than 4.0) does the same without these checks: {plan.command}"

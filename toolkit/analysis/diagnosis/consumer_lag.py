@@ -6,11 +6,11 @@ not receive, and markers, which no consumer receives (the "lag stuck at 1").
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from toolkit.schema.offsets import GroupLag
+from toolkit.schema.table import TopicPartition
 
 StatusCount = tuple[int, int, str | None]
 """First and last offset of a range, and their status: `toolkit.analysis.log.offset_status.StatusRange`."""
@@ -87,7 +87,7 @@ def lag_reason(lag: GroupLag) -> str | None:
     if lag.lag is None:
         return None
     behind, held, lso = lag.behind or 0, lag.held or 0, lag.last_stable_offset
-    see = f"See kafka-txn diagnose --topic {shlex.quote(lag.topic or '')} --partition {lag.partition}."
+    see = f"See kafka-txn diagnose {TopicPartition(lag.topic or '', lag.partition or 0).flags}."
     if held and not behind:
         client = f"A read_committed client reports lag {lag.client_lag}"
         if lag.client_lag is None:

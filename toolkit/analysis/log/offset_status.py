@@ -8,7 +8,6 @@ producer's next marker decides.
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array, Headers, concatenate
 from toolkit.schema.live import Partition
 from toolkit.schema.offsets import OffsetVisibility
+from toolkit.schema.table import TopicPartition
 
 STATUSES = (
     "non_transactional",  # a record outside transactions
@@ -326,7 +326,7 @@ def _waits(row: OffsetVisibility) -> str:
         held = "and no transaction is open, so it waits for replication"
     else:
         held = f"held by the transaction of producer {holder} that began at {row.holder_first_offset}"
-    command = f"See kafka-txn diagnose --topic {shlex.quote(row.topic)} --partition {row.partition}."
+    command = f"See kafka-txn diagnose {TopicPartition(row.topic, row.partition).flags}."
     return f"read_committed consumers do not receive it yet: the LSO is {lso}, {held}. {command}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from pydantic import Field
 
 from toolkit.errors import NotFound, ToolkitError, UsageError
 from toolkit.schema import TRANSACTION_HISTORY, Row
+from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
@@ -246,7 +246,7 @@ class AgentTools:
                     do="Call diagnose; it may have ended.",
                 )
             plan = plan_marker(source, inert_finding(findings[0]))
-        where = f"--topic {shlex.quote(plan.topic)} --partition {plan.partition} --start-offset {plan.start_offset}"
+        where = f"{TopicPartition(plan.topic, plan.partition).flags} --start-offset {plan.start_offset}"
         return {
             "command": f"kafka-txn {action} {self._address} {where}".replace("  ", " "),
             "confirmation": "It is a dry run until a person confirms it by name.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.decision.owned_rules import is_disowned
 from toolkit.analysis.diagnosis.evidence_kinds import GET_MISSING, OpenEvidence
@@ -28,7 +26,7 @@ def first_disowned_rule(e: OpenEvidence) -> OpenRule:
 
 
 def _command(txn: OpenTransaction, action: str) -> str:
-    return f"kafka-txn {action} --topic {shlex.quote(txn.tp[0])} --partition {txn.tp[1]} --start-offset {txn.start}"
+    return f"kafka-txn {action} {txn.tp.flags} --start-offset {txn.start}"
 
 
 def _abort(e: OpenEvidence) -> str:
