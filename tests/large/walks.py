@@ -621,30 +621,7 @@ class Round:
         if LOSES not in text or owner is None:
             return False
         log = [state for id_, state in states if id_ == owner.transactional_id]
-        has_ongoing = any(
-            state.state == "Ongoing" and opened.tp in state.topic_partitions and owner.begun <= _updated(state)
-            for state in log
-        )
-        of_producer = [
-            (tp, each)
-            for tp, batches in logs.batches.items()
-            for each in batches
-            if each.producer_id == opened.producer_id
-        ]
-        epoch = next(
-            each.producer_epoch
-            for tp, each in of_producer
-            if tp == opened.tp and each.is_commit is None and each.last_offset >= opened.start_offset
-        )
-        # A client that goes on with version 1 within the epoch may have written late, or what it did not add.
-        is_of_both = any(
-            state.producer_epoch == epoch and state.state == "Ongoing" and state.client_transaction_version != 2
-            for state in log
-        )
-        shows_version_2 = any(state.client_transaction_version == 2 for state in log)
-        shows_version_2 = shows_version_2 and not has_ongoing and not is_of_both
-        has_raised_epoch = not is_of_both and any(each.producer_epoch > epoch for _, each in of_producer)
-        if owner.version == 2 and (shows_version_2 or has_raised_epoch):
+        if owner.version == 2 and _shows_version_2(opened, owner, logs, log):
             return False
         is_decided = owner.ended is not None and owner.ended[0] < self.judged_at
 
@@ -775,6 +752,28 @@ def _lists(states: Sequence[tuple[str, TransactionState]], owner: WalkTransactio
 
 def _last_state(states: Sequence[tuple[str, TransactionState]], transactional_id: str) -> TransactionState | None:
     return next((state for id_, state in reversed(states) if id_ == transactional_id), None)
+
+
+def _shows_version_2(
+    opened: OpenTransaction, owner: WalkTransaction, logs: PartitionLogs, log: Sequence[TransactionState]
+) -> bool:
+    """Whether what is left of an id's records, or of its producer's batches, contradicts that nothing includes them."""
+    of_producer = [
+        (tp, each) for tp, batches in logs.batches.items() for each in batches if each.producer_id == opened.producer_id
+    ]
+    epoch = next(
+        each.producer_epoch
+        for tp, each in of_producer
+        if tp == opened.tp and each.is_commit is None and each.last_offset >= opened.start_offset
+    )
+    ongoing = [state for state in log if state.state == "Ongoing"]
+    # A client that goes on with version 1 within the epoch may have written late, or what it did not add.
+    if any(state.producer_epoch == epoch and state.client_transaction_version != 2 for state in ongoing):
+        return False
+    # Only the decision is lost.
+    is_added = any(opened.tp in state.topic_partitions and owner.begun <= _updated(state) for state in ongoing)
+    is_of_version_2 = any(state.client_transaction_version == 2 for state in log)
+    return (is_of_version_2 and not is_added) or any(each.producer_epoch > epoch for _, each in of_producer)
 
 
 def _updated(state: TransactionState) -> float:
