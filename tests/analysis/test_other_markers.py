@@ -329,6 +329,20 @@ def test_a_repeated_marker_may_hide_a_later_commit() -> None:
     assert "repeats" not in unproven(*found(*TWICE[:2], raised)), "of the next epoch"
 
 
+def test_a_transaction_without_records_on_a_partition_has_a_marker_there_too() -> None:
+    """Only the coordinators' log tells it from a marker that was written twice."""
+    first = ended_records("Commit", began=60, at_second=69.9, on=(ELSEWHERE,))
+    second = ended_records("Commit", began=85, at_second=89.9, on=(ELSEWHERE,), offset=4)
+    assert "repeats" not in unproven(*found(*TWICE), records=[init(), *first, *second])
+    on_another = ended_records("Commit", began=85, at_second=89.9, on=(ORDERS_7,), offset=4)
+    assert "repeats" in unproven(*found(*TWICE), records=[init(), *first, *on_another])
+    thrice = (data(96, second=60), marker(97, COMMIT, second=60.2), data(98, second=61), *TWICE[1:2])
+    soon = ended_records("Commit", began=60, at_second=60.1, on=(ELSEWHERE,))
+    ahead = ended_records("Commit", began=61, at_second=70.1, on=(ELSEWHERE,), offset=4)
+    repeated = found(*thrice, marker(100, COMMIT, second=73))
+    assert "repeats" in unproven(*repeated, records=[init(), *soon, *ahead]), "its clock is ahead, and both are used"
+
+
 def test_the_end_by_another_coordinator_may_be_the_second_one() -> None:
     """From 4.3.0 on it skips a partition without a leader, and there is no second marker."""
     assert "it was decided at" in unproven(*found(*TWICE[:2]), records=ENDED_LATER)

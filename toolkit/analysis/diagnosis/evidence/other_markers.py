@@ -12,7 +12,7 @@ epoch in aborts of version 1, too. With version 1 a COMMIT marker has the data's
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -114,13 +114,6 @@ def unexplained_marker(
     first = None if history is None else history.first_of(producer_id)
     if history is None or first is None or first.timestamp is None:
         return None
-    decided = [
-        each
-        for each in history.transactions
-        if each.producer_id in {producer_id, None}
-        and each.decided_at
-        and (each.state or "").endswith("Commit") == is_commit
-    ]
     is_whole = first.state == "Empty" and first.producer_epoch == 0  # compaction has taken nothing
     explained: set[tuple[TopicPartition, PastTransaction]] = set()  # one marker of each transaction on each partition
     earliest: dict[TopicPartition, dt.datetime] = {}  # the marker of a later decision was looked for
@@ -132,26 +125,40 @@ def unexplained_marker(
             continue
         if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
             continue
-        decision = next(
-            (
-                each
-                for each in decided
-                if (marker.tp, each) not in explained
-                and each.decided_at is not None
-                and (each.topic_partitions is None or marker.tp in each.topic_partitions)
-                and each.producer_epoch in _data_epochs(marker, each)
-                and each.decided_at <= time + CLOCKS_DIFFER
-                and (
-                    each.end_time is None
-                    or time <= each.end_time + CLOCKS_DIFFER
-                    or (is_commit and each.decided_at > earliest[marker.tp] + CLOCKS_DIFFER)
-                )
-            ),
-            None,
-        )
+        late_after = earliest[marker.tp] + CLOCKS_DIFFER if is_commit else None
+        decision = _decision_of(marker, history, explained, late_after=late_after)
         if decision is None:
             return marker
         explained.add((marker.tp, decision))
+    return None
+
+
+def _decision_of(
+    marker: OtherMarker,
+    history: IdHistory,
+    explained: Collection[tuple[TopicPartition, PastTransaction]],
+    *,
+    late_after: dt.datetime | None = None,
+) -> PastTransaction | None:
+    """The first decision that a marker can be of; null if there is none.
+
+    `explained`: decisions with a marker on a partition.
+    `late_after`: markers of later decisions may come after their end; null if none does.
+    """
+    for each in history.transactions:
+        if marker.time is None or each.decided_at is None:
+            continue
+        is_in_time = each.end_time is None or marker.time <= each.end_time + CLOCKS_DIFFER
+        if (
+            each.producer_id in {marker.producer_id, None}
+            and (each.state or "").endswith("Commit") == marker.is_commit
+            and (each.topic_partitions is None or marker.tp in each.topic_partitions)
+            and each.producer_epoch in _data_epochs(marker, each)
+            and each.decided_at <= marker.time + CLOCKS_DIFFER
+            and (is_in_time or (late_after is not None and each.decided_at > late_after))
+            and (marker.tp, each) not in explained
+        ):
+            return each
     return None
 
 
@@ -176,10 +183,16 @@ def lost_end(
     parts, markers = open_parts(txn, batches), [each for each in markers if each.producer_id == txn.producer_id]
     own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
     begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
-    for marker in markers:
+    explained: set[tuple[TopicPartition, PastTransaction]] = set()
+    for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
+        own_decision = None if history is None else _decision_of(marker, history, explained)
+        if own_decision is not None:
+            explained.add((marker.tp, own_decision))
         first, last = marker.first_time, marker.time
         if first is None or last is None:
             continue
+        if own_decision is not None and own_decision.decided_at is not None and own_decision.decided_at > first:
+            continue  # the next transaction had no records on the partition
         until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
         if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
             reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
