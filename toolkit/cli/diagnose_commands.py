@@ -150,9 +150,7 @@ def explain(
         partitions=partition or (),
         recheck_after=recheck_after,
     )
-    options = source_options
-    files = options.paths or options.consistent_copy or options.as_of or options.txn_state_partitions
-    if not (files or options.names_cluster):
+    if source_options == SourceOptions():
         _answer_explained(explain_pasted(), output)
     try:
         with source_options.open_logs() as source:

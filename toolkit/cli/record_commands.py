@@ -20,6 +20,7 @@ import typer
 from toolkit.cli.common_options import LogEvidence, MaxTransactionTimeout, duration_option
 from toolkit.cli.output import progress, remark
 from toolkit.cli.source_options import SourceOptions, takes_source
+from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics
     from toolkit.sources.recording.sampler import Sample
 
+LOOPBACK = "127.0.0.1"
 LIMITS, METRICS = "How long", "Metrics"
 IN_TIME = 0.8  # of an interval, so that a silent broker costs no sample
 
@@ -84,7 +86,7 @@ def record(
     metrics_host: Annotated[
         str,
         typer.Option("--metrics-host", metavar="HOST", help="Address to serve metrics on.", rich_help_panel=METRICS),
-    ] = "127.0.0.1",
+    ] = LOOPBACK,
     source_options: SourceOptions,
 ) -> None:
     """Sample the cluster periodically into Parquet: state, findings and late transactions.
@@ -93,6 +95,8 @@ def record(
     DuckDB and Spark (DIR/findings, DIR/producers, ...) at any time, and serve diagnose --recording DIR.
     """  # fmt: skip
     source_options.check()
+    if metrics_host != LOOPBACK and metrics_port is None:
+        raise UsageError("--metrics-host applies to metrics that are served.", do="Add --metrics-port PORT.")
 
     from toolkit.sources.recording.recorder import Recorder
     from toolkit.sources.recording.sample_writer import SampleWriter

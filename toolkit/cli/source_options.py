@@ -28,6 +28,8 @@ CONNECTION, FILES = "Connection", "Files"
 UTC = "+00:00"
 FILE_OPTIONS = ("log_dir", "consistent_copy", "as_of", "txn_state_partitions", "broker_log", "broker_log_time_zone")
 CLUSTER_OPTIONS = ("bootstrap_server", "command_config", "timeout")
+WAITS = ("timeout", "recheck_after")  # for a cluster; a default is no error with files
+SERVER_FLAG = "--bootstrap-server HOST:PORT"
 SERVER_VARIABLE, CONFIG_VARIABLE = "KAFKA_TXN_BOOTSTRAP_SERVER", "KAFKA_TXN_COMMAND_CONFIG"
 _ACTION = re.compile(r"kafka-txn (abort|complete|commit|fence)(?= --)")
 
@@ -216,16 +218,18 @@ class SourceOptions:
             "--txn-state-partitions applies to": self.txn_state_partitions is not None,
             "--broker-log is read beside": bool(self.broker_log),
         }
+        if self.broker_log_time_zone != UTC and not self.broker_log:
+            raise UsageError("--broker-log-time-zone applies to brokers' logs.", do="Add --broker-log PATH.")
         if (wrong := [what for what, is_set in of_files.items() if is_set]) and not self.log_dir:
             raise UsageError(f"{wrong[0]} files.", do="Add --log-dir PATH.")
         if self.names_cluster and self.log_dir:
             raise UsageError("--bootstrap-server names a cluster, --log-dir names files.", do="Use one of them.")
         if self.flink_checkpoint and not self.names_cluster:
-            raise UsageError("--flink-checkpoint applies to a cluster.", do="Add --bootstrap-server HOST:PORT.")
+            raise UsageError("--flink-checkpoint applies to a cluster.", do=f"Add {SERVER_FLAG}.")
         if not (self.names_cluster or self.log_dir or self.recording):
             raise UsageError(
                 "No cluster is named.",
-                do=f"Add --bootstrap-server HOST:PORT or set {SERVER_VARIABLE}; or add --log-dir PATH for files.",
+                do=f"Add {SERVER_FLAG} or set {SERVER_VARIABLE}; or add --log-dir PATH for files.",
             )
 
     def open(self) -> AnySource:
@@ -311,7 +315,13 @@ def takes_source(*options: str) -> Callable[[Callable[..., None]], Callable[...,
                 bootstrap_server=selected.bootstrap_server or leading.bootstrap_server,
                 command_config=selected.command_config or leading.command_config,
             )
-            command(**values, source_options=source_options.or_environment())
+            source_options = source_options.or_environment()
+            for name in WAITS:
+                source = ctx.get_parameter_source(name)
+                if source is not None and source.name == "COMMANDLINE" and not source_options.names_cluster:
+                    flag = f"--{name.replace('_', '-')}"
+                    raise UsageError(f"{flag} applies to a cluster.", do=f"Leave it out, or add {SERVER_FLAG}.")
+            command(**values, source_options=source_options)
 
         # Typer reads from the signature what a command accepts.
         declared = inspect.signature(SourceOptions, eval_str=True).parameters
