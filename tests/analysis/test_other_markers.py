@@ -275,6 +275,44 @@ def test_one_commit_explains_one_marker_on_each_partition() -> None:
     assert unexplained(7, history(*again), [first, second]) is None
 
 
+def test_markers_of_a_partition_are_in_the_order_of_their_decisions() -> None:
+    """An ABORT marker comes before the commit that the log lost, so that is not of the commit before the abort."""
+    earlier = ended_records("Commit", began=60, at_second=66, on=(ELSEWHERE,))
+    abort = ended_records("Abort", began=67, at_second=69.9, on=(ELSEWHERE,), offset=4)
+    known = history(init(), *earlier, *abort)
+    aborted, lost = commit_at(70, kind=ABORT), replace(commit_at(70.2), offset=101)
+    assert unexplained(7, known, [aborted, lost]) == lost
+    assert unexplained(7, known, [lost, aborted]) == lost, "in whatever order they are read"
+    assert unexplained(7, known, [lost]) is None, "it may be of the commit before, within the bound"
+    swapped = history(
+        init(),
+        *abort[:0],
+        *ended_records("Abort", began=60, at_second=66, on=(ELSEWHERE,)),
+        *ended_records("Commit", began=67, at_second=69.9, on=(ELSEWHERE,), offset=4),
+    )
+    assert unexplained(7, swapped, [aborted, lost]) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "epoch", "is_since"),
+    [
+        ("Empty", COMMIT, 2, True),
+        ("Empty", COMMIT, 1, False),
+        ("Empty", ABORT, 2, False),
+        ("Empty", ABORT, 3, True),
+        ("CompleteCommit", COMMIT, 2, False),
+        ("CompleteCommit", COMMIT, 3, True),
+    ],
+)
+def test_an_epoch_shows_that_a_marker_is_younger_than_what_compaction_left(
+    state: str, kind: int, epoch: int, is_since: bool
+) -> None:
+    """A second after InitProducerId, the clocks do not; the coordinators' log had lost the commit."""
+    left = history(record(5, state, second=69, epoch=2))
+    one = commit_at(70, kind=kind, epoch=epoch)
+    assert unexplained(7, left, [one], is_commit=kind == COMMIT) == (one if is_since else None)
+
+
 def test_a_marker_that_was_written_twice_is_one() -> None:
     """A coordinator that takes over writes it again; an operator may, too. No data is between the two."""
     twice = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
@@ -525,7 +563,26 @@ def test_the_partitions_of_a_producer_are_read_those_of_its_epoch_and_of_higher_
     many = [producer(epoch=4, topic="many", partition=n) for n in range(1_001)]
     assert plan_marker_search([context], many[1:]).unread == {}
     assert plan_marker_search([context], many).unread == {7: "more than 1,000 partitions would have to be read"}
-    assert plan_marker_search([context], []) == MarkerSearchPlan(partitions={}, unread={})
+    assert plan_marker_search([context], []) == MarkerSearchPlan(partitions={}, unread={}, ahead={})
+
+
+@pytest.mark.parametrize(("epoch", "is_ahead"), [(0, False), (1, True)])
+def test_an_epoch_that_the_log_does_not_have_shows_that_it_has_lost_records(epoch: int, is_ahead: bool) -> None:
+    """It lost a commit of version 2 with the epoch that it raised; the next data was elsewhere, and `abort` lost it."""
+    here = {HERE: excerpt(data(100, second=80), start=0)}
+    log = LogEvidence(excerpts=here, coordinators=coordinator_log([init()]), marker_search=MarkerSearch())
+    rows = [producer(epoch=0), producer(epoch=epoch, topic="payments", partition=3), producer(8, epoch=9)]
+    plan = plan_marker_search([DiagnosisContext(open_transaction(), log)], rows)
+    assert plan.ahead == ({7: rows[1]} if is_ahead else {})
+    outcome = DiagnosisContext(open_transaction(), replace(log, marker_search=MarkerSearch(ahead=plan.ahead))).outcome
+    assert outcome.name == ("unknown" if is_ahead else "undecided")
+    if is_ahead:
+        assert outcome.missing[0].startswith("why producer 7 has epoch 1 on payments-3: ")
+        assert [(each.source, each.value) for each in outcome.evidence] == [
+            ("DescribeProducers", "epoch 1 on payments-3")
+        ]
+    nothing_left = DiagnosisContext(open_transaction(), replace(log, coordinators=coordinator_log([])))
+    assert plan_marker_search([nothing_left], rows).ahead == {}
 
 
 def test_a_thousand_partitions_are_read_each_for_all_of_its_producers() -> None:
@@ -545,7 +602,7 @@ def test_a_partition_that_the_coordinators_records_name_and_that_could_not_be_re
     assert context.listed == {ELSEWHERE}
     failed = producer(topic="payments", partition=3, error="LEADER_NOT_AVAILABLE: none")
     unread = {7: "payments-3 could not be read (LEADER_NOT_AVAILABLE)"}
-    assert plan_marker_search([context], [failed]) == MarkerSearchPlan(partitions={}, unread=unread)
+    assert plan_marker_search([context], [failed]) == MarkerSearchPlan(partitions={}, unread=unread, ahead={})
     nobody = producer(topic="payments", partition=4, error="LEADER_NOT_AVAILABLE: none")
     assert plan_marker_search([context], [nobody]).unread == {}, "no record names it"
     assert plan_marker_search([other], [failed]).unread == {}, "another producer's records do"

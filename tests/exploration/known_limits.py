@@ -102,8 +102,15 @@ def _has_marker_twice(log: Sequence[Record]) -> bool:
 
 def _is_contradicted(state: State) -> bool:
     """Whether a partition has the COMMIT marker of a transaction that the coordinators' log does not have, or a marker
-    twice, or an open record from before its producer.
+    twice, or an epoch that is not in the log, or an open record from before its producer.
     """
+    newest: dict[int, int] = {}
+    for meta in (each.meta for coordinator in state.coordinators for each in coordinator.log):
+        if meta is not None:
+            newest[meta.pid] = max(meta.epoch, newest.get(meta.pid, -1))
+    written = (record for partition in state.partitions for record in partition.log)
+    if any(record.epoch > newest.get(record.pid, record.epoch) for record in written):
+        return True
     if any(_has_marker_twice(partition.log) for partition in state.partitions):
         return True
     markers = (record for partition in state.partitions for record in partition.log if record.kind == "commit")

@@ -273,6 +273,11 @@ MUTANTS = (
         world="K3: the end of a commit is lost, and what came after it",
     ),
     Mutant(
+        guard="epochs that the coordinators' log does not have",
+        patch=lambda p: p.setattr(diagnosis_context.DiagnosisContext, "highest_epoch", None),
+        world="K3: version 2, a commit is lost with all that came after it",
+    ),
+    Mutant(
         guard="version 2 data that was never added",
         patch=_nothing(outcome_proof._Proof, "_is_never_added", False),
         world="K3: the coordinators' log has lost the record that added p1, version 2",

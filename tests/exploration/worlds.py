@@ -411,6 +411,15 @@ KINDS = (
         ),
         rare={"restore": 1},
     ),
+    World(
+        name="K3: version 2, a commit is lost with all that came after it",
+        version=2,
+        after=(
+            *(*version_2(LOST_COMMIT), "client 0 p1 produced"),
+            *reloaded("is restored without its newest 4 records"),
+        ),
+        rare={"restore": 1, "unclean": 1},
+    ),
     *(
         World(
             name=f"K3: a COMMIT marker on p1 that no decision explains, version {version}",

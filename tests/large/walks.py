@@ -11,6 +11,7 @@ older copy; topics are deleted and created again. Then every action that a findi
 from __future__ import annotations
 
 import datetime as dt
+import math
 import random
 import tempfile
 import time
@@ -507,6 +508,7 @@ class Round:
             if self._is_known_limit(text, opened, value, before, states):
                 owner = self.ledger.decision(self.ledger.records[value])
                 limit = "known limits" if owner and owner.version == 1 else "known limits, version 2 that nothing shows"
+                limit = limit if owner else "known limits, a client of both versions"
                 self.counts[limit] += 1
                 self.trace.append(f"{limit}: {text}")
             else:
@@ -614,10 +616,12 @@ class Round:
         What included the partition is lost: the decision, or the record that added it. The log that is left does not
         begin after the record, and explains every COMMIT marker of the transaction on other partitions. The same holds
         for version 2 as long as nothing that is left shows it: no record of its version, unless only the decision is
-        lost, and no batch or marker of a later epoch.
+        lost, and no batch or marker of a later epoch. A client of both versions is one, too.
         """
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
+        if PUBLISHES in text and record.transaction is None:
+            return self._was_written_beside_version_2(record, states)
         if LOSES not in text or owner is None:
             return False
         log = [state for id_, state in states if id_ == owner.transactional_id]
@@ -649,6 +653,21 @@ class Round:
                 for tp, marker in logs.markers(opened.producer_id)
                 if tp != opened.tp and marker.is_commit and owner.begun <= marker.timestamp_ms / 1000 <= owner.last_time
             )
+        )
+
+    def _was_written_beside_version_2(self, record: WalkRecord, states: Sequence[tuple[str, TransactionState]]) -> bool:
+        """Whether a transaction of version 2 with the epoch of a record that was never added was committed.
+
+        And nothing is left in the coordinators' log of what it included.
+        """
+        return not any(
+            state.topic_partitions
+            and state.producer_id == record.producer_id
+            and _epoch(state) - record.producer_epoch in {0, 1}  # the decision has the next one
+            for _, state in states
+        ) and any(
+            each.version == 2 and each.truth is Truth.COMMITTED and each.producer == record.producer
+            for each in self.ledger.transactions
         )
 
     def _check_consumers(self) -> None:
@@ -767,13 +786,22 @@ def _shows_version_2(
         if tp == opened.tp and each.is_commit is None and each.last_offset >= opened.start_offset
     )
     ongoing = [state for state in log if state.state == "Ongoing"]
+    recorded = max((_epoch(state) for state in log if state.producer_id == opened.producer_id), default=epoch)
     # A client that goes on with version 1 within the epoch may have written late, or what it did not add.
     if any(state.producer_epoch == epoch and state.client_transaction_version != 2 for state in ongoing):
         return False
     # Only the decision is lost.
     is_added = any(opened.tp in state.topic_partitions and owner.begun <= _updated(state) for state in ongoing)
-    is_of_version_2 = any(state.client_transaction_version == 2 for state in log)
-    return (is_of_version_2 and not is_added) or any(each.producer_epoch > epoch for _, each in of_producer)
+    # A later client of another version has an epoch of its own, which InitProducerId began.
+    later = [_epoch(state) for state in log if state.state == "Empty" and _epoch(state) > epoch]
+    is_of_version_2 = any(
+        state.client_transaction_version == 2 and _epoch(state) < min(later, default=math.inf) for state in log
+    )
+    return (is_of_version_2 and not is_added) or any(each.producer_epoch > recorded for _, each in of_producer)
+
+
+def _epoch(state: TransactionState) -> int:
+    return -1 if state.producer_epoch is None else state.producer_epoch
 
 
 def _updated(state: TransactionState) -> float:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from toolkit.analysis.diagnosis.observation import Observation, OpenTransaction, between
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.durations import duration
-from toolkit.schema.live import EvidenceEntry, Partition, Transaction
+from toolkit.schema.live import EvidenceEntry, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
@@ -98,6 +98,17 @@ def record_entry(record: TransactionLogRecord, *, name: str = "record") -> Evide
         observed_at=record.last_update_time or record.timestamp,
         name=name,
         value=text,
+    )
+
+
+def elsewhere_entry(producer: Producer, *, source: str) -> EvidenceEntry:
+    """A producer's epoch on another partition as evidence."""
+    return EvidenceEntry(
+        source=source,
+        broker_id=producer.broker_id,
+        observed_at=producer.observed_at,
+        name="producer_elsewhere",
+        value=f"epoch {producer.producer_epoch} on {producer.topic}-{producer.partition}",
     )
 
 

@@ -359,7 +359,7 @@ def search_replica_markers(
         search = _replica_markers(tp, states[tp], found)
         markers += search.markers
         unread |= search.unread
-    return MarkerSearch(markers=markers, unread=unread)
+    return MarkerSearch(markers=markers, unread=unread, ahead=plan.ahead)
 
 
 def _further_logs(contents: Contents, replicas: Replicas, contexts: Sequence[DiagnosisContext]) -> list[FolderLog]:

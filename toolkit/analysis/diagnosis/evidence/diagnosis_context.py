@@ -17,6 +17,7 @@ from toolkit.analysis.coordinator.coordinator_log import CoordinatorLog, IdHisto
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER, Excerpt, ProducerBatches, producer_batches
 from toolkit.analysis.diagnosis.evidence.other_markers import (
     MarkerSearch,
+    ahead_text,
     lost_end,
     lost_end_text,
     other_markers,
@@ -26,6 +27,7 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
 )
 from toolkit.analysis.diagnosis.evidence.outcome_proof import find_outcome
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
+from toolkit.analysis.diagnosis.evidence_text import FILES, REQUESTS, elsewhere_entry
 from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import COMMIT, UNKNOWN, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -127,6 +129,9 @@ class DiagnosisContext:
         )
         if unexplained is not None:
             missing, evidence = unexplained_text(unexplained, outcome.offsets), [unexplained.entry]
+        elif (ahead := self.log.marker_search.ahead.get(producer_id)) is not None:
+            sources = FILES if self.txn.observation.from_files else REQUESTS
+            missing, evidence = ahead_text(ahead, outcome.offsets), [elsewhere_entry(ahead, source=sources.producers)]
         elif outcome.name != COMMIT and (lost := lost_end(self.txn, self.producer_batches, history, markers)):
             missing, evidence = lost_end_text(lost, outcome.offsets), [*lost.evidence]
         else:
@@ -139,6 +144,12 @@ class DiagnosisContext:
             offsets=outcome.offsets,
             is_contradicted=True,
         )
+
+    @property
+    def highest_epoch(self) -> int | None:
+        """The highest epoch that the coordinators' records have of its producer; null if none is left."""
+        of_producer = (each for each in self.events if each.producer_id == self.txn.producer_id)
+        return max((each.producer_epoch for each in of_producer if each.producer_epoch is not None), default=None)
 
     @cached_property
     def epoch(self) -> int:
@@ -291,10 +302,14 @@ MAX_PARTITIONS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerSearchPlan:
-    """Which partitions to read for markers of which open transactions, and what is not read, by producer id."""
+    """Which partitions to read for markers of which open transactions, and what is not read, by producer id.
+
+    `ahead`: as in `MarkerSearch`.
+    """
 
     partitions: Mapping[TopicPartition, Sequence[DiagnosisContext]]
     unread: Mapping[int, str]
+    ahead: Mapping[int, Producer]
 
 
 def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable[Producer]) -> MarkerSearchPlan:
@@ -306,13 +321,21 @@ def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable
     unread: dict[int, str] = {}
     failed: dict[TopicPartition, str] = {}
     written: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
+    highest: dict[int, Producer] = {}
     for each in producers:
         if each.error:
             failed[each.tp] = f"{each.topic}-{each.partition} could not be read ({Error.of(each.error).code})"
         elif each.topic != STATE_TOPIC and each.producer_id is not None and each.producer_epoch is not None:
             written[each.producer_id].append((each.producer_epoch, each.tp))
+            before = highest.get(each.producer_id)
+            if before is None or each.producer_epoch > (before.producer_epoch or 0):
+                highest[each.producer_id] = each
     known: defaultdict[TopicPartition, list[DiagnosisContext]] = defaultdict(list)
+    ahead: dict[int, Producer] = {}
     for context in contexts:
+        newest, recorded = highest.get(context.txn.producer_id), context.highest_epoch
+        if newest is not None and recorded is not None and (newest.producer_epoch or 0) > recorded:
+            ahead[context.txn.producer_id] = newest
         producer_id, epoch = context.txn.producer_id, context.txn.epoch
         others = [each for each in written[producer_id] if each[1] != context.txn.tp]
         # Those with the epoch of the open records, or a higher one, may have a marker of their transaction.
@@ -324,7 +347,7 @@ def plan_marker_search(contexts: Iterable[DiagnosisContext], producers: Iterable
                 unread[producer_id] = f"more than {MAX_PARTITIONS:,} partitions would have to be read"
         for tp in sorted(context.listed & failed.keys()):
             unread[producer_id] = failed[tp]
-    return MarkerSearchPlan(partitions=known, unread=unread)
+    return MarkerSearchPlan(partitions=known, unread=unread, ahead=ahead)
 
 
 def cut_search(

@@ -12,7 +12,7 @@ epoch in aborts of version 1, too. With version 1 a COMMIT marker has the data's
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -26,8 +26,8 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import COMMIT as COMMIT_MARKER
 from toolkit.formats.log.headers import Headers
 from toolkit.schema import utc
-from toolkit.schema.live import EvidenceEntry
-from toolkit.schema.log import PastTransaction
+from toolkit.schema.live import EvidenceEntry, Producer
+from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 END = 2**63 - 1
@@ -63,10 +63,14 @@ class OtherMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerSearch:
-    """Markers of producers on other partitions, and why they are not known to be all, by producer id."""
+    """Markers of producers on other partitions, and why they are not known to be all, by producer id.
+
+    `ahead`: where a producer has an epoch that the coordinators' log does not have, by producer id.
+    """
 
     markers: Sequence[OtherMarker] = ()
     unread: Mapping[int, str] = field(default_factory=dict)
+    ahead: Mapping[int, Producer] = field(default_factory=dict)
 
 
 def other_markers(tp: TopicPartition, excerpt: Excerpt, producer_id: int) -> Iterator[OtherMarker]:
@@ -108,6 +112,7 @@ def unexplained_marker(
     """A marker whose decision the coordinators' log does not have; null if there is none.
 
     A marker without data before it may have been written twice. One that `kafka-txn complete` has written comes late.
+    On a partition the markers are in the order of the decisions, and one decision has one of them.
     `history`: the records of the id that has the producer id; null if none is left.
     `is_commit`: which markers are looked at.
     """
@@ -115,37 +120,41 @@ def unexplained_marker(
     if history is None or first is None or first.timestamp is None:
         return None
     is_whole = first.state == "Empty" and first.producer_epoch == 0  # compaction has taken nothing
-    explained: set[tuple[TopicPartition, PastTransaction]] = set()  # one marker of each transaction on each partition
+    explained: dict[TopicPartition, int] = {}  # how many transactions are over for the markers of a partition
     earliest: dict[TopicPartition, dt.datetime] = {}  # the marker of a later decision was looked for
     for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
-        time = marker.time
-        if time is not None:
-            earliest.setdefault(marker.tp, time)
-        if marker.is_commit != is_commit or not marker.is_first or marker.producer_id != producer_id or time is None:
+        if marker.time is not None:
+            earliest.setdefault(marker.tp, marker.time)
+        if not marker.is_first or marker.producer_id != producer_id or marker.time is None:
             continue
-        if not is_whole and time < first.timestamp + CLOCKS_DIFFER:
+        late_after = earliest[marker.tp] + CLOCKS_DIFFER if marker.is_commit else None
+        number = _decision_of(marker, history, since=explained.get(marker.tp, 0), late_after=late_after)
+        if number is not None:
+            explained[marker.tp] = number + 1
             continue
-        late_after = earliest[marker.tp] + CLOCKS_DIFFER if is_commit else None
-        decision = _decision_of(marker, history, explained, late_after=late_after)
-        if decision is None:
+        is_since = is_whole or _is_since(marker, first) or marker.time >= first.timestamp + CLOCKS_DIFFER
+        if is_since and marker.is_commit == is_commit:
             return marker
-        explained.add((marker.tp, decision))
     return None
 
 
-def _decision_of(
-    marker: OtherMarker,
-    history: IdHistory,
-    explained: Collection[tuple[TopicPartition, PastTransaction]],
-    *,
-    late_after: dt.datetime | None = None,
-) -> PastTransaction | None:
-    """The first decision that a marker can be of; null if there is none.
+def _is_since(marker: OtherMarker, first: TransactionLogRecord) -> bool:
+    """Whether epochs show that a marker is younger than the first record that is left of its producer."""
+    epoch = -1 if first.producer_epoch is None else first.producer_epoch
+    # InitProducerId never gives an epoch that a commit had.
+    return marker.epoch > epoch or (marker.is_commit and first.state == "Empty" and marker.epoch == epoch)
 
-    `explained`: decisions with a marker on a partition.
+
+def _decision_of(
+    marker: OtherMarker, history: IdHistory, *, since: int, late_after: dt.datetime | None = None
+) -> int | None:
+    """Which transaction of the history is the first that a marker can be of; null if there is none.
+
+    `since`: the first one to look at.
     `late_after`: markers of later decisions may come after their end; null if none does.
     """
-    for each in history.transactions:
+    for number in range(since, len(history.transactions)):
+        each = history.transactions[number]
         if marker.time is None or each.decided_at is None:
             continue
         is_in_time = each.end_time is None or marker.time <= each.end_time + CLOCKS_DIFFER
@@ -156,9 +165,8 @@ def _decision_of(
             and each.producer_epoch in _data_epochs(marker, each)
             and each.decided_at <= marker.time + CLOCKS_DIFFER
             and (is_in_time or (late_after is not None and each.decided_at > late_after))
-            and (marker.tp, each) not in explained
         ):
-            return each
+            return number
     return None
 
 
@@ -183,16 +191,18 @@ def lost_end(
     parts, markers = open_parts(txn, batches), [each for each in markers if each.producer_id == txn.producer_id]
     own = [] if history is None else [each for each in history.records if each.producer_id == txn.producer_id]
     begun = [each.timestamp for each in own if each.state in {"Ongoing", "Empty"} and each.timestamp is not None]
-    explained: set[tuple[TopicPartition, PastTransaction]] = set()
+    explained: dict[TopicPartition, int] = {}
     for marker in sorted(markers, key=lambda each: (each.tp, each.offset)):
-        own_decision = None if history is None else _decision_of(marker, history, explained)
-        if own_decision is not None:
-            explained.add((marker.tp, own_decision))
+        number = None if history is None else _decision_of(marker, history, since=explained.get(marker.tp, 0))
+        decided_at = None
+        if number is not None and history is not None:
+            explained[marker.tp] = number + 1
+            decided_at = history.transactions[number].decided_at
         first, last = marker.first_time, marker.time
         if first is None or last is None:
             continue
-        if own_decision is not None and own_decision.decided_at is not None and own_decision.decided_at > first:
-            continue  # the next transaction had no records on the partition
+        if decided_at is not None and decided_at > first:
+            continue  # it is of the next transaction, which had no records on the partition
         until = next((each for each in begun if each > last + CLOCKS_DIFFER), None)
         if _may_be_between(parts, epoch=marker.epoch, first=first, until=until):
             reason = f"{marker.name}, of {at(last)}, repeats that of {at(first)}"
@@ -256,6 +266,15 @@ def unexplained_text(marker: OtherMarker, offsets: str) -> str:
     return (
         f"the decision of {marker.name}{when}: the coordinators' log does not have it, so it has lost records, and may "
         f"have lost a decision on {offsets}"
+    )
+
+
+def ahead_text(producer: Producer, offsets: str) -> str:
+    """What is missing if a producer has an epoch that the coordinators' log does not have."""
+    return (
+        f"why producer {producer.producer_id} has epoch {producer.producer_epoch} on {producer.topic}-"
+        f"{producer.partition}: a coordinator writes an epoch to its log before anyone uses it, so the log has lost "
+        f"records, and may have lost a decision on {offsets}"
     )
 
 

@@ -27,7 +27,7 @@ from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.formats.log.scan import scan
-from toolkit.schema.live import Partition
+from toolkit.schema.live import Partition, Producer
 from toolkit.schema.log import OffsetsLogRecord
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -35,6 +35,7 @@ from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.state.producer_states import read_producers
+from toolkit.sources.live.transaction_listing import named_transactions
 
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
@@ -163,6 +164,7 @@ def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -
         topics = {tp.topic for tp in plan.partitions}
         markers: list[OtherMarker] = []
         unread = dict(plan.unread)
+        ahead = _still_ahead(client, plan.ahead, contexts)
         for partition in read_partitions(client, read_metadata(client, topics).at(sorted(plan.partitions))):
             of_partition = plan.partitions[partition.tp]
             found = _read_markers(client, partition, of_partition)
@@ -170,7 +172,23 @@ def search_markers(client: BrokerClient, contexts: Sequence[DiagnosisContext]) -
             unread |= found.unread
     except ToolkitError as error:
         return MarkerSearch(unread={each.txn.producer_id: error.what.rstrip(".") for each in contexts})
-    return MarkerSearch(markers=markers, unread=unread)
+    return MarkerSearch(markers=markers, unread=unread, ahead=ahead)
+
+
+def _still_ahead(
+    client: BrokerClient, ahead: Mapping[int, Producer], contexts: Sequence[DiagnosisContext]
+) -> dict[int, Producer]:
+    """Those producers whose coordinator does not have the epoch, now that a partition has it.
+
+    A client of transaction version 2 may have begun another one since the coordinators' log was read.
+    """
+    ids = {history.transactional_id for each in contexts if each.txn.producer_id in ahead for history in each.histories}
+    found = dict(ahead)
+    for owner in named_transactions(client, sorted(ids)) if ids else ():
+        producer = found.get(-1 if owner.producer_id is None else owner.producer_id)
+        if producer is not None and (owner.producer_epoch or 0) >= (producer.producer_epoch or 0):
+            del found[producer.producer_id or 0]
+    return found
 
 
 def _read_markers(client: BrokerClient, partition: Partition, contexts: Sequence[DiagnosisContext]) -> MarkerSearch:
