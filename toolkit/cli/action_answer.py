@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
 
 NOT_CONFIRMED = "Not confirmed: nothing was sent."
-OPENED = {"cluster", "checkpoint"}  # fields of a plan that hold a connection or a file, and no fact
+# Fields of a plan that are no fact for a person: a connection, a file, what this process measures for itself.
+INTERNAL = {"cluster", "checkpoint", "planned_at", "machine_ahead", "is_contradicted"}
 
 
 class ActionFormat(StrEnum):
@@ -119,7 +120,7 @@ def is_at_terminal() -> bool:
 def plain(value: Any) -> Any:
     """A value as JSON: records as objects, times as ISO 8601 in UTC."""
     if dataclasses.is_dataclass(value):
-        names = [each.name for each in dataclasses.fields(value) if each.name not in OPENED]
+        names = [each.name for each in dataclasses.fields(value) if each.name not in INTERNAL]
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()

@@ -103,9 +103,9 @@ def commit_preview(plan: CommitPlan) -> Iterator[str]:
     )
     for each in plan.partitions:
         impact = each.impact
-        records = "an unknown number of" if impact.records is None else impact.records
+        records = "an unknown number" if impact.records is None else impact.records
         yield (
-            f"- {each.topic}-{each.partition}: {records} records become visible to read_committed consumers, and the "
+            f"- {each.topic}-{each.partition}: records that become visible to read_committed consumers: {records}; the "
             f"LSO goes from {impact.last_stable_offset} to {impact.next_stable_offset}"
         )
     yield (

@@ -37,9 +37,9 @@ def error_name(code: int) -> str:
 
 
 def error_text(code: int, message: str | None = None) -> str:
-    """``"NAME: text"`` for the error column, with the broker's own message if it sent one."""
+    """``"NAME: text"`` for the error column, with the broker's own message if it sent one; no period ends it."""
     text = message or " ".join(str(getattr(kafka.errors.for_code(code), "description", "")).split())
-    return f"{error_name(code)}: {text}" if text else error_name(code)
+    return f"{error_name(code)}: {text.rstrip('.')}" if text else error_name(code)
 
 
 def omitted_text(api: str, what: str) -> str:
@@ -52,12 +52,13 @@ TLS_ALERT = 0x15  # the first byte of what a TLS listener sends to a plaintext c
 
 
 def row_text(error: ToolkitError) -> str:
-    """``"NAME: text"`` for the error column, with Kafka's error name."""
+    """``"NAME: text"`` for the error column, with Kafka's error name; no period ends it."""
+    name = "BROKER_NOT_AVAILABLE" if isinstance(error, NotFound) else "NETWORK_EXCEPTION"
     if isinstance(error, BrokerError):
-        return f"{error.code}: {error}"
-    if isinstance(error, AuthenticationFailed):
-        return f"SASL_AUTHENTICATION_FAILED: {error}"
-    return f"{'BROKER_NOT_AVAILABLE' if isinstance(error, NotFound) else 'NETWORK_EXCEPTION'}: {error}"
+        name = error.code
+    elif isinstance(error, AuthenticationFailed):
+        name = "SASL_AUTHENTICATION_FAILED"
+    return f"{name}: {str(error).rstrip('.')}"
 
 
 def is_timeout(error: ToolkitError | None) -> bool:
