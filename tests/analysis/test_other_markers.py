@@ -35,11 +35,13 @@ from toolkit.analysis.diagnosis.evidence.other_markers import (
     MarkerSearch,
     OtherMarker,
     other_markers,
+    outcome_by_markers,
     unexplained_marker,
 )
 from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.formats.log.headers import ABORT, COMMIT
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
 
 
@@ -94,6 +96,25 @@ def test_an_epoch_counts_only_if_a_commit_began_it(ended: tuple[Any, ...], earli
     pid = earlier[-1]["producer_id"] if earlier else 7
     assert outcome(*found(*earlier, tp=THIRD, pid=pid), *found(*ended)).name == "unknown"
     assert outcome(*BEGUN, *found(*ended)).name == ("commit" if ended is COMMITTED else "abort")
+
+
+@pytest.mark.parametrize(
+    ("state", "version", "is_proven"),
+    [("Empty", 2, False), ("CompleteCommit", None, False), ("Ongoing", 1, False), ("CompleteCommit", 2, True)],
+)
+def test_an_epoch_that_the_log_began_otherwise_was_given_out_twice(state: str, version: int, is_proven: bool) -> None:
+    """A restore of the coordinators' log: another instance got the epoch, and its commit of version 1 was aborted."""
+    one, markers = open_transaction(epoch=4), [*BEGUN, *found(*ABORTED)]
+    batches = DiagnosisContext(one, LogEvidence(excerpts={HERE: excerpt(data(100, epoch=4))})).producer_batches
+    row = record(3, state, second=60, epoch=4, client_transaction_version=version)
+    of_epoch = [TransactionLogRecord.of(row)]
+    assert (outcome_by_markers(one, batches, markers, of_epoch=of_epoch) is not None) is is_proven
+    log = LogEvidence(
+        excerpts={HERE: excerpt(data(100, epoch=4))},
+        coordinators=coordinator_log([row], unread=["a part was not read"]),
+        marker_search=MarkerSearch(markers=markers),
+    )
+    assert DiagnosisContext(one, log).outcome.name == ("abort" if is_proven else "unknown")
 
 
 def test_the_commit_that_began_the_epoch_may_be_on_the_partition_itself() -> None:

@@ -118,7 +118,7 @@ class DiagnosisContext:
         if outcome.is_contradicted:
             return outcome
         if outcome.name == UNKNOWN:
-            by_markers = outcome_by_markers(self.txn, self.producer_batches, markers)
+            by_markers = outcome_by_markers(self.txn, self.producer_batches, markers, of_epoch=self.of_epoch)
             return outcome if by_markers is None else replace(by_markers, offsets=outcome.offsets)
         history = self.histories[0] if len(self.histories) == 1 else None
         producer_id = self.txn.producer_id

@@ -279,13 +279,21 @@ def ahead_text(producer: Producer, offsets: str) -> str:
 
 
 def outcome_by_markers(
-    txn: OpenTransaction, batches: ProducerBatches | None, markers: Sequence[OtherMarker]
+    txn: OpenTransaction,
+    batches: ProducerBatches | None,
+    markers: Sequence[OtherMarker],
+    *,
+    of_epoch: Sequence[TransactionLogRecord] = (),
 ) -> Outcome | None:
     """The outcome that markers on other partitions prove; null if they do not.
 
     `batches`: its producer's batches around its start; null if the partition's log was not read.
     `markers`: markers of its producer, those on its own partition included.
+    `of_epoch`: the coordinators' records of its producer and epoch.
     """
+    # InitProducerId began the epoch, or a client of version 1 has it: after a restore it was given out twice.
+    if any(each.state == "Empty" or (each.client_transaction_version or 1) < 2 for each in of_epoch):
+        return None
     own = [each for each in markers if each.producer_id == txn.producer_id]
     first = None if batches is None or not len(batches.first_batch) else batches.first_batch[0]
     if first is not None and first["base_sequence"] > 0:  # with version 2, a transaction begins with number 0
