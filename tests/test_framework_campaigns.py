@@ -1,6 +1,6 @@
 """MirrorMaker and Flink as they run, disturbed at random: see `tests.framework_campaigns`.
 
-Streams is in tests/large/test_large.py, on brokers that are killed.
+Streams is in tests/tools/large/test_large.py, on brokers that are killed.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.mutation import ROOT, TABLE
-from tests.mutation.__main__ import explained_survivors
-from tests.mutation.faults import DECISIONS, Module, faults, modules
+from tests.tools.mutation import ROOT, TABLE
+from tests.tools.mutation.__main__ import explained_survivors
+from tests.tools.mutation.faults import DECISIONS, Module, faults, modules
 
 MODULES = tomllib.loads(TABLE.read_text())
 

@@ -1,11 +1,11 @@
-"""No healthy transaction is ever aborted, whatever a producer does meanwhile: see `tests.large.broker_races`."""
+"""No healthy transaction is ever aborted, whatever a producer does meanwhile: see `tests.tools.large.broker_races`."""
 
 import uuid
 
 import pytest
 
-from tests.large.broker_races import Race, run_race
 from tests.tiers import amount, seed
+from tests.tools.large.broker_races import Race, run_race
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka
 

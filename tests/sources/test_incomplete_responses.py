@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 from kafka.protocol.api_header import ResponseClassRegistry
 
-from tests.bench.fake_cluster import FakeCluster as SocketCluster
 from tests.process import PATIENCE_S, run
 from tests.sources.fake import NOW, FakeCluster
 from tests.sources.test_responses_of_brokers import serving
+from tests.tools.bench.fake_cluster import FakeCluster as SocketCluster
 from toolkit import Cluster
 from toolkit.actions.marker import Marker
 from toolkit.analysis.diagnosis.diagnose import diagnose

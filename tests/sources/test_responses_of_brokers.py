@@ -11,10 +11,10 @@ import pytest
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.parser import KafkaProtocol
 
-from tests.bench.fake_cluster import BY_KEY, FakeCluster
 from tests.brokers import NEWEST, OLDER, on_cluster
 from tests.formats.test_responses import same
 from tests.process import PATIENCE_S
+from tests.tools.bench.fake_cluster import BY_KEY, FakeCluster
 from toolkit import Cluster
 from toolkit.config import ClientConfig
 from toolkit.formats.bulk_messages import APIS, decode

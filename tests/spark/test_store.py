@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.large.disks import Disk, can_mount
+from tests.tools.large.disks import Disk, can_mount
 from toolkit.errors import NotFound, SetupError, UsageError
 from toolkit.schema import Column, Table
 from toolkit.schema.table import INT64, STRING

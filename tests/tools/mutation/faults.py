@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.mutation import ROOT
+from tests.tools.mutation import ROOT
 
 DECISIONS = frozenset({"operator", "condition", "filter", "constant", "return", "selection", "row", "call"})
 """Kinds that the table of explained survivors is about; the others are `REALISTIC`."""

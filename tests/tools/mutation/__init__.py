@@ -1,9 +1,9 @@
 """Mutation testing: does a test fail if the toolkit has a fault?
 
-    python -m tests.mutation --map -m "not lab"              # once, and after changes: which tests reach which lines
-    python -m tests.mutation --draw 300 --seed SEED          # faults of all kinds at lines of all modules
-    python -m tests.mutation toolkit.analysis.diagnosis.decision.decide
-    python -m tests.mutation toolkit.analysis.diagnosis.decision.decide --kinds text,keyword --all
+    python -m tests.tools.mutation --map -m "not lab"         # once, and after changes: which tests reach which lines
+    python -m tests.tools.mutation --draw 300 --seed SEED          # faults of all kinds at lines of all modules
+    python -m tests.tools.mutation toolkit.analysis.diagnosis.decision.decide
+    python -m tests.tools.mutation toolkit.analysis.diagnosis.decision.decide --kinds text,keyword --all
 
 A draw writes a line of JSON for each fault to ``build/mutation/SEED.jsonl``, which a second run continues, and prints
 how many were caught, by kind and folder. A module prints the faults that survive and that ``mutation.toml`` does not
@@ -16,6 +16,6 @@ fails runs again without the fault: what fails then as well has caught nothing.
 
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 TABLE = ROOT / "tests" / "mutation.toml"
 FOLDER = ROOT / "build" / "mutation"

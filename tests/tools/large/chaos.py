@@ -22,9 +22,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.framework_campaigns.campaign import APPLICATIONS, PROPERTIES, Campaign, writing
-from tests.large.recorder import RecorderProcess, start_brokers
-from tests.large.sitting import Sitting
 from tests.rolling_upgrade import Watcher
+from tests.tools.large.recorder import RecorderProcess, start_brokers
+from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka

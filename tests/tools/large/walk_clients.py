@@ -25,7 +25,7 @@ from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_name
 
 PATIENCE_S = 2.0
-QUIET = logging.getLogger("tests.large.walks")
+QUIET = logging.getLogger("tests.tools.large.walks")
 QUIET.disabled = True  # brokers are down on purpose
 NOT_ADDED = {"INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"}  # a leader that verifies refuses such a batch
 

@@ -1,6 +1,6 @@
 """Histories of transactional ids and findings over time: processor time by number of records, against peers.
 
-    python tests/bench/bench_records.py [--records 90000] [--findings 100000] [--runs 5]
+    python tests/tools/bench/bench_records.py [--records 90000] [--findings 100000] [--runs 5]
 
 `transaction_history` of a log of ``__transaction_state`` whose ids have transactions of three records, some of them
 open or hanging at its end: of the bytes in memory, and of a log directory, by all ids and by half of them; against

@@ -1,6 +1,6 @@
 """The pipeline on Spark where a transaction is open at the start of each log, beside Kafka's tool and the library.
 
-    python tests/bench/bench_spark.py [--gigabytes 1] [--runs 3] [--logs DIR | --keep DIR] [--only NAME ...]
+    python tests/tools/bench/bench_spark.py [--gigabytes 1] [--runs 3] [--logs DIR | --keep DIR] [--only NAME ...]
 
 A real producer (ProducerPerformance: 200-byte records in batches of 4 KB, transactions of a few milliseconds) writes a
 topic behind a transaction that hangs, on a broker started for it; what the broker leaves becomes a log directory of

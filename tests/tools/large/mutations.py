@@ -1,6 +1,6 @@
 """Bytes of real brokers, damaged at random, under every reader: rows, damaged ranges or one clear error.
 
-A mutation is repeated by its number: ``python -m tests.large.mutations one 4711``.
+A mutation is repeated by its number: ``python -m tests.tools.large.mutations one 4711``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tests.formats.packed import seal
 from tests.formats.test_checkpoints import checked
 from tests.formats.test_dumps import check as check_dump
 from tests.formats.test_indexes import covered
-from tests.large.sitting import Sitting
 from tests.process import ROOT
 from tests.sources.recorded import NINE, sample
+from tests.tools.large.sitting import Sitting
 from toolkit import LogDir
 from toolkit.actions.audit import Audit
 from toolkit.cli.file_commands import TABLE_NAMES

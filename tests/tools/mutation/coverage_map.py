@@ -26,7 +26,7 @@ import coverage
 import pytest
 from coverage.exceptions import CoverageException
 
-from tests.mutation import FOLDER, ROOT
+from tests.tools.mutation import FOLDER, ROOT
 
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 _PHASE = re.compile(r" \((call|teardown)\)$")  # of pytest, in the environment of a process that a test starts

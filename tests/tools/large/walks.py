@@ -5,7 +5,7 @@ transaction versions, begin new instances and change their version under one id;
 in no transaction. Power is lost, which cuts the tails of logs; `__transaction_state` is compacted, or restored from an
 older copy; topics are deleted and created again. Then every action that a finding offers is done, without an override.
 
-``python -m tests.large walks 4.3.1 3.5.2``; ``walks 4.3.1/2/7`` repeats round 7 of the seed's third cluster of 4.3.1.
+``python -m tests.tools.large walks 4.3.1 3.5.2``; ``walks 4.3.1/2/7`` repeats round 7 of the seed's third cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from confluent_kafka import TopicPartition as Assigned
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from tests.java_gateway import JavaClients, java_clients
-from tests.large.broker_files import (
+from tests.tools.large.broker_files import (
     copy_partition,
     cut_tail,
     lose_power,
@@ -38,9 +38,17 @@ from tests.large.broker_files import (
     restore,
     state_folders,
 )
-from tests.large.sitting import Sitting
-from tests.large.walk_clients import JavaClient, LibrdkafkaClient, NotDone, RawClient, WalkClient
-from tests.large.walk_truth import Fate, Ledger, OpenTransaction, PartitionLogs, Truth, WalkRecord, WalkTransaction
+from tests.tools.large.sitting import Sitting
+from tests.tools.large.walk_clients import JavaClient, LibrdkafkaClient, NotDone, RawClient, WalkClient
+from tests.tools.large.walk_truth import (
+    Fate,
+    Ledger,
+    OpenTransaction,
+    PartitionLogs,
+    Truth,
+    WalkRecord,
+    WalkTransaction,
+)
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit

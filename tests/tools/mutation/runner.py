@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.mutation import FOLDER, ROOT
-from tests.mutation.coverage_map import CoverageMap, ReachingTest
-from tests.mutation.faults import Fault, references
+from tests.tools.mutation import FOLDER, ROOT
+from tests.tools.mutation.coverage_map import CoverageMap, ReachingTest
+from tests.tools.mutation.faults import Fault, references
 
 LEFT_OUT = (".git", ".venv", "build", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
 UNUSED = ("anyio", "cacheprovider", "hypothesispytest", "nbval", "threadexception", "unraisableexception")

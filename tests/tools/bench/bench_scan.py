@@ -1,6 +1,6 @@
 """Reading logs: transactions and findings in process, and ``kafka-txn txn-stat`` against Kafka's own DumpLogSegments.
 
-    python tests/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
+    python tests/tools/bench/bench_scan.py [--gigabytes 1] [--record-size 200] [--runs 5] [--keep DIR | --logs DIR]
 
 A real producer (ProducerPerformance, transactions of a few milliseconds) writes three topics on a broker started for
 it: one in which all is well, one that ends with three open transactions, and one whose first batch opened a

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from tests.actions.test_complete import PROPERTIES
-from tests.large import broker_races, model_races, skipped_races
-from tests.large.broker_races import Race
-from tests.large.recorder import PATIENCE_S
-from tests.large.sitting import Sitting
+from tests.tools.large import broker_races, model_races, skipped_races
+from tests.tools.large.broker_races import Race
+from tests.tools.large.recorder import PATIENCE_S
+from tests.tools.large.sitting import Sitting
 from toolkit.actions.audit import Audit
 from toolkit.errors import ToolkitError
 from toolkit.lab import Kafka

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import mutation
-from tests.mutation import FOLDER, ROOT, TABLE
-from tests.mutation.coverage_map import CoverageMap, make_map
-from tests.mutation.faults import DECISIONS, Fault, Module, draw, faults
-from tests.mutation.runner import Outcome, Runner, copied, import_others
+from tests.tools.mutation import FOLDER, ROOT, TABLE
+from tests.tools.mutation.coverage_map import CoverageMap, make_map
+from tests.tools.mutation.faults import DECISIONS, Fault, Module, draw, faults
+from tests.tools.mutation.runner import Outcome, Runner, copied, import_others
 
 
 def main() -> None:
@@ -113,7 +113,9 @@ def _of_module(requested: argparse.Namespace) -> bool:
     table = tomllib.loads(TABLE.read_text()).get(requested.module, {})
     tests = requested.tests or table["tests"]
     files = [each for each in tests if not each.startswith("-")]
-    subprocess.run([sys.executable, "-m", "tests.mutation", "--map", "-m", "not lab", *files], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.tools.mutation", "--map", "-m", "not lab", *files], cwd=ROOT, check=True
+    )
     explained, survivors = explained_survivors(requested.module), set[tuple[str, str]]()
     module = Module.read(ROOT / (requested.module.replace(".", "/") + ".py"))
     started, counts = time.monotonic(), Counter[str]()

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-from tests.large.sitting import results
 from tests.process import ROOT
+from tests.tools.large.sitting import results
 
 PAGE = ROOT / "CONTRIBUTING.md"
 HEADER = (

@@ -1,6 +1,6 @@
 """The log of a live partition over the network, against Kafka's own consumer, on the same topics in the same run.
 
-    python tests/bench/bench_live_log.py [--megabytes 1000] [--runs 5]
+    python tests/tools/bench/bench_live_log.py [--megabytes 1000] [--runs 5]
 
 Makes two topics with real producers: transactions of a few milliseconds in small batches, and large plain batches.
 Prints for each, taken in turns: seconds (minimum, median, maximum) and MB/s of ``fetch_range()``, ``batches()`` and

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import NEWEST, on_cluster
-from tests.large import chaos, disks, model_races, mutations, recorder, skipped_races, walks
-from tests.large.broker_races import Race
-from tests.large.figures import table, table_in_page
-from tests.large.sitting import Sitting
 from tests.tiers import amount, seed
+from tests.tools.large import chaos, disks, model_races, mutations, recorder, skipped_races, walks
+from tests.tools.large.broker_races import Race
+from tests.tools.large.figures import table, table_in_page
+from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
 from toolkit.actions.audit import Audit
 from toolkit.lab import Kafka

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.actions.test_complete import AWAY, HERE, producer_here
-from tests.large.broker_races import HANGING, OPERATORS, PARTITIONS, Race, check, healthy, read_committed
+from tests.tools.large.broker_races import HANGING, OPERATORS, PARTITIONS, Race, check, healthy, read_committed
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit

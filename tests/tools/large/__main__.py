@@ -1,7 +1,7 @@
 """Run a campaign for a time, and add what it did and found to `results.jsonl`; or print the sums of all runs.
 
-``python -m tests.large disks --seconds 300 --seed one``, or only a part: ``races model``, ``chaos flink``.
-``python -m tests.large table`` rewrites the table of CONTRIBUTING.md.
+``python -m tests.tools.large disks --seconds 300 --seed one``, or only a part: ``races model``, ``chaos flink``.
+``python -m tests.tools.large table`` rewrites the table of CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 import traceback
 from importlib import import_module
 
-from tests.large.figures import CAMPAIGNS, write_table
-from tests.large.sitting import Sitting, append
+from tests.tools.large.figures import CAMPAIGNS, write_table
+from tests.tools.large.sitting import Sitting, append
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         return
     sitting = Sitting(seed=arguments.seed, seconds=arguments.seconds)
     try:
-        import_module(f"tests.large.{arguments.campaign}").run(sitting, *arguments.parts)
+        import_module(f"tests.tools.large.{arguments.campaign}").run(sitting, *arguments.parts)
     except Exception as error:  # noqa: BLE001 - what was done until then counts
         traceback.print_exc()
         sitting.check(False, f"{error!r:.2000}")

@@ -1,6 +1,6 @@
 """Brokers that respond like Kafka 4.3.1 over real sockets: a cluster of any size in one process.
 
-    python tests/bench/fake_cluster.py --brokers 100 --partitions 200000 --ids 1000000
+    python tests/tools/bench/fake_cluster.py --brokers 100 --partitions 200000 --ids 1000000
 
 One partition in a thousand is held by an open transaction; all other ids have committed. A response is encoded once for
 each request, so that a second observation waits for the client, not for this server.
@@ -43,7 +43,7 @@ REQUESTS = (
 )
 BY_KEY = {each.API_KEY: each for each in REQUESTS}
 # All that a real broker lists, so that it passes for Apache Kafka; a client of this server sends only `REQUESTS`.
-APIS = json.loads(Path(__file__).parents[1].joinpath("sources", "recorded_apis.json").read_text())["4.3.1"]
+APIS = json.loads(Path(__file__).parents[2].joinpath("sources", "recorded_apis.json").read_text())["4.3.1"]
 
 
 class FakeCluster:

@@ -21,9 +21,9 @@ from tests.exploration.state import State
 from tests.exploration.steps import successors
 from tests.exploration.world import World
 from tests.exploration.worlds import BEHIND, RACES, STAGED, WORLDS
-from tests.large.broker_races import HANGING
-from tests.large.sitting import Sitting
-from tests.large.skipped_races import UNFINISHED
+from tests.tools.large.broker_races import HANGING
+from tests.tools.large.sitting import Sitting
+from tests.tools.large.skipped_races import UNFINISHED
 from toolkit.errors import ToolkitError
 
 MAX_STEPS = 25  # of the model before a plan, and before the action

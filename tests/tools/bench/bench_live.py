@@ -1,6 +1,6 @@
 """The whole-cluster search as a process against Kafka's own tool, on the same broker in the same run.
 
-    python tests/bench/bench_live.py [--partitions 1000 3000 10000] [--runs 7]
+    python tests/tools/bench/bench_live.py [--partitions 1000 3000 10000] [--runs 7]
 
 Prints, per number of partitions: wall time of ``kafka-txn find-hanging --recheck-after 0`` and of Kafka's
 TransactionsCommand with the flags of kafka-run-class and with quick-start flags (minimum, median, maximum, taken in

@@ -1,6 +1,6 @@
 """One observation of a large cluster, and a recording of it: client processor time and memory by size.
 
-    python tests/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100] [--record SAMPLES]
+    python tests/tools/bench/bench_large.py [--sizes 1000:1000:1 20000:100000:100 200000:1000000:100] [--record SAMPLES]
 
 A size is partitions, transactional ids and brokers. The brokers are those of `fake_cluster`, in a separate process.
 Prints for each size: seconds of the first and second observation, the client's processor seconds in the second one, and

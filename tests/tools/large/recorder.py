@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 
-from tests.large.sitting import Sitting
 from tests.process import COMMAND, ROOT, started
 from tests.rolling_upgrade import PROPERTIES, TOPICS, create_topics
 from tests.sources.recorded import files
+from tests.tools.large.sitting import Sitting
 from tests.workload import Worker
 from toolkit import Cluster, Recording
 from toolkit.lab import Kafka

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 
-from tests.large.recorder import PATIENCE_S, RecorderProcess
-from tests.large.sitting import Sitting
 from tests.sources.recorded import files, rows_of, sample
+from tests.tools.large.recorder import PATIENCE_S, RecorderProcess
+from tests.tools.large.sitting import Sitting
 from toolkit import Cluster
 from toolkit.actions.abort import plan_abort
 from toolkit.actions.audit import Audit

@@ -1,1 +1,0 @@
-"""Large figures: bounded runs that stop by themselves and add up; see `tests.large.__main__`."""
