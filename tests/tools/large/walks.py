@@ -649,7 +649,9 @@ class Round:
 
         def was_lost(left_until: float, at: float) -> bool:
             is_decision = owner.ended is not None and owner.ended[1] < at
-            return owner.begun < at and left_until < (owner.last_time if is_decision else record.written)
+            # A record that was in no transaction when it was written is in the one that added its partition next.
+            added = max(record.written, owner.begun)
+            return owner.begun < at and left_until < (owner.last_time if is_decision else added)
 
         own = coordinator_partition(owner.transactional_id, STATE_PARTITIONS)
         return (
