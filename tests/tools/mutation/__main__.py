@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests import mutation
+from tests.tools import mutation
 from tests.tools.mutation import FOLDER, ROOT, TABLE
 from tests.tools.mutation.coverage_map import CoverageMap, make_map
 from tests.tools.mutation.faults import DECISIONS, Fault, Module, draw, faults
