@@ -22,6 +22,7 @@ from typer.main import get_command
 
 from toolkit.cli.commands import app
 from toolkit.errors import ToolkitError
+from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
 
@@ -60,6 +61,7 @@ def desk(files: Mapping[str, str | bytes], around: Path | None) -> Iterator[Path
             with (
                 mock.patch.dict(os.environ, {"KAFKA_TXN_AUDIT_FILE": "audit.jsonl", "LOGNAME": "operator"}),
                 mock.patch("socket.gethostname", return_value="workstation"),
+                mock.patch.object(progress_bar, "DELAY", float("inf")),  # a slow machine would show a bar
             ):
                 yield Path(folder)
         finally:

@@ -140,7 +140,7 @@ def test_responses_are_in_the_order_of_the_requests(connected: BrokerClient) -> 
     assert [type(answer.error) for answer in answered[:3]] == [type(None), NotFound, type(None)]
     assert type(answered[0].message).__name__ == "ListTransactionsResponse"
     assert type(answered[2].message).__name__ == "MetadataResponse"
-    assert answered[1].error_text == "BROKER_NOT_AVAILABLE: Broker 7 is not in the cluster; it has 1."
+    assert answered[1].error_text == "BROKER_NOT_AVAILABLE: Broker 7 is not in the cluster; it has 1"
 
 
 @pytest.mark.lab

@@ -261,7 +261,7 @@ def test_a_failed_description_is_an_error_of_the_id() -> None:
 
     (txn,) = observation(FakeCluster(DescribeTransactions=describe)).transactions
     assert (txn.transactional_id, txn.producer_id, txn.state) == ("payments", 7, "CompleteAbort")
-    assert txn.error == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer."
+    assert txn.error == "REQUEST_TIMED_OUT: Broker 1 at one:9092 did not answer"
 
 
 def test_a_leader_that_moved_is_queried_once_more() -> None:

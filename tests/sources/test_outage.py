@@ -141,7 +141,7 @@ def test_an_unresponsive_broker_delays_only_its_own_requests(spread: Kafka) -> N
             assert max(answers[0].observed_at, answers[1].observed_at) < answers[2].observed_at
             text = str(answers[2].error_text)
             assert text.startswith("REQUEST_TIMED_OUT: Broker 3 at 127.0.0.1:")
-            assert text.endswith(" did not answer ListTransactions in time.")
+            assert text.endswith(" did not answer ListTransactions in time")
             (again,) = cluster.client.send([(LOST, messages.ListTransactions())])
             assert again.error is answers[2].error, "a broker that timed out is not waited for at every step"
             assert not complete(cluster)

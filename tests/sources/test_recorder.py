@@ -83,7 +83,7 @@ def test_samples_are_due_at_multiples_of_the_interval(begun: Path) -> None:
     assert len(set(dues)) == 3
     assert (dues[-1] - dues[0]) // SECOND == 2 + evidence.left_out
     assert list(Recording(begun).samples()["sampled_at"])[1:] == dues
-    assert {each.error for each in evidence.samples} == {"NETWORK_EXCEPTION: No broker is there."}
+    assert {each.error for each in evidence.samples} == {"NETWORK_EXCEPTION: No broker is there"}
 
 
 def test_a_slow_sample_skips_those_due_meanwhile(begun: Path) -> None:

@@ -38,7 +38,7 @@ def test_an_old_broker_is_an_error_row_and_its_log_is_read(old: Cluster) -> None
         reported = {row["transactional_id"]: row for row in old.transaction_rows()}
         refused, found = reported[None], reported[staged.transactional_id]
         assert refused["error"].startswith("UNSUPPORTED_VERSION: Broker 1 at ")
-        assert refused["error"].endswith("does not support ListTransactions, which needs Kafka 3.0 or newer.")
+        assert refused["error"].endswith("does not support ListTransactions, which needs Kafka 3.0 or newer")
         assert (found["source"], found["state"], found["producer_id"]) == (STATE_TOPIC, "Ongoing", staged.producer_id)
         assert found["topic_partitions"] == [{"topic": staged.topic, "partition": 0}]
         assert found["coordinator_id"] == 1

@@ -29,13 +29,8 @@ from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_br
 from toolkit.sources.live.state.coordinators import CoordinatorTopic, loading_coordinators
 from toolkit.sources.live.state.leaders import LSO_COLUMNS, OffsetsQuery, PartitionLeader, query_leaders, read_metadata
 from toolkit.sources.live.state.producer_states import ProducersQuery
-from toolkit.sources.live.transaction_listing import (
-    TransactionFilters,
-    TransactionListing,
-    describe,
-    is_too_old,
-    list_ids,
-)
+from toolkit.sources.live.state.transaction_descriptions import describe, is_too_old
+from toolkit.sources.live.transaction_listing import TransactionFilters, TransactionListing, list_ids
 
 OLD = dt.timedelta(seconds=60)  # an ending transaction older than this may be stuck
 MAX_FIRST_BATCHES = 200  # a broker returns whole batches, which can be a megabyte

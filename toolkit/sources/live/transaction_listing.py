@@ -6,29 +6,34 @@ import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolkit.analysis.coordinator.transaction_owners import FLINK_SINK
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.clocks import UNKNOWN_TIME, BrokersTime
 from toolkit.errors import BrokerError, UsageError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema import utc
 from toolkit.schema.live import Transaction
-from toolkit.schema.table import Error, TopicPartition, utc_now
+from toolkit.schema.table import Error, utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
-from toolkit.sources.live.client.broker_response import TOO_OLD, BrokerResponse, error_name, error_text, omitted_text
+from toolkit.sources.live.client.broker_response import BrokerResponse
 from toolkit.sources.live.logs.transaction_log import read_state_log
 from toolkit.sources.live.state.authorization import TRANSACTIONAL_IDS, visibility_of
 from toolkit.sources.live.state.brokers_time import read_brokers_time
-from toolkit.sources.live.state.coordinators import TRANSACTION, CoordinatorTopic, find_coordinators
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
+from toolkit.sources.live.state.transaction_descriptions import (
+    LISTED,
+    KnownId,
+    describe,
+    describe_named,
+    is_too_old,
+    non_negative,
+)
 from toolkit.sources.source_table import TableArguments
 
 STATES = OPEN_STATES | {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
-IDS_PER_REQUEST = 2000
 MAX_PREFIXES = 100  # in one pattern of ListTransactions
-LISTED, DESCRIBED = "ListTransactions", "DescribeTransactions"  # sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,37 +114,6 @@ class TransactionFilters:
         return [_missing(f"UNKNOWN_DURATION: ids of a shorter duration may be listed, too: {why}")]
 
 
-class KnownId(NamedTuple):
-    """A transactional id, and what is known of it before it is described: by ListTransactions or FindCoordinator.
-
-    Without a coordinator, any broker gets the request; `error` is of an earlier one.
-    """
-
-    transactional_id: str
-    coordinator_id: int | None
-    txn_state_partition: int | None
-    broker_id: int | None
-    observed_at: dt.datetime
-    producer_id: int | None = None
-    state: str | None = None
-    source: str = LISTED
-    error: str | None = None
-
-    def transaction(self, error: str | None, *, of: BrokerResponse) -> Transaction:
-        """The id with what is known, and why it could not be described."""
-        return Transaction(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            state=self.state,
-            coordinator_id=self.coordinator_id,
-            txn_state_partition=self.txn_state_partition,
-            source=self.source if of.error else DESCRIBED,
-            broker_id=of.broker_id,
-            observed_at=of.observed_at,
-            error=error,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
     """The brokers' ListTransactions responses."""
@@ -164,7 +138,7 @@ class TransactionListing:
                 txn_state_partition=self.coordinator_topic.partition(each.transactional_id),
                 broker_id=response.broker_id,
                 observed_at=response.observed_at,
-                producer_id=_non_negative(each.producer_id),
+                producer_id=non_negative(each.producer_id),
                 state=each.transaction_state,
             )
             for response, ids in self.listed
@@ -198,81 +172,6 @@ def list_ids(
         listed = each.matching(message.transaction_states, version=message.API_VERSION)
         listings[broker_id] = response, earlier | {state.transactional_id: state for state in listed}
     return TransactionListing(listings.values(), coordinator_topic, list(failures.values()), versions)
-
-
-def is_too_old(txn: Transaction) -> bool:
-    """Whether the broker lacks ListTransactions or DescribeTransactions, as those before 3.0 do."""
-    return txn.error is not None and Error.of(txn.error).code == TOO_OLD
-
-
-def _non_negative(number: int) -> int | None:
-    """The number, null for Kafka's -1."""
-    return number if number >= 0 else None
-
-
-def describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[Transaction]:
-    """The transactions of ids (DescribeTransactions), from each id's coordinator.
-
-    An id that its coordinator does not have (any more) is ``Dead``. If the coordinator has moved, the request is
-    retried once. An id that cannot be described keeps what is known of it, with `error`.
-    """
-    described = _describe(client, ids)
-    moved = [(known, txn.error) for known, txn in described if Error.of(txn.error).code == "NOT_COORDINATOR"]
-    if not moved:
-        return [txn for _, txn in described]
-    coordinators = find_coordinators(client, [known.transactional_id for known, _ in moved], TRANSACTION)
-    retried = {
-        known.transactional_id: known._replace(coordinator_id=coordinator.node_id, source=DESCRIBED, error=error)
-        for (known, error), (_, coordinator) in zip(moved, coordinators, strict=True)
-        if coordinator is not None and coordinator.error_code == 0
-    }
-    again = _describe(client, list(retried.values()))
-    return [txn for known, txn in described if known.transactional_id not in retried] + [txn for _, txn in again]
-
-
-def _describe(client: BrokerClient, ids: Sequence[KnownId]) -> list[tuple[KnownId, Transaction]]:
-    batches = messages.batches(((known.coordinator_id, known) for known in ids), IDS_PER_REQUEST)
-    responses = client.send(
-        [
-            (coordinator, messages.DescribeTransactions(transactional_ids=[each.transactional_id for each in batch]))
-            for coordinator, batch in batches
-        ]
-    )
-    described: list[tuple[KnownId, Transaction]] = []
-    for (_, batch), response in zip(batches, responses, strict=True):
-        if response.error:
-            described += [(known, known.transaction(response.error_text, of=response)) for known in batch]
-            continue
-        states = {state.transactional_id: state for state in response.message.transaction_states}
-        described += [(known, _described(known, states.get(known.transactional_id), response)) for known in batch]
-    return described
-
-
-def _described(known: KnownId, state: Any, response: BrokerResponse) -> Transaction:
-    known = known._replace(coordinator_id=response.broker_id)
-    if state is None:
-        return known.transaction(omitted_text("DescribeTransactions", "this id"), of=response)
-    if error_name(state.error_code) == "TRANSACTIONAL_ID_NOT_FOUND":
-        return known._replace(state="Dead").transaction(known.error, of=response)
-    if state.error_code:
-        return known.transaction(error_text(state.error_code), of=response)
-    return Transaction(
-        transactional_id=known.transactional_id,
-        producer_id=_non_negative(state.producer_id),
-        producer_epoch=_non_negative(state.producer_epoch),
-        state=state.transaction_state,
-        timeout_ms=state.transaction_timeout_ms,
-        # Without an open transaction, brokers return the start of the last one.
-        start_time=utc(state.transaction_start_time_ms) if state.transaction_state in OPEN_STATES else None,
-        topic_partitions=tuple(
-            TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions
-        ),
-        coordinator_id=response.broker_id,
-        txn_state_partition=known.txn_state_partition,
-        source=DESCRIBED,
-        broker_id=response.broker_id,
-        observed_at=response.observed_at,
-    )
 
 
 def filtered_transactions(client: BrokerClient, filters: TransactionFilters) -> list[Transaction]:
@@ -369,46 +268,10 @@ def numbered_ids(client: BrokerClient, among: Collection[str | None]) -> list[st
 def named_transactions(client: BrokerClient, ids: Sequence[str]) -> list[Transaction]:
     """The transactions of exactly these ids; one that does not exist has `error`."""
     coordinator_topic = CoordinatorTopic.read(client, STATE_TOPIC)
-    found: dict[str, Transaction] = {}
-    known: list[KnownId] = []
-    names = list(dict.fromkeys(ids))
-    for name, (response, coordinator) in zip(names, find_coordinators(client, names, TRANSACTION), strict=True):
-        partition = coordinator_topic.partition(name)
-        error = response.error_text
-        if coordinator is not None:
-            error = error_text(coordinator.error_code, coordinator.error_message) if coordinator.error_code else None
-        if error:
-            found[name] = Transaction(
-                transactional_id=name,
-                txn_state_partition=partition,
-                source=DESCRIBED,
-                broker_id=response.broker_id,
-                observed_at=response.observed_at,
-                error=error,
-            )
-        else:
-            known.append(
-                KnownId(
-                    transactional_id=name,
-                    coordinator_id=None if coordinator is None else coordinator.node_id,
-                    txn_state_partition=partition,
-                    broker_id=response.broker_id,
-                    observed_at=response.observed_at,
-                    source=DESCRIBED,
-                )
-            )
-    for txn in describe(client, known):
-        found[txn.transactional_id or ""] = _or_no_such_id(txn)
+    found = {txn.transactional_id or "": txn for txn in describe_named(client, coordinator_topic, ids)}
     undescribed = {name: txn for name, txn in found.items() if is_too_old(txn)}
     if undescribed:
         only = {txn.txn_state_partition for txn in undescribed.values() if txn.txn_state_partition is not None}
         log = read_state_log(client, coordinator_topic, only=only, timeout=client.timeout)
         found |= {txn.transactional_id or "": txn for txn in log.transactions if txn.transactional_id in undescribed}
     return list(found.values())
-
-
-def _or_no_such_id(txn: Transaction) -> Transaction:
-    if txn.state != "Dead" or txn.producer_id is not None:
-        return txn
-    error = "TRANSACTIONAL_ID_NOT_FOUND: its coordinator has no such id; it never existed or has expired"
-    return replace(txn, state=None, error=error)

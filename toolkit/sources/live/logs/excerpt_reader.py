@@ -24,6 +24,7 @@ from toolkit.analysis.diagnosis.evidence.other_markers import MarkerSearch, Othe
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers, concatenate
 from toolkit.formats.log.scan import scan
@@ -33,9 +34,10 @@ from toolkit.schema.table import TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.fetch import FetchedBatches, FetchPosition, fetch
 from toolkit.sources.live.logs.partition_log import FetchedChunk, fetch_range
+from toolkit.sources.live.state.coordinators import CoordinatorTopic
 from toolkit.sources.live.state.leaders import read_metadata, read_partitions
 from toolkit.sources.live.state.producer_states import read_producers
-from toolkit.sources.live.transaction_listing import named_transactions
+from toolkit.sources.live.state.transaction_descriptions import describe_named
 
 FETCH_BYTES = 1 << 20
 MAX_BYTES_AFTER = 4 << 20  # from the first offset on
@@ -184,7 +186,9 @@ def _still_ahead(
     """
     ids = {history.transactional_id for each in contexts if each.txn.producer_id in ahead for history in each.histories}
     found = dict(ahead)
-    for owner in named_transactions(client, sorted(ids)) if ids else ():
+    if not ids:
+        return found
+    for owner in describe_named(client, CoordinatorTopic.read(client, STATE_TOPIC), sorted(ids)):
         producer = found.get(-1 if owner.producer_id is None else owner.producer_id)
         if producer is not None and (owner.producer_epoch or 0) >= (producer.producer_epoch or 0):
             del found[producer.producer_id or 0]
