@@ -208,17 +208,6 @@ def test_a_truncated_log_keeps_the_holds_before() -> None:
     assert [row["marker_offset"] for row in state.lso_holds().to_pylist()] == [1]
 
 
-@pytest.mark.parametrize(("before", "kept"), [(None, [1, 3, 5]), (4, [1, 3]), (3, [1])])
-def test_holds_of_an_earlier_copy_stay_if_they_ended_before_the_later_one(before: int | None, kept: list[int]) -> None:
-    transactions = [each for producer in (1, 2, 1) for each in (Step("data", producer), Step("commit", producer))]
-    earlier, later = state_of(*transactions, Step("data", 3)), state_of()
-    later.add(range_summary_of(batches(transactions[:2], base_offset=20)))
-    for _ in range(2):  # a run that is killed is repeated
-        later.add_earlier_holds(earlier, before=before)
-    found = LogState.from_bytes(later.to_bytes(), **PARTITION).lso_holds()
-    assert found["marker_offset"].to_pylist() == [*kept, 21]
-
-
 def test_the_steps_before_a_truncated_part_are_not_repeated() -> None:
     state = state_of(Step("data", 1), Step("data", 2))
     state.truncate(1)

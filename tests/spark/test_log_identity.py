@@ -16,7 +16,6 @@ from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.log_renames import assumptions, renames
-from toolkit.spark.pipeline.older_copies import find_older_copies
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
 IDS_OF_TOPICS = {"old": "AAAAAAAAAAAAAAAAAAAAAQ", "new": "AAAAAAAAAAAAAAAAAAAAAg"}
@@ -143,14 +142,6 @@ def state(log: str, **columns: Any) -> StoredState:
 @pytest.mark.parametrize(
     ("name", "row", "stored"),
     [
-        pytest.param("A/1/T/orders-0", listing(), state("1:/data/orders-0/"), id="a path, by its topic id"),
-        pytest.param(
-            "A/1//orders-0",
-            listing(topic_id=None, folder="/data/orders-0"),
-            state("1:/data/orders-0/", topic_id=None),
-            id="a path, by itself",
-        ),
-        pytest.param("A/leader/T/orders-0", listing(), state("live:orders-0", broker_id=None), id="a live partition"),
         pytest.param("A/1/T/orders-0", listing(), state("A/1//orders-0", topic_id=None), id="a topic id since then"),
         pytest.param("A/1//orders-0", listing(topic_id=None), state("A/1/T/orders-0"), id="no partition.metadata now"),
     ],
@@ -159,36 +150,6 @@ def test_a_log_whose_name_changes_is_renamed(name: str, row: LogListing, stored:
     assert renames({name: row}, {stored.log: stored}) == {stored.log: name}
     with_records = StoredState.of({**stored.row(), "log": stored.log + IDS})
     assert renames({name + IDS: row}, {with_records.log: with_records}) == {with_records.log: name + IDS}
-
-
-def test_another_topic_or_replica_at_the_same_path_is_not_renamed() -> None:
-    for row in (listing(topic_id="U", folder="/data/orders-0"), listing(broker_id=2)):
-        assert renames({"A/1/X/orders-0": row}, {"1:/data/orders-0/": state("1:/data/orders-0/")}) == {}
-    stored = [state("A/1/T/orders-0"), state("1:/second copy/orders-0/")]
-    assert renames({"A/1/T/orders-0": listing()}, {each.log: each for each in stored}) == {}
-
-
-def test_older_copies_of_version_0_1_are_those_whose_identity_is_proven() -> None:
-    name = "A/1/T/orders-0"
-    newest, older = state("1:/b/orders-0/", log_end_offset=9), state("1:/a/orders-0/", log_end_offset=5)
-
-    def found(row: LogListing, *states: StoredState, name: str = name) -> tuple[dict[str, str], list[str]]:
-        copies = find_older_copies({name: row}, {each.log: each for each in states})
-        assert len(copies.sentences) == bool(copies.newest) + bool(copies.unproven)
-        return dict(copies.newest), sorted(copies.unproven)
-
-    assert found(listing(), newest, older) == ({older.log: newest.log}, [])
-    assert found(listing(), newest, state(name, log_end_offset=9, latest=after(seconds=1))) == ({newest.log: name}, [])
-    both = [older.log, newest.log]
-    is_damaged = state(newest.log, log_end_offset=9, is_damaged=True)
-    assert found(listing(), is_damaged, older) == ({}, both)
-    assert found(listing(), newest, older, name="//T/b/orders-0") == ({}, both), "no meta.properties"
-    without_id = [state(each.log, topic_id=None) for each in (newest, older)]
-    assert found(listing(topic_id=None), *without_id, name="A/1//orders-0") == ({}, both)
-    assert found(listing(), newest, state(older.log, topic_id="U")) == ({}, []), "another topic"
-    assert found(listing(), newest, state("2:/a/orders-0/", broker_id=2)) == ({}, []), "another replica"
-    assert found(listing(), newest, state("live:orders-0", broker_id=None)) == ({}, [])
-    assert found(listing(), newest, state(name, log_end_offset=5)) == ({}, [newest.log]), "the other is read on"
 
 
 def test_copies_of_one_path_without_meta_properties_are_refused(tmp_path: Path) -> None:

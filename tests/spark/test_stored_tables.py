@@ -1,9 +1,8 @@
-"""The stored tables for SQL: unique keys, comments, names, views, a user's changes; and their migration."""
+"""The stored tables for SQL: unique keys, comments, names, views, and a user's changes."""
 
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,22 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
 
 from tests.sources.log_files import data, marker, write_log, write_root
-from toolkit import LogDir
-from toolkit.lab import samples
-from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.tables.stored_tables import KEPT, KEYS, stored_type
-from toolkit.spark.pipeline.tables.table_store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIXTURE = Path(__file__).parent / "tables_0_1.zip"  # of the sample late-message, written by version 0.1
 NOW = dt.datetime.now(dt.UTC)
 LAST_MONTH = (NOW.replace(day=1) - dt.timedelta(days=5)).replace(hour=12, minute=0, second=0, microsecond=0)
 LONG_HOLDS = (Path(__file__).parents[2] / "docs" / "spark.md").read_text().split("<!-- long holds -->\n```sql\n")[1]
@@ -91,12 +84,11 @@ def test_tables_answer_in_sql_and_a_run_keeps_what_a_user_changed(spark: SparkSe
     run(spark, write_logs(tmp_path / "logs"), str(out), consistent_copy=True, min_held_ms=0)
     assert_unique_keys(out)
     findings = f"delta.`{out}/findings`"
-    for name, table in stored(out):
+    for name, _ in stored(out):
         schema = spark.read.format("delta").load(f"{out}/{name}").schema
         assert schema == stored_type(name, KEPT[name]), name  # with NOT NULL and comments
         detail = spark.sql(f"DESCRIBE DETAIL delta.`{out}/{name}`").collect()[0]
         assert detail["partitionColumns"] == []
-        assert table.metadata().configuration["kafka_txn.layout"] == "2"
     times = {"log_transactions": "start_time", "lso_timeline": "event_time", "transaction_history": "start_time"}
     for name in ("log_transactions", "lso_timeline", "lso_holds", "findings"):
         by = "topic" if name == "transaction_history" else f"topic, {times.get(name, 'held_from')}"
@@ -134,56 +126,3 @@ def test_tables_answer_in_sql_and_a_run_keeps_what_a_user_changed(spark: SparkSe
     assert spark.sql("SELECT start_offset FROM lso_held_now").collect() == [(11,)]
     best = spark.sql("SELECT DISTINCT broker_id FROM best_transactions").collect()
     assert best == [(1,)]
-
-
-def add_older_copies(out: Path) -> None:
-    """Add to tables of version 0.1 what it stored of an older copy of the log directory, at another path."""
-    for name in ("log_transactions", "lso_timeline", "transaction_history", "state"):
-        table = DeltaTable(out / name)
-        rows = table.to_pyarrow_table()
-        older = rows.filter(pc.match_substring(rows["log"], "/"))
-        logs = pc.replace_substring(older["log"], "/root/", "/older copy/")
-        older = older.set_column(older.column_names.index("log"), "log", logs)
-        if name == "state":
-            ends = pc.if_else(
-                pc.equal(older["topic"], "orders"), pc.subtract(older["log_end_offset"], 2), older["log_end_offset"]
-            )
-            older = older.set_column(older.column_names.index("log_end_offset"), "log_end_offset", ends)
-        write_deltalake(out / name, older, mode="append")
-
-
-def test_tables_of_version_0_1_are_migrated(spark: SparkSession, tmp_path: Path) -> None:
-    """The log directory has moved since: its logs are known by their topic ids.
-
-    Version 0.1 named a log by its path, so a second copy doubled the tables: they stayed so when they were migrated.
-    """
-    shutil.unpack_archive(FIXTURE, tmp_path)
-    out = tmp_path / "tables-0.1-late-message"
-    logs = shutil.copytree(samples.load("late-message").path / "log-dir", tmp_path / "logs")
-    before = DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows
-    add_older_copies(out)
-    assert DeltaTable(out / "log_transactions").to_pyarrow_table().num_rows == 2 * before
-    summary = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
-    assert (summary.read[0].bytes_read, summary.tables["log_transactions"].new) == (0, 0)
-    assert summary.tables["log_transactions"].rows == before
-    (dropped,) = summary.assumptions
-    assert "the rows of the older copies are dropped" in dropped
-    assert not (out / "state").exists()
-    assert_unique_keys(out)
-    files = LogDir(logs, consistent_copy=True)
-    store = open_store(spark, str(out))
-    expected = {
-        LOG_TRANSACTIONS.name: LOG_TRANSACTIONS.rows(files.log_transactions()),
-        LSO_TIMELINE.name: LSO_TIMELINE.rows(files.lso_timeline()),
-        FINDINGS.name: FINDINGS.rows(files.findings(min_held_ms=0)),
-    }
-    for name, rows in expected.items():
-        found = store.load(name, KEPT[name]).select("topic", "partition", "broker_id", "topic_id").collect()
-        assert Counter(row[:3] for row in found) == Counter(
-            (row["topic"], row["partition"], row["broker_id"]) for row in rows
-        )
-        assert all(row["topic_id"] for row in found if row["topic"] is not None)
-        assert store.layout(name) == "2"
-    again = run(spark, logs, str(out), consistent_copy=True, min_held_ms=0)
-    assert all(counts.new == 0 for counts in again.tables.values())
-    assert again.assumptions == ()

@@ -173,15 +173,6 @@ class LogState:
         self.is_damaged = False
         self._holds = [each.filter(pc.less(each["marker_offset"], offset)) for each in self._holds]
 
-    def add_earlier_holds(self, earlier: LogState, *, before: int | None) -> None:
-        """Add the holds that ended in an earlier copy of the log, before an offset; null for all."""
-        known = {(row["producer_id"], row["first_offset"]) for row in self.lso_holds().to_pylist()}
-        for row in earlier.lso_holds().to_pylist():
-            end = row["marker_offset"]
-            is_known = (row["producer_id"], row["first_offset"]) in known
-            if end is not None and (before is None or end < before) and not is_known:
-                self._holds.append(pa.Table.from_pylist([row], schema=LSO_HOLDS.arrow_schema))
-
     def to_bytes(self) -> bytes:
         """The state, serialized."""
         used, codes = np.unique(self._partial.edges["file"], return_inverse=True)

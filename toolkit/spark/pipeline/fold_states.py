@@ -58,18 +58,6 @@ class FoldStates:
         rows = stored.join(sf.broadcast(frame), "log", "left").withColumn("log", sf.coalesce("new_name", "log"))
         self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
 
-    def remember(self, remembered: Mapping[str, bytes]) -> None:
-        """Replace ``remembered`` of logs with holds of the LSO, in the stored table, too."""
-        if not remembered:
-            return
-        self.before |= {log: replace(self.before[log], is_held=True) for log in remembered}
-        stored = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
-        frame = stored.sparkSession.createDataFrame(list(remembered.items()), "log string, new binary")
-        rows = stored.join(sf.broadcast(frame), "log", "left").withColumns(
-            {"is_held": sf.col("new").isNotNull() | sf.col("is_held"), "remembered": sf.coalesce("new", "remembered")}
-        )
-        self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
-
     @property
     def all(self) -> dict[str, StoredState]:
         """The newest state of each log, without `obsolete_logs`."""

@@ -1,9 +1,8 @@
 """Logs whose name changes from one run to the next, and what is assumed where ids are missing.
 
-A name of an older layout of the tables becomes the present one, and a path becomes cluster and broker once
-``meta.properties`` is copied, too. A topic gets an id when its cluster is upgraded. And the log of a topic that was
-deleted and created again without a topic id makes way for the new one: its rows stay, under a number in place of the
-topic id.
+A path becomes cluster and broker once ``meta.properties`` is copied, too. A topic gets an id when its cluster is
+upgraded. And the log of a topic that was deleted and created again without a topic id makes way for the new one: its
+rows stay, under a number in place of the topic id.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from toolkit.schema.table import EPOCH
-from toolkit.spark.datasources.log_identity import LEADER, LogIdentity
+from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
@@ -31,7 +30,7 @@ def renames(listings: Mapping[str, LogListing], states: Mapping[str, StoredState
         identity = LogIdentity.of(name)
         if not (identity.topic_id or "").startswith(EARLIER):
             by_place[identity._replace(topic_id=None)] = name
-    old_names = _names_of_the_first_layout(listings, states) | _names_by_path(listings, states)
+    old_names = _names_by_path(listings, states)
     found: dict[str, str] = {}
     for name, row in listings.items():
         identity = LogIdentity.of(name)
@@ -67,34 +66,6 @@ def _earlier_name(identity: LogIdentity, names: Iterable[str]) -> str:
     taken = set(names)
     numbered = (str(identity._replace(topic_id=f"{EARLIER}{number}")) for number in range(1, len(taken) + 2))
     return next(name for name in numbered if name not in taken)
-
-
-def _names_of_the_first_layout(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:
-    """The names that stored logs had in the first layout, by the present ones: broker and path, or partition."""
-    old = {name: state for name, state in states.items() if ":" in name.split("/", 1)[0]}
-    if not old:
-        return {}
-    by_topic_id: dict[tuple[object, ...], str] = {
-        (state.broker_id, state.topic_id, state.topic, state.partition, name.endswith(IDS)): name
-        for name, state in old.items()
-        if state.topic_id is not None and state.broker_id is not None
-    }
-    found = {}
-    for name, row in listings.items():
-        ending = IDS if name.endswith(IDS) else ""
-        broker_id = row.broker_id
-        candidates = (
-            f"{'' if broker_id is None else broker_id}:{row.folder}/{ending}",
-            f"{row.folder}#{row.topic}-{row.partition}{ending}",
-            f"live:{row.topic}-{row.partition}{ending}" if LogIdentity.of(name).broker == LEADER else "",
-        )
-        same_path = next((each for each in candidates if each in old), None)
-        if same_path is not None and row.topic_id and old[same_path].topic_id not in {None, row.topic_id}:
-            same_path = None  # another topic is there now
-        known = by_topic_id.get((broker_id, row.topic_id, row.topic, row.partition, bool(ending)))
-        if same_path or known:
-            found[name] = str(same_path or known)
-    return found
 
 
 def _names_by_path(listings: Mapping[str, LogListing], states: Mapping[str, StoredState]) -> dict[str, str]:

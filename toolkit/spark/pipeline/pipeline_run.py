@@ -42,7 +42,6 @@ from toolkit.spark.pipeline.history_fold import (
 from toolkit.spark.pipeline.jobs import Job, Progress, run_jobs
 from toolkit.spark.pipeline.log_fold import fold, fold_table
 from toolkit.spark.pipeline.log_renames import renames
-from toolkit.spark.pipeline.older_copies import OlderCopies, drop_older_copies, find_older_copies
 from toolkit.spark.pipeline.pipeline_source import LogPlan, PipelineSource, obsolete_rows, remembered_partials
 from toolkit.spark.pipeline.run_summary import (
     ReadCounts,
@@ -53,7 +52,6 @@ from toolkit.spark.pipeline.run_summary import (
     counts_to_json,
     summarised,
 )
-from toolkit.spark.pipeline.tables.migration import migrate
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState, rows_of, staged_rows
 from toolkit.spark.pipeline.tables.stored_tables import CLUSTER_ID, IS_CURRENT, KEPT, RECORDED_AS, TOPIC_ID
 from toolkit.spark.pipeline.tables.table_store import TableStore, open_store
@@ -139,8 +137,6 @@ def run(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         states = FoldStates.load(store)
-        if format == "delta" and not states.before and migrate(store):
-            states = FoldStates.load(store)
         sources = _sources(spark, source, topics=topics, asserted=asserted)
         this = _PipelineRun.begin(store, sources, states, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
@@ -151,7 +147,7 @@ def run(
             findings = list(map(StoredFinding.of, store.rows("findings", FINDINGS, *columns)))
         summary = summarised(store, this.read(), this.counts, findings=findings, started=started)
         assumed = this.sources.logs.assumptions if this.sources.logs else ()
-        return replace(summary, proof=this.proof(), assumptions=(*this.copies.sentences, *assumed))
+        return replace(summary, proof=this.proof(), assumptions=assumed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +191,6 @@ class _PipelineRun:
     states: FoldStates
     plans: Mapping[str, LogPlan]
     listings: Mapping[str, LogListing]
-    copies: OlderCopies  # older copies of logs, whose rows are dropped
     min_held_ms: int  # shortest hold of the LSO to keep
     # new rows of `staging_table.STAGE`; Arrow data if this process made them
     staged: DataFrame | pa.Table | None = None
@@ -206,11 +201,9 @@ class _PipelineRun:
     def begin(store: TableStore, sources: _PipelineSources, states: FoldStates, *, min_held_ms: int) -> _PipelineRun:
         """Plan what to read."""
         listings = sources.logs.listings if sources.logs else {}
-        copies = find_older_copies(listings, states.before)
-        drop_older_copies(store, states, copies)
         states.rename(renames(listings, states.all))
         plans = sources.logs.plans(states.before) if sources.logs else {}
-        states.obsolete_logs = [*copies.newest, *_replaced(plans, listings, states.before)]
+        states.obsolete_logs = _replaced(plans, listings, states.before)
         counted = states.before.get(COUNTS)
         return _PipelineRun(
             store=store,
@@ -218,7 +211,6 @@ class _PipelineRun:
             states=states,
             plans=plans,
             listings=listings,
-            copies=copies,
             min_held_ms=min_held_ms,
             counts={} if counted is None else counts_from_json(counted.listing or "{}"),
         )
@@ -227,8 +219,7 @@ class _PipelineRun:
     def needs_diagnosis(self) -> bool:
         """Whether the files or the cluster must be diagnosed again."""
         logs, before = self.sources.logs, self.states.before.get(CURRENT_FINDINGS)
-        is_changed = bool(self.plans or self.copies.newest)
-        return logs is not None and (is_changed or before is None or before.listing != self._signature(logs))
+        return logs is not None and (bool(self.plans) or before is None or before.listing != self._signature(logs))
 
     @property
     def new_samples(self) -> list[RecordedSamples]:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("delta", "parquet")
-LAYOUT, LAYOUT_PROPERTY = "2", "kafka_txn.layout"
 """Version of the layout of a table, and the table property that has it."""
 INTERNAL = "internal"
 """The folder of the pipeline's own tables, and the suffix of their schema in a catalog."""
@@ -220,44 +219,26 @@ class TableStore:
                     f"MATCHED THEN UPDATE SET {LOG} = new.new, {CLUSTER_ID} = new.cluster_id, {TOPIC_ID} = new.topic_id"
                 ).collect()
 
-    def create(self, name: str, table: Table, *, others: Iterable[StructField] = (), layout: str = LAYOUT) -> None:
-        """Make a Delta table without rows, in place of another one.
-
-        `name`, `table`: name and declaration.
-        `others`: further columns.
-        `layout`: value of `LAYOUT_PROPERTY`; another one than `LAYOUT` if there is a table to replace.
-        """
+    def create(self, name: str, table: Table) -> None:
+        """Make a Delta table without rows; what is left of one at its place is replaced."""
         self._create_schema()
-        fields = [*stored_type(name, table), *others]
+        fields = list(stored_type(name, table))
         columns = ", ".join(
             f"`{field.name}` {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
             f" COMMENT {_text((field.metadata or {}).get('comment', ''))}"
             for field in fields
         )
-        declared = (
-            f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')} "
-            f"TBLPROPERTIES ('{LAYOUT_PROPERTY}' = '{layout}')"
-        )
-        if layout == LAYOUT:
-            try:
-                self.spark.sql(f"CREATE {declared}")
-            except AnalysisException as error:
-                if error.getCondition() not in LEFT_OVER:
-                    raise
-            else:
-                return
-            rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
-            rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
+        declared = f"TABLE {self.identifier(name)} ({columns}) USING delta COMMENT {_text(f'One row: {table.row}.')}"
+        try:
+            self.spark.sql(f"CREATE {declared}")
+        except AnalysisException as error:
+            if error.getCondition() not in LEFT_OVER:
+                raise
+        else:
+            return
+        rows = self.spark.createDataFrame([], StructType([StructField(f.name, f.dataType) for f in fields]))
+        rows.writeTo(self.identifier(name)).using("delta").createOrReplace()
         self.spark.sql(f"REPLACE {declared}")
-
-    def fill(self, name: str, rows: DataFrame) -> None:
-        """Replace the rows of a Delta table with rows of its stored columns."""
-        self._save(name, rows, mode="overwrite")
-
-    def layout(self, name: str) -> str | None:
-        """The layout of an existing Delta table; null if it is older than that property."""
-        rows = self.spark.sql(f"SHOW TBLPROPERTIES {self.identifier(name)}").collect()
-        return next((row["value"] for row in rows if row["key"] == LAYOUT_PROPERTY), None)
 
     def _create_schema(self) -> None:
         is_internal = self.schema is not None and self.schema.endswith(f"_{INTERNAL}")
