@@ -179,6 +179,15 @@ def test_a_savepoint_is_one_by_its_properties_or_its_folder(tmp_path: Path) -> N
     assert read_checkpoint(saved).newer() is None
 
 
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_savepoint_that_ends_within_its_properties_is_no_checkpoint(version: int, tmp_path: Path) -> None:
+    """It passed for one, and `commit` was to commit what only a restored job commits."""
+    data = both(version=version, properties=SAVEPOINT)
+    for end in (len(data) - len(SAVEPOINT), data.index(b"SavepointType"), len(data) - 1):
+        with pytest.raises(DecodeError, match="which say whether it is a savepoint, end early"):
+            read_checkpoint(written(tmp_path, data[:end]))
+
+
 def test_what_is_committed_or_of_another_sink_is_left_out(tmp_path: Path) -> None:
     requests = [committable(ONE, state=1), committable(TWO, state=2), committable(TWO, state=3)]
     requests += [committable(TWO, version=2), struct.pack(">i", 1) + sized(b"a file") + struct.pack(">ii", 0, 0)]
