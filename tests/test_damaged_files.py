@@ -329,15 +329,15 @@ READERS: Mapping[str, Reader] = {
     "offset indexes": Reader(partial(_index, read_offset_index, 8), [OFFSETS], [], makes=1),
     "time indexes": Reader(partial(_index, read_time_index, 12), [TIMES], [], makes=1),
     "producer snapshots": Reader(whole(read_snapshot), [SNAPSHOT, write_snapshot([])], is_exact=True, checked_from=0),
-    **{name: Reader(partial(_checkpoint, name), [text.encode()], ["MALFORMED"], loses=1, makes=2)
+    **{name: Reader(partial(_checkpoint, name), [text.encode()], ["MALFORMED"], loses=1, makes=2, moves=True)
        for name, text in CHECKPOINTS.items()},
     "dumps": Reader(_dump, DUMPS, [], loses=1, makes=1, moves=True, most=60),
-    "brokers' logs": Reader(_broker_log, [BROKER_LOG], [], loses=1, most=150),
+    "brokers' logs": Reader(_broker_log, [BROKER_LOG], [], loses=1, moves=True, most=150),
     "packed brokers' logs": Reader(_broker_log, [PACKED_LOG], ["UNREADABLE", "UNKNOWN_LAYOUT"], most=100),
     "Flink checkpoints": Reader(_flink, [both(), both(version=3)]),
     "copy manifests": Reader(whole(parse_manifest), [MANIFEST.to_json().encode()]),
     "recordings": Reader(_recording, _recorded, most=20),
-    "audit trails": Reader(_audit, _audited, ["TORN_LINE"], is_log=True, loses=1, most=100),
+    "audit trails": Reader(_audit, _audited, ["TORN_LINE"], is_log=True, loses=1, moves=True, most=100),
 }  # fmt: skip
 
 
