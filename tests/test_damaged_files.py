@@ -20,6 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from tests.formats import test_offsets_log_records as offsets_values
@@ -195,7 +196,7 @@ def _dump(data: bytes, _: Path) -> Found:
     rows, errors = list[object](), set[str]()
     for chunk in read_dump(f"{line}\n" for line in lines):
         check(chunk, len(lines))
-        rows.extend(chunk.scanned.headers[["base_offset", "size", "crc"]].tolist())
+        rows.extend(np.asarray(chunk.scanned.headers)[["base_offset", "size", "crc"]].tolist())
         errors |= names(each.reason for each in chunk.scanned.damage)
     ends = [match.end() for match in re.finditer(rb"^baseOffset: .*\n?", data, re.MULTILINE)]
     return Found([*zip(ends, rows, strict=False)], errors)
