@@ -45,13 +45,6 @@ random_headers = step_lists.map(lambda drawn: batches(drawn))
 """Headers of up to 40 batches of up to four producers, and of batches without one (producer 0)."""
 
 
-@st.composite
-def splits(draw: st.DrawFn, headers: Headers) -> list[Headers]:
-    """The same headers in consecutive parts, some of them empty."""
-    points = sorted(draw(st.lists(st.integers(0, len(headers)), max_size=6)))
-    return [headers[start:stop] for start, stop in zip([0, *points], [*points, len(headers)], strict=True)]
-
-
 def batches(steps: Sequence[Step], *, base_offset: int = 0) -> Headers:
     """Headers of the batches that these steps write.
 

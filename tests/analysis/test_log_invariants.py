@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import random_headers, splits
 from tests.analysis.test_transaction_history import record, transaction, version_2
 from toolkit.analysis.log import log_invariants
 from toolkit.analysis.log.log_invariants import INVARIANTS, InvariantChecker, event_violations
@@ -140,16 +139,6 @@ def test_each_violated_invariant_is_named(name: str) -> None:
     assert violations(log(*(dict(batch) for batch in batches))) == expected
 
 
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("name", [*VALID, *INVALID])
-def test_a_log_that_is_checked_in_small_ranges_gives_the_same_rows(name: str, size: int) -> None:
-    batches = VALID[name] if name in VALID else INVALID[name][0]
-    headers, checker = log(*(dict(batch) for batch in batches)), InvariantChecker()
-    ranges = [headers[start : start + size] for start in range(0, len(headers), size)]
-    rows = [row for part in ranges for row in checker.check(part, file="0.log")]
-    assert rows == batch_violations(headers, file="0.log")
-
-
 def test_every_invariant_of_batches_has_a_violation() -> None:
     assert {name for _, expected in INVALID.values() for name, _ in expected} == {
         name for name in INVARIANTS if not name.startswith("coordinator_") or name == "coordinator_epoch"
@@ -198,14 +187,6 @@ def test_positions_are_checked_within_a_file() -> None:
     headers["position"] = 0  # as in Fetch responses
     assert batch_violations(headers) == []
     assert [row.invariant for row in batch_violations(headers, file="0.log")] == ["position", "position"]
-
-
-@given(random_headers.flatmap(lambda headers: st.tuples(st.just(headers), splits(headers))), st.booleans())
-def test_any_split_gives_the_same_rows(drawn: tuple[Headers, list[Headers]], compacted: bool) -> None:
-    headers, parts = drawn
-    whole = batch_violations(headers, file="0.log", compacted=compacted)
-    checker = InvariantChecker(compacted=compacted)
-    assert [row for part in parts for row in checker.check(part, file="0.log")] == whole
 
 
 def rejected_by_leader(headers: Headers) -> list[tuple[str, int]]:

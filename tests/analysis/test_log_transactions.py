@@ -1,4 +1,4 @@
-"""Transactions from batches: against a slow reference, for any split, and case by case."""
+"""Transactions from batches: against a slow reference, and case by case."""
 
 import pickle
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, random_headers, splits
+from tests.analysis.random_logs import Step, batches, random_headers
 from tests.inverse import log_transactions_of
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
@@ -18,7 +18,6 @@ from toolkit.analysis.log.log_transactions import (
     OPEN,
     OUTCOMES,
     LogTransactions,
-    PartialTransactions,
     begin,
     finish,
     log_transaction_table,
@@ -113,48 +112,11 @@ def transactions_of(*steps: Step, from_start: bool = True, opened: Opened | None
     return rows(finish(partial_transactions(batches(steps)), from_start=from_start, opened_before=opened))
 
 
-def merge_in_random_order(parts: list[PartialTransactions], data: st.DataObject) -> PartialTransactions:
-    """Merge neighbours, two or three at a time, in a random order."""
-    while len(parts) > 1:
-        size = data.draw(st.integers(2, 3))
-        at = data.draw(st.integers(0, max(0, len(parts) - size)))
-        parts[at : at + size] = [merge(*parts[at : at + size])]
-    return parts[0] if parts else EMPTY
-
-
 @given(random_headers, st.booleans(), opened_before)
 def test_log_transactions_match_a_batch_by_batch_model(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
     log_transactions = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
-    assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
-
-
-@given(random_headers, st.booleans(), opened_before, st.data())
-def test_splits_and_merge_order_do_not_change_the_result(
-    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
-) -> None:
-    parts = [partial_transactions(part) for part in data.draw(splits(headers))]
-    whole = finish(partial_transactions(headers), from_start=from_start, opened_before=opened)
-    known = from_start or opened is not None
-    if known and data.draw(st.booleans()):
-        parts = [begin(opened_before=None if from_start else opened), *parts]
-    log_transactions = finish(merge_in_random_order(parts, data), from_start=from_start, opened_before=opened)
-    assert sorted_rows(log_transactions) == sorted_rows(whole)
-
-
-@given(random_headers, st.booleans(), opened_before, st.data())
-def test_closed_transactions_can_be_taken_early(
-    headers: Headers, from_start: bool, opened: Opened | None, data: st.DataObject
-) -> None:
-    known = from_start or opened is not None
-    rest = begin(opened_before=None if from_start else opened) if known else EMPTY
-    taken_early = []
-    for part in data.draw(splits(headers)):
-        closed, rest = (rest + partial_transactions(part)).take_closed()
-        taken_early.append(closed)
-        assert not known or all(row["outcome"] == OPEN for row in rows(rest.edges))
-    log_transactions = np.concatenate([*taken_early, finish(rest)])
     assert sorted_rows(log_transactions) == reference_model(headers, from_start=from_start, opened=opened)
 
 

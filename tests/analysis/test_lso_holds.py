@@ -1,18 +1,15 @@
-"""Holds of the LSO: against an offset-by-offset model, split into ranges, and case by case."""
+"""Holds of the LSO: against an offset-by-offset model, and case by case."""
 
-from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
 from tests.analysis.test_lso_timeline import BASE, opened_before
 from tests.tiers import fuzzed
-from toolkit.analysis.history.lso_holds import candidates, lso_holds, without_short_holds
+from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.log.log_transactions import (
     OPEN,
     LogTransactions,
@@ -96,42 +93,6 @@ def test_the_holders_match_the_steps_of_the_lso(steps: list[Step], opened: dict[
         if holder >= 0 and holder not in [first for first, _ in holders]:
             holders.append((holder, holder if step["event"] == OPEN else int(step["offset"]) - 1))
     assert [(row["first_offset"], became_at(row)) for row in lso_holds(table(log_transactions)).to_pylist()] == holders
-
-
-# A marker at 1002, and in another range one that shows a clock an hour ahead; a hold that begins where a range does;
-# short holds.
-AHEAD = [Step("data", 3), Step("commit", 3), Step("data", 1, wait=3_600_000), Step("commit", 1, wait=-3_590_000)]
-BOUNDARY = [Step("data", 1), Step("data", 2), Step("plain", 0), Step("commit", 1), Step("commit", 2, wait=9)]
-SHORT = [Step("data", 1), Step("commit", 1)] * 5
-
-
-@thorough
-@example(AHEAD, 5, 3, Random(0))
-@example(BOUNDARY, 5, 3, Random(0))
-@example(SHORT, 5, 20, Random(0))
-@given(step_lists, st.sampled_from([0, 2, 5]), st.sampled_from([3, 7, 20]), st.randoms(use_true_random=False))
-def test_split_ranges_give_the_holds_of_the_complete_log(steps: list[Step], least: int, width: int, order: Any) -> None:
-    log_transactions = table(finish(partial_transactions(batches(steps)), from_start=True))
-    ranges = [
-        candidates(
-            overlapping(log_transactions, start, start + width), start=start, stop=start + width, min_held_ms=least
-        )
-        for start in range(0, 200, width)
-    ]
-    order.shuffle(ranges)
-    whole = lso_holds(log_transactions, min_held_ms=least)
-    assert without_short_holds(pa.concat_tables(ranges), min_held_ms=least).equals(whole)
-    for each in ranges:
-        short = pc.less(each["held_ms"], least).to_pylist().count(True)
-        assert short <= 2, "a range keeps at most two holds that are too short"
-
-
-def overlapping(log_transactions: pa.Table, start: int, stop: int) -> pa.Table:
-    """Transactions that overlap a range, in reverse order."""
-    first, marker = log_transactions["first_offset"], log_transactions["marker_offset"]
-    begins = pc.less(pc.coalesce(first, marker), stop)
-    ends = pc.or_kleene(pc.is_null(marker), pc.greater_equal(marker, start))
-    return log_transactions.filter(pc.and_(begins, ends))[::-1]
 
 
 def test_the_next_transaction_holds_from_the_marker_of_the_first() -> None:

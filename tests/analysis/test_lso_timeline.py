@@ -1,10 +1,7 @@
 """Steps of the LSO: against a batch-by-batch model, and case by case."""
 
-from itertools import pairwise
-from random import Random
 from typing import Any
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +13,6 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.schema import LSO_TIMELINE, utc
 
-FAR = 1_000_000
 BASE = 50  # transactions open before the log begin below it
 opened_before = st.dictionaries(
     st.sampled_from([1000, 2000, 3000, 9000]), st.tuples(st.integers(0, BASE - 1), st.integers(0, 2)), max_size=3
@@ -85,36 +81,6 @@ def test_steps_and_aborted_transactions_match_a_batch_by_batch_model(
     for row in result[result["offset"] > BASE]:
         assert (row["last_stable_offset"], row["open_count"]) == right_after[int(row["offset"])]
     assert aborted_transactions(log_transactions) == aborted_rows
-
-
-@given(step_lists, opened_before, st.lists(st.integers(0, BASE + 120), max_size=6), st.randoms())
-def test_a_range_needs_only_the_transactions_that_overlap_it(
-    steps: list[Step], opened: dict[int, tuple[int, int]], splits: list[int], random: Random
-) -> None:
-    headers = batches(steps, base_offset=BASE)
-    end = end_of(headers)
-    log_transactions = finish(partial_transactions(headers), opened_before=opened)
-    marker = np.where(log_transactions["marker_offset"] < 0, FAR, log_transactions["marker_offset"])
-    parts = []
-    for start, stop in pairwise([None, *sorted(splits), None]):
-        overlaps = (log_transactions["first_offset"] < (FAR if stop is None else stop)) & (marker >= (start or 0))
-        rows = np.flatnonzero(overlaps).tolist()
-        random.shuffle(rows)
-        log_end_offset = end if stop is None else None
-        parts.append(lso_steps(log_transactions[rows], log_end_offset=log_end_offset, start=start, stop=stop))
-    assert np.concatenate(parts).tolist() == lso_steps(log_transactions, log_end_offset=end).tolist()
-
-
-def test_a_step_belongs_to_the_range_of_its_batch() -> None:
-    log_transactions, end = log_of(
-        Step("data", 1), Step("data", 2, records=2), Step("commit", 1), Step("data", 3), Step("abort", 2)
-    )
-    whole = lso_steps(log_transactions, log_end_offset=end)
-    assert whole["event"].tolist() == [EVENTS.index(name) for name in ("open", "commit", "abort", "end")]
-    for point in range(end + 1):
-        before = lso_steps(log_transactions, log_end_offset=None, stop=point)
-        after = lso_steps(log_transactions, log_end_offset=end, start=point)
-        assert np.concatenate((before, after)).tolist() == whole.tolist()
 
 
 @given(step_lists, opened_before)

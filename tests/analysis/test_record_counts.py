@@ -1,13 +1,10 @@
-"""Records and bytes of an offset range: by examples, and running totals against a count of the same batches."""
+"""Records and bytes of an offset range: by examples; any log is in test_one_read."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, random_headers, splits
+from tests.analysis.random_logs import Step, batches
 from toolkit.analysis.log.record_counts import RunningTotals, amounts
-from toolkit.formats.log.headers import Headers
 
 LOG = batches(
     [
@@ -36,32 +33,6 @@ LOG = batches(
 )
 def test_data_records_and_bytes_of_complete_batches(first: int, stop: int, expected: tuple[int, int]) -> None:
     assert amounts(LOG, first, stop) == expected
-
-
-def assert_totals_are_amounts(parts: list[Headers], offsets: list[int]) -> None:
-    headers, totals = np.concatenate(parts), RunningTotals(offsets)
-    for part in parts:
-        if len(part):
-            totals.add(part, np.append(part["base_offset"][::-1], 1_000))  # which is after the last batch
-    counted = {*offsets, *headers["base_offset"].tolist()}
-    for first in counted:
-        for stop in counted:
-            if first <= stop:
-                assert totals.between(first, stop) == amounts(headers, first, stop), (first, stop)
-    assert totals.total == amounts(headers, 0, 2**62)
-
-
-@pytest.mark.parametrize("point", range(len(LOG) + 1))
-def test_running_totals_of_two_ranges_are_those_of_one(point: int) -> None:
-    assert_totals_are_amounts([LOG[:point], LOG[point:]], list(range(15)))
-    assert_totals_are_amounts([LOG[:point], LOG[point:]], [9, 1, 5, 9, 16])
-
-
-@given(st.data(), random_headers)
-def test_running_totals_count_any_log_that_compaction_has_cleaned(data: st.DataObject, headers: Headers) -> None:
-    kept = data.draw(st.lists(st.booleans(), min_size=len(headers), max_size=len(headers)))
-    parts = data.draw(splits(headers[np.array(kept, np.bool_)]))
-    assert_totals_are_amounts(parts, data.draw(st.lists(st.integers(0, 100), max_size=8)))
 
 
 def test_an_offset_that_was_not_counted_at_has_no_totals() -> None:

@@ -1,4 +1,4 @@
-"""Producer state from batches: against the broker's rules batch by batch, for any split."""
+"""Producer state from batches: against the broker's rules batch by batch."""
 
 import datetime as dt
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, splits, step_lists
-from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, join, producer_records, replay, resume
+from tests.analysis.random_logs import Step, batches, step_lists
+from toolkit.analysis.log.producer_state import NOTHING, ProducerReplay, producer_records, replay, resume
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Headers
 from toolkit.formats.segment_files import SnapshotEntry
@@ -84,19 +84,6 @@ def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[S
     headers = batches(steps, base_offset=50)
     assert rows_of(replay(headers)) == reference_model(headers, [])
     assert rows_of(resume(snapshot) + replay(headers)) == reference_model(headers, snapshot)
-
-
-@given(step_lists, snapshots, st.data())
-def test_splits_and_merge_order_do_not_change_the_result(
-    steps: list[Step], snapshot: list[SnapshotEntry], data: st.DataObject
-) -> None:
-    headers = batches(steps, base_offset=50)
-    parts = [resume(snapshot), *(replay(part) for part in data.draw(splits(headers)))]
-    while len(parts) > 1:
-        size = data.draw(st.integers(2, 3))
-        at = data.draw(st.integers(0, max(0, len(parts) - size)))
-        parts[at : at + size] = [join(*parts[at : at + size])]
-    assert rows_of(parts[0]) == reference_model(headers, snapshot)
 
 
 def test_only_a_marker_of_the_next_epoch_resets_the_sequence() -> None:

@@ -1,4 +1,4 @@
-"""Reading a log in ranges, with its state stored in between, gives the result of a single read."""
+"""The state of a log that is read in ranges: what is lost, cut and read again; any ranges are in test_one_read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, random_headers, splits
+from tests.analysis.random_logs import Step, batches
 from toolkit.analysis.history.lso_holds import lso_holds
 from toolkit.analysis.history.resume_state import COUNTED, LogState, RangeSummary
 from toolkit.analysis.log.log_transactions import (
@@ -20,15 +18,12 @@ from toolkit.analysis.log.log_transactions import (
     END_NOT_READ,
     PartialTransactions,
     begin,
-    finish,
-    log_transaction_table,
     merge,
     partial_transactions,
 )
-from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.record_counts import RunningTotals
 from toolkit.formats.log.headers import Headers
-from toolkit.schema import LOG_TRANSACTIONS, Row
+from toolkit.schema import Row
 from toolkit.schema.derived import LSO_HOLDS
 
 PARTITION: dict[str, Any] = {"topic": "orders", "partition": 0, "broker_id": 1}
@@ -76,85 +71,7 @@ def expected_holds(
     return rows
 
 
-def assert_single_read(
-    headers: Headers, parts: Sequence[Headers], *, least: int, before: PartialTransactions, serialized: bool
-) -> None:
-    """Assert that the ranges give the result of a single read."""
-    state = LogState(**PARTITION, min_held_ms=least)
-    log_transactions, steps = [], []
-    for number, part in enumerate(parts):
-        rows = state.add(range_summary_of(part, EMPTY if number else before))
-        log_transactions.append(rows.log_transactions)
-        steps.append(rows.steps)
-        if serialized:
-            state = LogState.from_bytes(state.to_bytes(), **PARTITION, min_held_ms=least)
-    rest = state.open_rows()
-    whole = finish(merge(before, partial_transactions(headers)))
-    expected = log_transaction_table(whole, **PARTITION).to_pylist()
-    assert sorted(map(repr, pa.concat_tables([*log_transactions, rest.log_transactions]).to_pylist())) == sorted(
-        map(repr, expected)
-    )
-    end = int(headers["last_offset"][-1]) + 1 if len(headers) else None
-    last = int(headers["max_timestamp"][-1]) if len(headers) else -1
-    all_steps = np.concatenate([*steps, rest.steps])
-    assert all_steps.tolist() == lso_steps(whole, log_end_offset=end, end_time=last).tolist()
-    holds = expected_holds(headers, [log_transaction_table(whole, **PARTITION)], least, end)
-    assert (state.lso_holds().to_pylist(), state.is_held) == (holds, bool(holds))
-    assert LOG_TRANSACTIONS.names == rest.log_transactions.column_names
-
-
-@given(st.data(), random_headers, st.sampled_from([0, 3]), st.booleans(), st.booleans())
-def test_ranges_give_the_result_of_a_single_read(
-    data: st.DataObject, headers: Headers, least: int, from_start: bool, serialized: bool
-) -> None:
-    parts = data.draw(splits(headers))
-    before = begin() if from_start else EMPTY
-    assert_single_read(headers, parts, least=least, before=before, serialized=serialized)
-
-
 OPENED = begin(opened_before={9000: (99, 0), 3000: (3, 0)})
-OVERLAPPING = [
-    Step("data", 1, records=2),
-    Step("data", 2),
-    Step("data", 2, records=3),
-    Step("commit", 1, wait=5),
-    Step("data", 3),
-    Step("commit", 2, wait=5),
-    Step("plain", 0, records=2),
-]
-AHEAD = [  # the first marker after it shows it, the second one would not
-    Step("data", 3),
-    Step("commit", 3),
-    Step("data", 1, wait=10_000),
-    Step("data", 2),
-    Step("commit", 2, wait=-10_000),
-    Step("data", 2),
-    Step("commit", 2, wait=20_000),
-    Step("commit", 1),
-]
-SHORT = [Step("data", 1), Step("commit", 1), Step("data", 1), Step("commit", 1), Step("data", 2), Step("plain", 0)]
-
-
-@pytest.mark.parametrize("serialized", [False, True])
-@pytest.mark.parametrize(
-    ("steps", "skipped", "before"),
-    [
-        ([], 0, OPENED),
-        ([Step("commit", 3), Step("commit", 9), Step("data", 9)], 0, OPENED),
-        (OVERLAPPING, 0, OPENED),
-        (OVERLAPPING, 0, EMPTY),
-        (OVERLAPPING, 2, EMPTY),  # it begins within a transaction
-        (AHEAD, 0, begin()),
-        (SHORT, 0, begin()),
-    ],
-)
-def test_ranges_of_one_batch_give_the_result_of_a_single_read(
-    steps: list[Step], skipped: int, before: PartialTransactions, serialized: bool
-) -> None:
-    headers = batches(steps, base_offset=100)[skipped:]
-    parts = [headers[number : number + 1] for number in range(len(headers))]
-    for least in (0, 3):
-        assert_single_read(headers, [headers[:0], *parts], least=least, before=before, serialized=serialized)
 
 
 def state_of(*steps: Step, before: PartialTransactions = EMPTY) -> LogState:

@@ -1,4 +1,4 @@
-"""Statistics of transactions: against plain Python, and added up over chunks of a log."""
+"""Statistics of transactions: against plain Python."""
 
 import math
 import statistics as python
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.analysis.random_logs import Step, batches, random_headers, splits
-from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOMES, begin, finish, partial_transactions
+from tests.analysis.random_logs import Step, batches, random_headers
+from toolkit.analysis.log.log_transactions import EMPTY, LOG_TRANSACTION, OUTCOMES, finish, partial_transactions
 from toolkit.analysis.log.transaction_statistics import (
     NO_TRANSACTIONS,
     Statistics,
@@ -73,19 +73,6 @@ def test_statistics_match_plain_python(headers: Headers, from_start: bool) -> No
     assert (found["open"], found["empty"]) == (outcomes.count(2), outcomes.count(3))
     assert found["undecided"] == outcomes.count(-2)
     assert found["truncated"] == sum(row["truncated"] != 0 and row["first_offset"] >= 0 for row in rows)
-
-
-@given(random_headers, st.data())
-def test_statistics_of_chunks_add_up(headers: Headers, data: st.DataObject) -> None:
-    rest, parts = begin(), []
-    for part in data.draw(splits(headers)):
-        closed, rest = (rest + partial_transactions(part)).take_closed()
-        parts.append(statistics(closed))
-    parts.append(statistics(finish(rest)))
-    whole = statistics(finish(partial_transactions(headers), from_start=True))
-    assert figures(combined(*parts)) == figures(whole)
-    assert figures(sum(parts, NO_TRANSACTIONS)) == figures(whole)
-    assert combined(*parts).open.tolist() == whole.open.tolist()
 
 
 def test_transactions_of_version_2_are_committed_and_not_open() -> None:

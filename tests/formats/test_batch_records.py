@@ -1,4 +1,4 @@
-"""Records of batches: as Kafka's own tool reads them in segments of real brokers, as packed here, and damaged."""
+"""Records of batches: as Kafka's own tool reads them in segments of real brokers, as packed here, and invalid."""
 
 import re
 import struct
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, HEADER_SIZE, LOG_APPEND_TIME, Headers, pack_batch, varint
 from tests.formats.written import Segment
-from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import Record, read_records
 from toolkit.formats.log.batches import BatchHeader
@@ -109,40 +108,6 @@ def test_more_than_the_limit_is_rejected() -> None:
     assert len(list(read_records(batch, limit=1010))) == 1
     with pytest.raises(DecodeError, match="take more than 1000 bytes"):
         read_records(batch, limit=1000)
-
-
-@given(records(), st.sampled_from(CODECS))
-def test_every_truncation_is_a_decode_error(found: list[Record], codec: str) -> None:
-    batch = pack_batch(found, codec=codec)
-    for end in range(len(batch)):
-        with pytest.raises(DecodeError) as caught:
-            read_records(batch[:end])
-        assert 0 <= caught.value.position <= end
-        shortened = bytearray(batch[: max(end, HEADER_SIZE)])  # a batch whose length ends here
-        shortened[8:12] = struct.pack(">i", len(shortened) - 12)
-        with pytest.raises(DecodeError):
-            list(read_records(shortened))
-
-
-@fuzzed(300)
-@given(st.data(), records(), st.sampled_from(CODECS), HEADERS)
-def test_damage_is_a_decode_error_or_records(
-    data: st.DataObject, found: list[Record], codec: str, headers: Headers
-) -> None:
-    damaged = bytearray(pack_batch(found, codec=codec, headers=headers))
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(12, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    read_or_located_error(bytes(damaged))
-
-
-def read_or_located_error(buf: bytes) -> None:
-    position = 0
-    try:
-        for record in read_records(buf, limit=100_000):
-            assert isinstance(record, Record)
-    except DecodeError as exc:
-        position = exc.position
-    assert 0 <= position <= len(buf)
 
 
 @pytest.mark.lab

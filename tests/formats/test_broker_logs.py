@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.brokers import NEWEST, OLDER, on_cluster
-from tests.tiers import fuzzed
 from toolkit.errors import LabError, NotFound, UsageError
 from toolkit.formats import broker_logs
 from toolkit.formats.broker_log_lines import LINES, OF_ITSELF, line_events
@@ -245,34 +242,6 @@ def test_entries_at_the_ends_of_blocks(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(broker_logs, "MAX_ENTRY", 200)
     found = events_of(tmp_path / "server.log", OTHER + b"x" * 5000 + b"\n" + b"y\n" * 500 + LINE)
     assert [(each.event, each.timestamp) for each in found] == [("transaction_timed_out", TIME)]
-
-
-junk = st.lists(st.sampled_from([*b' \n\r[]{}",:-0123456789TZ\xff\0']) | st.integers(0, 255), max_size=300).map(bytes)
-pieces = st.one_of(
-    junk,
-    st.builds(bytes.join, st.just(b""), st.lists(st.sampled_from([LINE[:40], LINE[30:90], OTHER, LINE[90:], b'{"']))),
-)
-
-
-@fuzzed(200)
-@given(before=pieces, between=pieces, after=pieces, block=st.integers(1, 600), packed=st.booleans())
-def test_no_bytes_raise_and_no_line_is_lost(
-    tmp_path_factory: pytest.TempPathFactory, before: bytes, between: bytes, after: bytes, block: int, packed: bool
-) -> None:
-    """Between any bytes a line is found at its place; so every byte is in an event, in another line, or an error."""
-    path = tmp_path_factory.mktemp("fuzzed") / "server.log"
-    data = before + b"\n" + LINE + between + b"\n" + LINE + after
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker_logs, "BLOCK", block)
-        found = events_of(path, gzip.compress(data) if packed else data)
-        broken = events_of(path, gzip.compress(data)[: 10 + block])
-    places = [each.position for each in found if each.text == OF_COORDINATOR and each.timestamp == TIME]
-    assert {len(before) + 1, len(before) + 1 + len(LINE) + len(between) + 1} <= {*places}
-    for each in found:
-        assert each.position is not None
-        assert each.position == 0 or data[each.position - 1 : each.position] == b"\n"
-        assert (each.event is None) == (each.error is not None)
-    assert broken == [] or broken[-1].error or len(gzip.compress(data)) <= 10 + block
 
 
 S, C = "Sending pay-1's transaction marker", "[Transaction Marker Request Completion Handler 1]: "

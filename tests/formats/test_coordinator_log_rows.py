@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.formats.packed import CODECS, CONTROL, TRANSACTIONAL, pack_batch, seal
 from tests.formats.written import CONSUMER_OFFSETS, TRANSACTION_STATE, Segment
-from tests.tiers import fuzzed
 from toolkit.formats.coordinator.coordinator_log_rows import keys_and_values, offsets_log, transaction_log
 from toolkit.formats.coordinator.offsets_log_records import KINDS
 from toolkit.formats.coordinator.transaction_log_records import STATES
@@ -30,8 +29,6 @@ ONGOING = bytes.fromhex(  # by Kafka 4.3.1 on 2026-11-21, as in test_transaction
 )
 COMMIT_KEY = bytes.fromhex("0001000d67726f75702d636c6173736963000d62792d6c696272646b61666b6100000000")
 COMMIT = bytes.fromhex("00040000000000000007ffffffff0853454352455400000001a1fee19c4500")  # its metadata is SECRET\0
-GROUP_KEY = bytes.fromhex("0002000d67726f75702d636c6173736963")
-MEMBER_KEY = bytes.fromhex("0005000e67726f75702d636f6e73756d657200163067394f5a43434a5137324134376b6b307944316667")
 TIME = 1_795_277_560_901
 AT = dt.datetime(2026, 11, 21, 16, 12, 40, 901_000, tzinfo=dt.UTC)
 
@@ -173,23 +170,6 @@ def test_an_unreadable_batch_is_a_row(rows_of: Callable[[bytes], list[Row]]) -> 
     *_, last = rows_of(seal(bytes(cut_inside)))
     assert last["offset"] == 5
     assert last["error"].startswith("CORRUPT_BATCH: The batch at offset 3 is damaged: at its byte ")
-
-
-@fuzzed(300)
-@given(st.data(), st.sampled_from(CODECS), st.booleans())
-def test_damage_gives_error_rows(data: st.DataObject, codec: str, sealed: bool) -> None:
-    """The checksum is right in both, so only the decoder can find the damage."""
-    values = st.sampled_from([ONGOING, COMMIT, None, b"\0\4"])
-    keys = st.sampled_from([ID_KEY, COMMIT_KEY, GROUP_KEY, MEMBER_KEY])
-    records = [
-        Record(offset, TIME, data.draw(keys), data.draw(values)) for offset in range(data.draw(st.integers(1, 4)))
-    ]
-    damaged = bytearray(pack_batch(records, codec=codec))
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(12, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-    buf = seal(bytes(damaged)) if sealed else bytes(damaged)
-    TRANSACTION_LOG.frame(coordinator_rows(buf))
-    OFFSETS_LOG.frame(group_rows(buf))
 
 
 # Against DumpLogSegments

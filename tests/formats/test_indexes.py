@@ -1,4 +1,4 @@
-"""Indexes of a segment: as real brokers wrote them, as written here, and damaged in every way."""
+"""Indexes of a segment: as real brokers wrote them, as written here, and why an entry is none."""
 
 import struct
 
@@ -84,43 +84,11 @@ def test_txn_indexes_of_real_brokers(files: BrokerFiles) -> None:
     assert any(each.last_stable_offset < each.first_offset for each in read)
 
 
-def test_a_real_txn_index_truncated_at_every_byte(files: BrokerFiles) -> None:
-    data = max(files.of_kind("txnindex").values(), key=len)
-    whole, _ = read_txn_index(data)
-    for size in range(len(data)):
-        found, damage = read_txn_index(data[:size])
-        assert found == whole[: size // SIZE]
-        assert [each.reason.split(":")[0] for each in damage] == ["TORN_TAIL"] * (size % SIZE > 0)
-        assert covered(found, damage)
-
-
 @given(aborted(), st.integers(0, 100))
 def test_aborted_transactions_round_trip(transactions: list[AbortedTxn], zeros: int) -> None:
     found, damage = read_txn_index(memoryview(bytearray(write_txn_index(transactions) + bytes(zeros))))
     assert found == transactions
     assert [(each.size, each.reason[:9]) for each in damage] == [(zeros, "TORN_TAIL")] * (zeros > 0)
-
-
-@given(aborted(min_size=1), st.data())
-def test_a_damaged_entry_does_not_affect_others(transactions: list[AbortedTxn], data: st.DataObject) -> None:
-    """One that still looks right may displace one other, if the order does not show which of the two is wrong."""
-    changed = bytearray(write_txn_index(transactions))
-    which = data.draw(st.integers(0, len(transactions) - 1))
-    for at in data.draw(st.sets(st.integers(0, SIZE - 1), min_size=1)):
-        changed[which * SIZE + at] ^= data.draw(st.integers(1, 255))
-    found, damage = read_txn_index(changed)
-    assert covered(found, damage)
-    assert len(damage) <= 1
-    assert len(set(transactions) - set(found)) <= 1 + any(each.position != which * SIZE for each in damage)
-
-
-@given(st.binary(max_size=300))
-def test_arbitrary_bytes_are_entries_or_damage(data: bytes) -> None:
-    found, damage = read_txn_index(data)
-    assert covered(found, damage)
-    assert sum(each.size for each in damage) + SIZE * len(found) == len(data)
-    markers = [each.last_offset for each in found]
-    assert markers == sorted(set(markers))
 
 
 @pytest.mark.parametrize(
@@ -181,34 +149,6 @@ def test_time_indexes_of_real_brokers(files: BrokerFiles) -> None:
             newer = [header.last_offset for _, header in headers if (header.max_timestamp or 0) > time]
             assert not newer or min(newer) > offset
         assert len(index) * 12 == len(stopped)
-
-
-@pytest.mark.parametrize("kind", ["index", "timeindex"])
-def test_a_real_index_truncated_at_every_byte(files: BrokerFiles, kind: str) -> None:
-    data = max(files.of_kind(kind).values(), key=len)
-    read, size = (read_offset_index, 8) if kind == "index" else (read_time_index, 12)
-    whole = read(data, base_offset=7)
-    for cut in range(len(data)):
-        assert np.array_equal(read(data[:cut], base_offset=7), whole[: cut // size])
-
-
-@given(st.binary(max_size=200), st.integers(0, 2**62))
-def test_entries_that_do_not_rise_are_left_out(data: bytes, base_offset: int) -> None:
-    for index in (read_offset_index(data, base_offset=base_offset), read_time_index(data, base_offset=base_offset)):
-        assert all((np.diff(index[column]) > 0).all() for column in index.dtype.names or ())
-        assert (index["offset"] >= base_offset).all()
-
-
-@given(st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=20), st.integers(0, 2**62), st.data())
-def test_a_damaged_entry_is_left_out(steps: list[tuple[int, int]], base_offset: int, data: st.DataObject) -> None:
-    """The remaining entries are the written ones, except for the damaged entry if it still fits."""
-    entries = np.cumsum(np.array([(0, 0), *steps]), axis=0).astype(">i4")[1:]
-    whole = {(base_offset + int(offset), int(position)) for offset, position in entries}
-    assert set(read_offset_index(entries.tobytes() + bytes(40), base_offset=base_offset).tolist()) == whole
-    changed = bytearray(entries.tobytes())
-    if changed:
-        changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
-    assert len(set(read_offset_index(changed, base_offset=base_offset).tolist()) - whole) <= 1
 
 
 def test_zeroed_pages_after_a_crash_are_skipped() -> None:

@@ -1,4 +1,4 @@
-"""Records of ``__cluster_metadata``: against kafka-dump-log and the brokers' own answers, and damaged."""
+"""Records of ``__cluster_metadata``: against kafka-dump-log and the brokers' own answers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.formats import dumped
-from tests.tiers import fuzzed
-from toolkit.errors import DecodeError
 from toolkit.formats.log.batch_records import Record
-from toolkit.formats.log.metadata_records import NO_CHANGE, TYPES, MetadataState, metadata_log, read_metadata_record
+from toolkit.formats.log.metadata_records import NO_CHANGE, MetadataState, metadata_log, read_metadata_record
 from toolkit.formats.log.scan import scan
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
@@ -222,22 +218,3 @@ def test_credentials_are_not_read() -> None:
     for key in (10, 11, 22, 26):
         record = read(FRAME + bytes([key, 0]) + b"secret")
         assert "secret" not in repr(record)
-
-
-@fuzzed(300)
-@given(st.sampled_from(sorted(TYPES)), st.integers(0, 4), st.binary(max_size=120))
-def test_any_bytes_are_a_record_or_an_error(key: int, version: int, rest: bytes) -> None:
-    for value in (FRAME + bytes([key, version]) + rest, rest):
-        try:
-            record = read(value)
-        except DecodeError:
-            continue
-        MetadataState().add(record)
-
-
-@pytest.mark.lab
-def test_truncated_records_are_errors(logged: Logged) -> None:
-    assert logged.records
-    for cut in range(len(IDS)):
-        with pytest.raises(DecodeError):
-            read(IDS[:cut])

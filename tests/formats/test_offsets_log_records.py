@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: every version by Kafka's classes and as written here; damaged ones.
+"""Records of ``__consumer_offsets``: every version by Kafka's classes and as written here.
 
 Segments of real brokers are in test_coordinator_log_rows.
 """
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiers import fuzzed
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.offsets_log_records import (
     GROUP_EPOCH_KINDS,
@@ -27,7 +26,6 @@ from toolkit.formats.coordinator.offsets_log_records import (
 INT32, INT64 = (st.integers(min_value=0, max_value=2 ** (bits - 1) - 1) for bits in (32, 64))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 FLEXIBLE = 4
-READERS = (read_group_key, read_offset_commit, read_group_metadata, read_group_epoch)
 
 # Captured from __consumer_offsets of the lab's Kafka 4.3.1 on 2026-11-21: a classic group with one librdkafka member,
 # and an offset committed outside a transaction, whose tagged field is the topic's id.
@@ -270,48 +268,3 @@ def test_a_value_of_a_newer_version_is_named(read: Any, version: int) -> None:
     with pytest.raises(DecodeError, match=rf"has version {version}\. A newer Kafka wrote it") as caught:
         read(struct.pack(">h", version) + bytes(50))
     assert caught.value.position == 0
-
-
-@given(commits(), groups(), TEXT)
-def test_every_truncation_is_a_decode_error(commit: OffsetCommit, group: GroupMetadata, group_id: str) -> None:
-    written = (
-        (read_offset_commit, write_commit(commit, "metadata")),
-        (read_group_metadata, write_group(group, b"user data")),
-        (read_group_key, write_key(1, group_id, "topic", 3)),
-        (read_group_key, write_key(5, group_id, "member")),
-    )
-    for read, data in written:
-        for end in range(len(data)):
-            with pytest.raises(DecodeError) as caught:
-                read(data[:end])
-            assert 0 <= caught.value.position <= end
-        with pytest.raises(DecodeError, match="1 bytes are left over"):
-            read(data + b"\0")
-
-
-@fuzzed(300)
-@given(st.data(), commits(), groups(), TEXT)
-def test_damage_is_a_decode_error_or_a_value(
-    data: st.DataObject, commit: OffsetCommit, group: GroupMetadata, group_id: str
-) -> None:
-    for written in (write_commit(commit, "metadata"), write_group(group), write_key(1, group_id, "topic", 3)):
-        damaged = bytearray(written)
-        for _ in range(data.draw(st.integers(1, 4))):
-            damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
-        read_or_located_error(bytes(damaged))
-
-
-@fuzzed(300)
-@given(st.integers(0, 23), st.binary(max_size=200))
-def test_random_bytes_are_a_decode_error_or_a_value(version: int, noise: bytes) -> None:
-    read_or_located_error(struct.pack(">h", version) + noise)
-
-
-def read_or_located_error(buf: bytes) -> None:
-    for read in READERS:
-        position = 0
-        try:
-            read(buf)
-        except DecodeError as exc:
-            position = exc.position
-        assert 0 <= position <= len(buf)

@@ -1,4 +1,4 @@
-"""Scanned headers: real brokers against `read_header`; window, loop and file do not change the result."""
+"""Scanned headers: real brokers against `read_header`; loop and file do not change the result."""
 
 import os
 import shutil
@@ -181,31 +181,6 @@ def test_the_checksum_of_a_large_batch_is_computed_in_chunks() -> None:
 
 
 # Windows, chunks, many at once
-
-
-@given(logs, st.binary(max_size=200), st.integers(1, 1000), st.booleans())
-def test_the_window_size_does_not_change_the_result(
-    tmp_path_factory: pytest.TempPathFactory, log: list[bytes], tail: bytes, chunk: int, crc: bool
-) -> None:
-    data = b"".join(log) + tail
-    path = tmp_path_factory.getbasetemp() / f"window-{os.getpid()}.log"
-    path.write_bytes(data)
-    whole = scan(data, crc=crc)
-    parts = list(scan_file(path, crc=crc, chunk_bytes=chunk))
-    assert joined(parts).headers.tolist() == whole.headers.tolist()
-    assert joined(parts).damage == whole.damage
-
-
-@given(logs, st.data())
-def test_a_log_can_be_scanned_incrementally(log: list[bytes], data: st.DataObject) -> None:
-    whole = b"".join(log)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
-    parts = [scan(b"")]
-    for cut in cuts:
-        parts.append(scan(whole[:cut], position=parts[-1].end, last=False))
-        assert parts[-1].damage == ()
-    parts.append(scan(whole, position=parts[-1].end))
-    assert joined(parts).headers.tolist() == scan(whole).headers.tolist()
 
 
 def test_an_incomplete_batch_is_left_for_the_next_scan() -> None:

@@ -1,4 +1,4 @@
-"""Producer snapshots: as real brokers wrote them, as written here, and damaged in every way."""
+"""Producer snapshots: as real brokers wrote them, as written here, and why one is rejected."""
 
 import dataclasses
 import struct
@@ -78,36 +78,11 @@ def test_the_last_snapshot_matches_describe_producers(files: BrokerFiles) -> Non
     assert list(opened.values()).count(None) == 3
 
 
-def test_a_real_snapshot_truncated_at_every_byte(files: BrokerFiles) -> None:
-    snapshots = files.of_kind("snapshot")
-    data = snapshots[max(snapshots)]
-    for size in range(len(data)):
-        with pytest.raises(DecodeError) as caught:
-            read_snapshot(data[:size])
-        assert 0 <= caught.value.position <= size
-
-
 @given(st.lists(STATES, max_size=5))
 def test_snapshots_round_trip(states: list[SnapshotEntry]) -> None:
     data = write_snapshot(states)
     assert read_snapshot(data) == tuple(states)
     assert read_snapshot(memoryview(bytearray(data))) == tuple(states)
-
-
-@given(st.lists(STATES, max_size=5), st.data())
-def test_every_changed_byte_is_detected(states: list[SnapshotEntry], data: st.DataObject) -> None:
-    changed = bytearray(write_snapshot(states))
-    for at in data.draw(st.lists(st.integers(0, len(changed) - 1), min_size=1, max_size=4, unique=True)):
-        changed[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(DecodeError) as caught:
-        read_snapshot(changed)
-    assert 0 <= caught.value.position <= len(changed)
-
-
-@given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_rejected(data: bytes) -> None:
-    with pytest.raises(DecodeError):
-        read_snapshot(data)
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,16 @@ def test_a_damaged_page_is_an_error(six: Path) -> None:
         writer.merge(now=NINE + 60 * MINUTE)
 
 
+def test_damaged_text_is_an_error(six: Path) -> None:
+    """It was a UnicodeDecodeError of the one who looked at the rows."""
+    path = six / "findings" / "20261121T095000000.parquet"
+    path.write_bytes(path.read_bytes().replace(b"orders", b"\xffrders"))
+    with pytest.raises(DecodeError, match=r"/findings is damaged: .* Invalid UTF8"):
+        Recording(six).history("findings")
+    with pytest.raises(DecodeError, match=r"/findings is damaged: .* Invalid UTF8"):
+        Recording(six).finding_rows()
+
+
 def test_at_selects_the_last_sample_by_that_time(six: Path) -> None:
     recording = Recording(six)
     assert recording.partition_rows()[0]["observed_at"] == NINE + 50 * MINUTE

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit.errors import DecodeError, NotFound, UsageError
-from toolkit.formats.flink_state_handles import IN_FLIGHT, StreamHandle, read_metadata, read_utf
+from toolkit.formats.flink_state_handles import IN_FLIGHT, SAVEPOINT, StreamHandle, read_metadata, read_utf
 from toolkit.formats.primitives import Reader
 
 METADATA = "_metadata"
@@ -161,7 +161,7 @@ def _read(metadata: Path) -> FlinkCheckpoint:
         checkpoint_id=checkpoint_id,
         committables=tuple(sorted(committables)),
         prefixes=frozenset(prefixes),
-        is_savepoint=b"SavepointType" in properties or metadata.parent.name.startswith("savepoint-"),
+        is_savepoint=SAVEPOINT in properties or metadata.parent.name.startswith("savepoint-"),
         others=found.count(None) + states.count(IN_FLIGHT),
     )
 

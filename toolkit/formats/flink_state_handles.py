@@ -15,6 +15,8 @@ from toolkit.formats.primitives import Reader
 
 MAGIC, MASTER_STATE = 0x4960672D, 0xC96B1696
 VERSIONS = range(2, 7)
+WITH_PROPERTIES = 4
+TYPES = CHECKPOINT, SAVEPOINT = b"CheckpointType", b"SavepointType"  # classes of Flink
 UTF_LENGTH = struct.Struct(">H")
 MAX_DEPTH = 8
 WHAT = "checkpoint of Flink"
@@ -42,7 +44,10 @@ IN_FLIGHT = OperatorState({}, None)
 
 
 def read_metadata(data: bytes) -> tuple[int, list[OperatorState], bytes]:
-    """The number of the checkpoint, the states of all subtasks, and the bytes after them (its properties)."""
+    """The number of the checkpoint, the states of all subtasks, and the bytes after them (its properties).
+
+    The properties are an object of Java, of which only the type is read: a checkpoint or a savepoint.
+    """
     reader = Reader(data, WHAT)
     if reader.int32() != MAGIC:
         raise DecodeError("This is no checkpoint of Flink: it begins with other bytes.", position=0)
@@ -59,7 +64,10 @@ def read_metadata(data: bytes) -> tuple[int, list[OperatorState], bytes]:
     states: list[OperatorState] = []
     for _ in range(reader.int32()):
         states += _operator(reader, version)
-    return checkpoint_id, states, data[reader.position :]
+    properties = data[reader.position :]
+    if version >= WITH_PROPERTIES and not any(name in properties for name in TYPES):
+        raise reader.malformed("its properties, which say whether it is a savepoint, end early", reader.position)
+    return checkpoint_id, states, properties
 
 
 def _operator(reader: Reader, version: int) -> Iterator[OperatorState]:
