@@ -21,6 +21,7 @@ from tests.corpus.wire import replaying
 from tests.sources.fake import FakeCluster
 from toolkit import Cluster
 from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.exposure_rules import UNREAD as UNREAD_EXPOSURE
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.config import ClientConfig
 from toolkit.formats.bulk_messages import ListedOffset
@@ -222,6 +223,33 @@ def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> Non
     assert f"{DENIED}; offsets 0 to 0 were not read" in " ".join(answer.split())
 
 
+def test_exposure_names_what_of_it_could_not_be_read() -> None:
+    """The rows of partitions of __transaction_state did not tell which: all of them were the same."""
+    kept = {"subject": "transactional_id", "name": "client_transaction_version"}
+    means = "Clients below transaction version 2 are unknown: their records in {} were not read."
+    unread = errors_of(rows_of(changed(load(), FETCH, failing(TOPIC_DENIED)), "exposure"))
+    assert len({row["means"] for row in unread}) == len(unread) > 20
+    place = {"means": means.format("__transaction_state-29"), "broker_id": 1}
+    assert kept | place | {"error": f"{DENIED}; offsets 0 to 0 were not read"} in unread
+
+    rows = rows_of(changed(load(), METADATA, failing(TOPIC_DENIED)), "exposure")
+    described = DENIED.replace(": ", ": Topic '__transaction_state' cannot be described: ")
+    assert errors_of(rows) == [kept | {"means": means.format("__transaction_state"), "error": described}]
+
+    own = b"\x12kafka-txn-toolkit"  # not the requests of the connection itself
+    rows = rows_of(changed(load(), API_VERSIONS, failing(CLUSTER_DENIED), having=own), "exposure")
+    undecoded = "NETWORK_EXCEPTION: {} at 127.0.0.1:22673 cannot be used: Unable to decode response. "
+    undecoded += NOT_FOUND.partition(". ")[2]
+    cluster = {"subject": "cluster", "means": UNREAD_EXPOSURE, "error": undecoded.format("The broker")}
+    release = "Its release is unknown, and so are its bugs. Set it with --kafka-version."
+    bugs = {"subject": "known bug", "name": "kafka version", "means": release, "broker_id": 1}
+    assert errors_of(rows) == [
+        cluster | {"name": "metadata.version"},
+        cluster | {"name": "transaction.version"},
+        bugs | {"error": undecoded.format("Broker 1")},
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -253,7 +281,7 @@ def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
     proof = (
         "a proof that no Topic is hidden from this principal: Broker 1 at 127.0.0.1:22673 did not answer DescribeAcls"
     )
-    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {proof} in time."
+    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {proof} in time"
     assert given(hidden) == {"group_id": "billing", "broker_id": 1, "error": error}
 
     with cluster_of(load(), "lag-table") as cluster:
