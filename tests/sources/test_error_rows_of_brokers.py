@@ -131,6 +131,12 @@ def damage(message: Any) -> None:
     partition.records = partition.records[:16] + b"\x09" + partition.records[17:]
 
 
+def truncate(message: Any) -> None:
+    """Not even the first batch is whole."""
+    partition = message.responses[0].partitions[0]
+    partition.records = partition.records[:30]
+
+
 def lose_times(message: Any) -> None:
     """The quorum has no replica, so no time of one."""
     partition = message.topics[0].partitions[0]
@@ -182,6 +188,9 @@ CASES = [
     Case("batches", OF_TOPIC, FETCH, damage,
          [AT_TOPIC | {"error": "CORRUPT_BATCH: no batch starts here: magic 9 is not known; the next intact batch "
                                "starts at 90."}]),
+    Case("log_transactions", OF_TOPIC, FETCH, truncate,
+         [AT_TOPIC | {"error": "INCOMPLETE_RESPONSE: the response to Fetch does not have a whole batch (at offset 0); "
+                               f"{UNREAD}"}]),
     Case("transaction_log", {"partitions": [29]}, FETCH, failing(TOPIC_DENIED),
          [{"txn_state_partition": 29, "broker_id": 1, "error": f"{DENIED}; offsets 0 to 0 were not read"}]),
     Case("transaction_log", {"partitions": [29]}, LIST_OFFSETS, failing(TOPIC_DENIED),
