@@ -147,6 +147,12 @@ def deny_partition(message: Any) -> None:
     message.topics[0].partitions[0].error_code = CLUSTER_DENIED
 
 
+def deny_one(message: Any) -> None:
+    """Only the log of one topic cannot be read."""
+    if message.responses[0].topic == TOPIC:
+        failing(TOPIC_DENIED)(message)
+
+
 class Case(NamedTuple):
     """A table of a cluster, one API of which answers otherwise, and the error rows, without what is null in them."""
 
@@ -257,6 +263,16 @@ def test_exposure_names_what_of_it_could_not_be_read() -> None:
         cluster | {"name": "transaction.version"},
         bugs | {"error": undecoded.format("Broker 1")},
     ]
+
+
+def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
+    """It had neither cause nor a word about why."""
+    [row] = rows_of(changed(load(), FETCH, deny_one), "findings", **OF_TOPIC, recheck_after=1.0)
+    assert (row["verdict"], row["producer_id"], row["start_offset"]) == ("hanging", 1, 2)
+    assert (row["opened_at"], row["records_held"], row["bytes_held"]) == (None, None, None)
+    [left_out] = [each["value"] for each in row["evidence"] if each["name"] == "left_out"]
+    assert left_out == f"the log around it could not be read: {DENIED}"
+    assert str(row["cause"]).startswith("written but never added: the coordinator wrote 1 record of producer 1 epoch 0")
 
 
 @pytest.mark.parametrize(
