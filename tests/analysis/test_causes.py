@@ -650,7 +650,13 @@ def test_a_finding_without_log_evidence_of_its_own_only_has_what_its_partition_h
     for finding in (held(producer_id=8, queue_position=2), held(start_offset=99, verdict="unknown")):
         assert explained(finding, log) == replace(finding, records_held=1, bytes_held=100, compaction_held=None)
     unread = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
-    assert explained(held(), unread) == held()
+    found = explained(held(), unread)
+    assert found == replace(held(), cause=found.cause, evidence=found.evidence)
+    assert (found.cause or "").startswith(
+        "written but never added: the coordinator wrote 1 record of producer 7 epoch 0"
+    )
+    left_out = {each.name: each.value for each in found.evidence or ()}["left_out"]
+    assert left_out == "the log around it could not be read: TOPIC_AUTHORIZATION_FAILED: no", "nothing said so"
     nowhere = held(topic=None, partition=None)
     assert explained(nowhere, log) == nowhere
 

@@ -11,6 +11,7 @@ from typing import Any
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids
 from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_text
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
 
@@ -145,7 +146,7 @@ def id_exposure(
     readable: list[TransactionLogRecord] = []
     for record in records:
         if record.error:
-            yield unread_clients(record.error, record.broker_id, now=now)
+            yield unread_clients(record.error, record.broker_id, partition=record.txn_state_partition, now=now)
         elif record.transactional_id is not None:
             readable.append(record)
             newest[record.transactional_id] = record
@@ -188,12 +189,13 @@ def growing_prefixes(
             )
 
 
-def unread_clients(error: str, broker_id: int | None, *, now: dt.datetime) -> Exposure:
-    """The row that stands for clients of ids that could not be read."""
+def unread_clients(error: str, broker_id: int | None, *, partition: int | None = None, now: dt.datetime) -> Exposure:
+    """The row that stands for clients of ids that could not be read; those of all partitions if `partition` is null."""
+    where = STATE_TOPIC if partition is None else f"{STATE_TOPIC}-{partition}"
     return Exposure(
         subject="transactional_id",
         name=CLIENT_VERSION,
-        means="Clients below transaction version 2 are unknown: their records in __transaction_state were not read.",
+        means=f"Clients below transaction version 2 are unknown: their records in {where} were not read.",
         broker_id=broker_id,
         observed_at=now,
         error=error,

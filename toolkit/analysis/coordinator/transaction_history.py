@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -142,6 +142,30 @@ def _by_replica(
             unreadable[replica_of(record)].append(event)
         latest = time if latest is None or (time is not None and time > latest) else latest
     return found, {replica: _last(events) for replica, events in unreadable.items()}, latest
+
+
+def unread_histories(
+    partitions: Mapping[str, int | None], records: Iterable[TransactionLogRecord]
+) -> Iterator[PastTransaction]:
+    """An error for each id whose records may be among those that could not be read.
+
+    `partitions`: the partition of ``__transaction_state`` of each id without a readable record.
+    `records`: records of these partitions, readable or not.
+    """
+    unread: dict[int | None, TransactionLogRecord] = {}
+    for each in records:
+        if each.error and each.transactional_id is None:
+            unread.setdefault(each.txn_state_partition, each)
+    for transactional_id, partition in partitions.items():
+        if partition in unread:
+            yield PastTransaction(
+                transactional_id=transactional_id,
+                txn_state_partition=partition,
+                kind="transaction",
+                reason="No record of the id could be read.",
+                broker_id=unread[partition].broker_id,
+                error=unread[partition].error,
+            )
 
 
 def newest(events: Iterable[TransactionLogRecord], *, observed_at: dt.datetime) -> list[Transaction]:

@@ -21,6 +21,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.config import ClientConfig
 from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
+from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
 from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
@@ -348,19 +349,23 @@ class Cluster(Source, OffsetTables):
 
     @implements(Source.transaction_log, without=["start", "stop", "producer_id"])
     def transaction_log(self, arguments: TableArguments) -> Iterable[TransactionLogRecord]:
-        from toolkit.sources.live.logs.coordinator_logs import records_of_ids
+        from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, records_of_ids
 
-        return records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers)
+        topic = read_coordinator_topic(self.client, STATE_TOPIC)
+        return records_of_ids(self.client, topic, arguments.transactional_ids, arguments.partition_numbers)
 
     @implements(Source.transaction_history, without=["start", "stop", "producer_id"])
     def transaction_history(self, arguments: TableArguments) -> Iterable[PastTransaction]:
-        from toolkit.analysis.coordinator.transaction_history import transaction_history
-        from toolkit.sources.live.logs.coordinator_logs import records_of_ids
+        from toolkit.analysis.coordinator.transaction_history import transaction_history, unread_histories
+        from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, records_of_ids
 
-        read_at = self.brokers_time().time
-        records = list(records_of_ids(self.client, arguments.transactional_ids, arguments.partition_numbers))
+        read_at, topic = self.brokers_time().time, read_coordinator_topic(self.client, STATE_TOPIC)
+        ids = arguments.transactional_ids
+        records = list(records_of_ids(self.client, topic, ids, arguments.partition_numbers))
         times = [each.timestamp for each in records if each.timestamp is not None]
-        return transaction_history(records, as_of=max(times if read_at is None else [*times, read_at], default=None))
+        past = transaction_history(records, as_of=max(times if read_at is None else [*times, read_at], default=None))
+        without = sorted({*(ids or ())} - {each.transactional_id for each in past})
+        return [*past, *unread_histories({each: topic.partition(each) for each in without}, records)]
 
     @implements(Source.offsets_log, without=["start", "stop", "producer_id"])
     def offsets_log(self, arguments: TableArguments) -> Iterable[OffsetsLogRecord]:

@@ -29,6 +29,7 @@ from toolkit.schema.table import EPOCH, utc_now
 from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import row_text
 from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, transaction_log_records
 from toolkit.sources.live.state.broker_configs import broker_configs, broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
@@ -123,7 +124,7 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
     try:
         yield from id_exposure(newest_records(client), now=now, as_of=_brokers_time(client))
     except ToolkitError as error:
-        yield unread_clients(_error(error), None, now=now)
+        yield unread_clients(row_text(error), None, now=now)
 
 
 def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
@@ -147,16 +148,12 @@ def _brokers_time(client: BrokerClient) -> dt.datetime | None:
     return read_brokers_time(client, read_metadata(client, COORDINATORS_TOPICS)).time
 
 
-def _error(error: ToolkitError) -> str:
-    return f"{getattr(error, 'code', 'NETWORK_EXCEPTION')}: {error.what}"
-
-
 def _detected(client: BrokerClient, broker_id: int) -> BrokerRelease:
     release, error = None, None
     try:
         release = _minor_release(client, broker_id)
     except ToolkitError as failure:
-        error = _error(failure)
+        error = row_text(failure)
     return BrokerRelease(broker_id=broker_id, release=release, observed_at=utc_now(), error=error)
 
 

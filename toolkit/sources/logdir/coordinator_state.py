@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from toolkit.analysis.coordinator.transaction_history import newest
+from toolkit.analysis.coordinator.transaction_history import newest, unread_histories
 from toolkit.analysis.diagnosis.observation import AsOf
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC, coordinator_partition
@@ -199,21 +199,30 @@ def read_coordinators(
         yield from _hashed(contents, "group", OFFSETS_TOPIC, sorted(group_ids) if groups is None else groups, count)
 
 
-def unread_histories(
-    contents: Contents, transactional_ids: Sequence[str], txn_state_partitions: int | None
+def unread_histories_of(
+    contents: Contents,
+    transactional_ids: Sequence[str],
+    records: Iterable[TransactionLogRecord],
+    txn_state_partitions: int | None,
 ) -> Iterator[PastTransaction]:
-    """An error for each id of which nothing is known: its partition is not among the files."""
-    present = {log.where.partition for log in contents.of_topic(STATE_TOPIC) if not log.error}
-    for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions):
-        if each.partition not in present:
-            number = "N" if each.partition is None else each.partition
-            yield PastTransaction(
-                transactional_id=each.key or "",
-                txn_state_partition=each.partition,
-                kind="transaction",
-                reason="No record of the id could be read.",
-                error=f"UNKNOWN_TOPIC_OR_PARTITION: its partition {STATE_TOPIC}-{number} is not among the files",
-            )
+    """An error for each id whose partition is not among the files, or could not be read whole.
+
+    `records`: those that were read for these ids, and what could not be read.
+    """
+    logs = contents.of_topic(STATE_TOPIC)
+    partitions = {
+        each.key or "": each.partition
+        for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions)
+    }
+    present = {log.where.partition for log in logs if not log.error}
+    unread = [*records]
+    for log in logs:
+        if log.where.partition not in present:
+            unread += log.transaction_log()  # its error
+    for number in {*partitions.values()} - {log.where.partition for log in logs}:
+        absent = f"its partition {STATE_TOPIC}-{'N' if number is None else number} is not among the files"
+        unread.append(TransactionLogRecord(txn_state_partition=number, error=f"UNKNOWN_TOPIC_OR_PARTITION: {absent}"))
+    yield from unread_histories(partitions, unread)
 
 
 def _hashed(

@@ -36,7 +36,7 @@ from toolkit.schema.record import replace
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents
-from toolkit.sources.logdir.coordinator_state import unread_histories
+from toolkit.sources.logdir.coordinator_state import unread_histories_of
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
 from toolkit.sources.logdir.replica.metadata_log import metadata_logs, metadata_records
@@ -152,15 +152,16 @@ class LogDirTables(Source, ABC):
             best = [replicas[0].log for _, replicas in contents.by_partition(logs)]
             read = (record for log in best for record in transaction_log_records(contents, log, arguments))
             records = only(read, ids=ids, id_of=_transactional_id)
+            records = records if ids is None else list(records)
         else:
             by_partition = contents.by_partition(logs, limit=ReadLimit.RECORDS)
             indexes = [replicas[0].window.records for _, replicas in by_partition]
-            records = (record for index in indexes for record in index.records(ids))
+            records = [record for index in indexes for record in index.records(ids)]
         past = list(transaction_history(records, broker_log_events=contents.broker_log_events))
         yield from only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
         without = {*(ids or ())} - {each.transactional_id for each in past}
         if without and arguments.partition_numbers is None:
-            yield from unread_histories(contents, sorted(without), self.txn_state_partitions)
+            yield from unread_histories_of(contents, sorted(without), records, self.txn_state_partitions)
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:

@@ -99,7 +99,7 @@ def hidden_topics_lag(group: str, gap: str, *, broker_id: int) -> GroupLag:
 
     `gap`: the right or the proof that is missing. `broker_id`: the group's coordinator.
     """
-    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {gap}"
+    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {gap.rstrip('.')}"
     return GroupLag(group_id=group, broker_id=broker_id, observed_at=dt.datetime.now(dt.UTC), error=error)
 
 

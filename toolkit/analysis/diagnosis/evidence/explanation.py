@@ -33,6 +33,10 @@ from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
 
 MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
+LOG_LEFT_OUT = (
+    "the log around it was not read for cause, opening time and impact: too many partitions are held, or too little "
+    "time was left; diagnose this partition alone"
+)
 
 
 def log_facts(context: DiagnosisContext) -> LogFacts:
@@ -82,7 +86,7 @@ def explain(findings: Sequence[Finding], contexts: Mapping[TransactionKey, Diagn
         From `Diagnosis.findings`.
     contexts
         The open transactions whose logs had to be read. Without an excerpt of a partition, the evidence of its findings
-        states so (``left_out``).
+        states so (``left_out``), as for one that could not be read.
 
     Returns
     -------
@@ -101,18 +105,22 @@ def _explained(
         return finding
     excerpt = excerpts.get(tp)
     if excerpt is None:
-        return finding if context is None else _left_out(finding)
+        return finding if context is None else _left_out(finding, LOG_LEFT_OUT)
     finding = held_back(finding, excerpt)
     if finding.queue_position == 1:
         groups = excerpt.groups.get(finding.producer_id or -1)
         held = None if groups is None else tuple(groups)
         finding = replace(finding, compaction_held=excerpt.is_compacted, groups_held=held)
-    if context is None or context.producer_batches is None:
+    if context is None:
         return finding
-    finding = opening_time(finding, context.producer_batches)
+    batches = context.producer_batches
+    if batches is not None:
+        finding = opening_time(finding, batches)
+    elif excerpt.error is not None:
+        finding = _left_out(finding, f"the log around it could not be read: {excerpt.error}")
     finding = replace(finding, evidence=(*finding.evidence, *_events_around(context)))
-    if finding.queue_position == 1:
-        finding = held_since(finding, context.producer_batches)
+    if batches is not None and finding.queue_position == 1:
+        finding = held_since(finding, batches)
     is_ended = context.txn.state.startswith("Prepare")
     is_disowned = finding.verdict == "hanging" or (finding.verdict == "stuck_ending" and not is_ended)
     why = cause(context, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
@@ -129,14 +137,9 @@ def _events_around(context: DiagnosisContext) -> tuple[EvidenceEntry, ...]:
     return tuple(event_entry(events[number]) for number in sorted(chosen))
 
 
-def _left_out(finding: Finding) -> Finding:
+def _left_out(finding: Finding, why: str) -> Finding:
     entry = EvidenceEntry(
-        source="log",
-        broker_id=finding.broker_id,
-        observed_at=finding.observed_at,
-        name="left_out",
-        value="the log around it was not read for cause, opening time and impact: too many partitions are held, or "
-        "too little time was left; diagnose this partition alone",
+        source="log", broker_id=finding.broker_id, observed_at=finding.observed_at, name="left_out", value=why
     )
     return replace(finding, evidence=(*finding.evidence, entry))
 

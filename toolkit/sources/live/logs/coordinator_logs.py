@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
-from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema.live import Partition
@@ -27,15 +26,18 @@ R = TypeVar("R", TransactionLogRecord, OffsetsLogRecord)
 
 
 def records_of_ids(
-    client: BrokerClient, transactional_ids: Collection[str] | None, partitions: Collection[int] | None
+    client: BrokerClient,
+    coordinator_topic: CoordinatorTopic,
+    transactional_ids: Collection[str] | None,
+    partitions: Collection[int] | None,
 ) -> Iterator[TransactionLogRecord]:
     """Records of some ids or all, and what could not be read of the partitions that they hash to.
 
+    `coordinator_topic`: ``__transaction_state``.
     `transactional_ids`: only these ids; null for all.
     `partitions`: only these partitions of ``__transaction_state``; null for all.
     Raises BrokerError or NotFound: as `transaction_log_records`.
     """
-    coordinator_topic = read_coordinator_topic(client, STATE_TOPIC)
     if transactional_ids is None:
         yield from transaction_log_records(client, coordinator_topic, partitions)
         return

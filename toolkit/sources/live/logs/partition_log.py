@@ -18,6 +18,7 @@ from toolkit.formats.log.scan import scan
 from toolkit.schema.live import Partition
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import omitted_text
 from toolkit.sources.live.logs.fetch import TRANSIENT, WAIT_MS, FetchedBatches, FetchPosition, fetch, offset_of
 from toolkit.sources.live.state.leaders import Leader, is_missing, read_metadata, read_partitions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_range
@@ -135,8 +136,8 @@ def _chunk(
         return FetchedChunk(scanned=NOTHING, broker_id=leader.broker_id, error=why), next_at
     scanned = scan(found.records, crc=crc, last=False)
     if not len(scanned.headers):
-        damaged = [f"{each.reason.rstrip('.')} (at offset {at})" for each in scanned.damage]
-        error = _unread(damaged[0], at, stop) if found.records else None
+        damaged = next((each.reason for each in scanned.damage), omitted_text("Fetch", "a whole batch"))
+        error = _unread(f"{damaged.rstrip('.')} (at offset {at})", at, stop) if found.records else None
         return FetchedChunk(scanned=NOTHING, records=found.records, broker_id=leader.broker_id, error=error), None
     last = int(scanned.headers["last_offset"][-1])
     if last >= stop:

@@ -142,7 +142,7 @@ class RecordIndex:
                         segment.seek(position)
                         yield from self._decoded_at(segment.read(size), 0, file, position)
             except OSError as exc:
-                yield TransactionLogRecord(file=file, error=f"UNREADABLE: {exc.strerror}.")
+                yield replace(self._where, file=file, error=f"UNREADABLE: {exc.strerror}.")
 
 
 def _key(transactional_id: str) -> bytes:

@@ -1,0 +1,405 @@
+"""What a broker does not answer, or answers with an error, is an error row that names it: whole rows, one for each way.
+
+Brokers answer as real ones did when they were recorded, but for one answer that each case changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from tests.corpus.answers import calls_on
+from tests.corpus.calls import CommandLine
+from tests.corpus.conversation import INPUTS, SUFFIX, Conversation, RequestKey
+from tests.corpus.requests import decode_answer, encode_answer
+from tests.corpus.wire import replaying
+from tests.sources.fake import FakeCluster
+from toolkit import Cluster
+from toolkit.analysis.diagnosis.clocks import BrokersTime
+from toolkit.analysis.exposure_rules import UNREAD as UNREAD_EXPOSURE
+from toolkit.analysis.symptoms.recognition import NamedResources
+from toolkit.config import ClientConfig
+from toolkit.formats.bulk_messages import ListedOffset
+from toolkit.schema import Row
+from toolkit.schema.table import TopicPartition
+from toolkit.sources.live.client.broker_client import BrokerClient
+from toolkit.sources.live.client.broker_response import error_text
+from toolkit.sources.live.logs.partition_log import NOT_RETURNED, UNREPLICATED, read_offsets
+from toolkit.sources.live.logs.partition_tables import batch_tables_of
+from toolkit.sources.live.state.leaders import read_metadata
+from toolkit.sources.offset_queries.group_lag import NO_LEVEL, SharePartition, lag_of_share_group
+from toolkit.sources.resource_checks import check_resources
+from toolkit.sources.source_table import SOURCE_TABLES, STREAMED, TableArguments
+from toolkit.spark.datasources.batches_reader import BatchesReader
+from toolkit.spark.datasources.live_options import batches_options
+from toolkit.spark.datasources.reader_options import table_schema
+
+FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 3, 10, 18, 27
+DESCRIBE_ACLS, DESCRIBE_QUORUM, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 29, 55, 61, 65, 66
+NO_LEADER, LOADING, NOT_COORDINATOR, TOPIC_DENIED, CLUSTER_DENIED = 5, 14, 16, 29, 31
+
+Change = Callable[[Any], object]
+"""Changes an answer; false if the broker stays silent."""
+Given = dict[str, Any]
+"""What a row has, by column; a column without a value is left out."""
+
+
+def load(name: str = "4.3.1-everyday") -> Conversation:
+    return Conversation.load(INPUTS / f"{name}{SUFFIX}")
+
+
+def changed(conversation: Conversation, api: int, change: Change, *, having: bytes = b"") -> Conversation:
+    """The conversation with other answers of one API; only those to requests that contain some bytes."""
+    for key, answers in conversation.answers.items():
+        if key.api == api and having in key.body:
+            conversation.answers[key] = [
+                replace(each, frame=each.frame and _changed(key, each.frame, change)) for each in answers
+            ]
+    return conversation
+
+
+def _changed(key: RequestKey, frame: bytes, change: Change) -> bytes | None:
+    message = decode_answer(key.api, key.version, frame)
+    return None if change(message) is False else encode_answer(message, key.version)
+
+
+def silence(message: Any) -> bool:
+    return False
+
+
+def structs(message: Any) -> Iterator[Any]:
+    """A message and all structs in it."""
+    yield message
+    for name in message.fields:
+        value = getattr(message, name)
+        for each in value if isinstance(value, list) else ():
+            if hasattr(each, "fields"):
+                yield from structs(each)
+
+
+def failing(code: int) -> Change:
+    """Every error code of the answer is this one."""
+
+    def change(message: Any) -> None:
+        for each in structs(message):
+            if "error_code" in each.fields:
+                each.error_code = code
+
+    return change
+
+
+@contextmanager
+def cluster_of(conversation: Conversation, call: str) -> Iterator[Cluster]:
+    """The cluster at the moment of a call."""
+    at = conversation.moments.get(call, conversation.moments["diagnose"])
+    with replaying(conversation, at=at), Cluster(conversation.facts["config"], timeout=3.0) as cluster:
+        yield cluster
+
+
+def rows_of(conversation: Conversation, table: str, **arguments: Any) -> list[Row]:
+    with cluster_of(conversation, f"table-{table}") as cluster:
+        found = cluster.read(table, TableArguments.of(**arguments))
+        if table in STREAMED:
+            return [row for each in found for row in each.to_pylist()]
+        return [dict(row) for row in SOURCE_TABLES[table].table.ordered(found)]
+
+
+TOPIC, ID = "never-added-000001", "never_added-000003"
+AT_TOPIC: Given = {"topic": TOPIC, "partition": 0, "broker_id": 1}
+AT_ID: Given = {"transactional_id": ID, "txn_state_partition": 29}
+OF_TOPIC: Given = {"topics": [TOPIC], "partitions": [0]}
+OF_ID: Given = {"transactional_ids": [ID]}
+DENIED = error_text(TOPIC_DENIED)
+LED: Given = {"leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}
+LISTED: Given = {"coordinator_id": 1, "source": "ListTransactions", "broker_id": 1}
+LATE = "REQUEST_TIMED_OUT: Broker 1 at 127.0.0.1:22673 did not answer {} in time"
+NOT_FOUND = (
+    "NETWORK_EXCEPTION: The broker at 127.0.0.1:22673 did not answer {} within 3 s. Check bootstrap.servers, and that "
+    "the broker is running and reachable from here"
+)
+UNREAD = "offsets 0 to 2 were not read"
+
+
+def damage(message: Any) -> None:
+    """The first batch has a magic that nobody knows."""
+    partition = message.responses[0].partitions[0]
+    partition.records = partition.records[:16] + b"\x09" + partition.records[17:]
+
+
+def truncate(message: Any) -> None:
+    """Not even the first batch is whole."""
+    partition = message.responses[0].partitions[0]
+    partition.records = partition.records[:30]
+
+
+def lose_times(message: Any) -> None:
+    """The quorum has no replica, so no time of one."""
+    partition = message.topics[0].partitions[0]
+    partition.current_voters = partition.observers = []
+
+
+def deny_partition(message: Any) -> None:
+    message.topics[0].partitions[0].error_code = CLUSTER_DENIED
+
+
+def deny_one(message: Any) -> None:
+    """Only the log of one topic cannot be read."""
+    if message.responses[0].topic == TOPIC:
+        failing(TOPIC_DENIED)(message)
+
+
+class Case(NamedTuple):
+    """A table of a cluster, one API of which answers otherwise, and the error rows, without what is null in them."""
+
+    table: str
+    arguments: Mapping[str, Any]
+    api: int
+    change: Change
+    errors: Sequence[Given]
+
+
+CASES = [
+    Case("partitions", OF_TOPIC, LIST_OFFSETS, failing(TOPIC_DENIED),
+         [AT_TOPIC | LED | {"error": DENIED}]),
+    Case("partitions", OF_TOPIC, LIST_OFFSETS, silence,
+         [AT_TOPIC | LED | {"error": LATE.format("ListOffsets")}]),
+    Case("producers", OF_TOPIC, DESCRIBE_PRODUCERS, failing(TOPIC_DENIED), [AT_TOPIC | {"error": DENIED}]),
+    Case("producers", OF_TOPIC, DESCRIBE_PRODUCERS, silence, [AT_TOPIC | {"error": LATE.format("DescribeProducers")}]),
+    Case("transactions", {}, LIST_TRANSACTIONS, failing(LOADING),
+         [LISTED | {"error": error_text(LOADING)}]),
+    Case("transactions", {}, LIST_TRANSACTIONS, silence,
+         [LISTED | {"error": LATE.format("ListTransactions")}]),
+    Case("transactions", OF_ID, DESCRIBE_TRANSACTIONS, failing(NOT_COORDINATOR),
+         [AT_ID | {"coordinator_id": 1, "source": "DescribeTransactions", "broker_id": 1,
+                   "error": error_text(NOT_COORDINATOR)}]),
+    Case("transactions", OF_ID, FIND_COORDINATOR, failing(NOT_COORDINATOR),
+         [AT_ID | {"source": "DescribeTransactions", "broker_id": 1, "error": error_text(NOT_COORDINATOR)}]),
+    Case("transactions", OF_ID, FIND_COORDINATOR, silence,
+         [AT_ID | {"source": "DescribeTransactions", "error": NOT_FOUND.format("FindCoordinator")}]),
+    Case("coordinators", OF_ID | {"groups": ()}, FIND_COORDINATOR, failing(TOPIC_DENIED),
+         [{"key_type": "transaction", "key": ID, "topic": "__transaction_state", "partition": 29, "leader": 1,
+           "broker_id": 1, "error": DENIED}]),
+    Case("transaction_owners", {}, LIST_TRANSACTIONS, silence,
+         [{"confidence": "unknown", "reason": "The transactional ids of this broker were not read.", "broker_id": 1,
+           "error": LATE.format("ListTransactions")}]),
+    Case("transactional_id_prefixes", {}, LIST_TRANSACTIONS, failing(LOADING),
+         [{"broker_id": 1, "error": error_text(LOADING)}]),
+    Case("batches", OF_TOPIC, FETCH, silence, [AT_TOPIC | {"error": f"{LATE.format('Fetch')}; {UNREAD}"}]),
+    Case("batches", OF_TOPIC, FETCH, failing(TOPIC_DENIED), [AT_TOPIC | {"error": f"{DENIED}; {UNREAD}"}]),
+    Case("batches", OF_TOPIC, FETCH, damage,
+         [AT_TOPIC | {"error": "CORRUPT_BATCH: no batch starts here: magic 9 is not known; the next intact batch "
+                               "starts at 90."}]),
+    Case("log_transactions", OF_TOPIC, FETCH, truncate,
+         [AT_TOPIC | {"error": "INCOMPLETE_RESPONSE: the response to Fetch does not have a whole batch (at offset 0); "
+                               f"{UNREAD}"}]),
+    Case("transaction_log", {"partitions": [29]}, FETCH, failing(TOPIC_DENIED),
+         [{"txn_state_partition": 29, "broker_id": 1, "error": f"{DENIED}; offsets 0 to 0 were not read"}]),
+    Case("transaction_log", {"partitions": [29]}, LIST_OFFSETS, failing(TOPIC_DENIED),
+         [{"txn_state_partition": 29, "broker_id": 1, "error": DENIED}]),
+    Case("offsets_log", {"partitions": [1]}, FETCH, silence,
+         [{"group_partition": 1, "broker_id": 1, "error": f"{LATE.format('Fetch')}; offsets 0 to 0 were not read"}]),
+    Case("transaction_history", OF_ID, FETCH, failing(TOPIC_DENIED),
+         [AT_ID | {"kind": "transaction", "reason": "No record of the id could be read.", "broker_id": 1,
+                   "error": f"{DENIED}; offsets 0 to 0 were not read"}]),
+    Case("transaction_history", OF_ID, LIST_OFFSETS, silence,
+         [AT_ID | {"kind": "transaction", "reason": "No record of the id could be read.", "broker_id": 1,
+                   "error": LATE.format("ListOffsets")}]),
+]  # fmt: skip
+
+
+def given(row: Row) -> Given:
+    """What a row has, without the time of the observation."""
+    return {name: value for name, value in row.items() if value is not None and name != "observed_at"}
+
+
+def errors_of(rows: Iterable[Row]) -> list[Given]:
+    return [given(row) for row in rows if row["error"]]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{number} {each.table}" for number, each in enumerate(CASES)])
+def test_an_answer_that_is_missing_or_wrong_is_an_error_row(case: Case) -> None:
+    """Of `transaction_history` there was none: an id whose log could not be read had no record, it said."""
+    rows = rows_of(changed(load(), case.api, case.change), case.table, **case.arguments)
+    assert errors_of(rows) == case.errors
+
+
+def test_history_of_an_id_whose_log_cannot_be_read_is_no_missing_record() -> None:
+    """kafka-txn history said that __transaction_state has no record of it."""
+    conversation = changed(load(), FETCH, failing(TOPIC_DENIED))
+    servers = str(conversation.facts["bootstrap_servers"])
+    with replaying(conversation, at=conversation.moments["diagnose"]):
+        answer = CommandLine(source=["--bootstrap-server", servers])("history", "--transactional-id", ID).run()
+    assert "no record of it" not in answer
+    assert f"{DENIED}; offsets 0 to 0 were not read" in " ".join(answer.split())
+
+
+def test_exposure_names_what_of_it_could_not_be_read() -> None:
+    """The rows of partitions of __transaction_state did not tell which: all of them were the same."""
+    kept = {"subject": "transactional_id", "name": "client_transaction_version"}
+    means = "Clients below transaction version 2 are unknown: their records in {} were not read."
+    unread = errors_of(rows_of(changed(load(), FETCH, failing(TOPIC_DENIED)), "exposure"))
+    assert len({row["means"] for row in unread}) == len(unread) > 20
+    place = {"means": means.format("__transaction_state-29"), "broker_id": 1}
+    assert kept | place | {"error": f"{DENIED}; offsets 0 to 0 were not read"} in unread
+
+    rows = rows_of(changed(load(), METADATA, failing(TOPIC_DENIED)), "exposure")
+    described = DENIED.replace(": ", ": Topic '__transaction_state' cannot be described: ")
+    assert errors_of(rows) == [kept | {"means": means.format("__transaction_state"), "error": described}]
+
+    own = b"\x12kafka-txn-toolkit"  # not the requests of the connection itself
+    rows = rows_of(changed(load(), API_VERSIONS, failing(CLUSTER_DENIED), having=own), "exposure")
+    undecoded = "NETWORK_EXCEPTION: {} at 127.0.0.1:22673 cannot be used: Unable to decode response. "
+    undecoded += NOT_FOUND.partition(". ")[2]
+    cluster = {"subject": "cluster", "means": UNREAD_EXPOSURE, "error": undecoded.format("The broker")}
+    release = "Its release is unknown, and so are its bugs. Set it with --kafka-version."
+    bugs = {"subject": "known bug", "name": "kafka version", "means": release, "broker_id": 1}
+    assert errors_of(rows) == [
+        cluster | {"name": "metadata.version"},
+        cluster | {"name": "transaction.version"},
+        bugs | {"error": undecoded.format("Broker 1")},
+    ]
+
+
+def test_a_finding_tells_that_the_log_around_it_could_not_be_read() -> None:
+    """It had neither cause nor a word about why."""
+    [row] = rows_of(changed(load(), FETCH, deny_one), "findings", **OF_TOPIC, recheck_after=1.0)
+    assert (row["verdict"], row["producer_id"], row["start_offset"]) == ("hanging", 1, 2)
+    assert (row["opened_at"], row["records_held"], row["bytes_held"]) == (None, None, None)
+    [left_out] = [each["value"] for each in row["evidence"] if each["name"] == "left_out"]
+    assert left_out == f"the log around it could not be read: {DENIED}"
+    assert str(row["cause"]).startswith("written but never added: the coordinator wrote 1 record of producer 1 epoch 0")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (failing(TOPIC_DENIED), DENIED),
+        (deny_partition, error_text(CLUSTER_DENIED)),
+        (lose_times, "no time of the leader was returned"),
+        (silence, NOT_FOUND.format("DescribeQuorum")),
+    ],
+    ids=["of all", "of the partition", "no time", "silence"],
+)
+def test_an_unknown_time_of_the_brokers_names_the_api_and_its_error(change: Change, error: str) -> None:
+    """Neither a controller's clock nor a coordinator's record."""
+    conversation = changed(changed(load(), LIST_OFFSETS, failing(TOPIC_DENIED)), DESCRIBE_QUORUM, change)
+    with cluster_of(conversation, "diagnose") as cluster:
+        assert cluster.brokers_time() == BrokersTime(error=f"DescribeQuorum: {error}")
+
+
+def test_a_lag_that_cannot_be_explained_or_may_lack_topics_tells_so() -> None:
+    lag = AT_TOPIC | {"group_id": "billing", "committed_offset": 1, "last_stable_offset": 2, "high_watermark": 3}
+    with cluster_of(changed(load(), FETCH, failing(TOPIC_DENIED)), "lag-table") as cluster:
+        [row] = cluster.group_lag_rows("billing")
+    assert str(row["reason"]).startswith("1 record is ready to read; 1 record is held behind the LSO 2.")
+    split = {"lag": 2, "client_lag": 1, "behind": 1, "held": 1, "reason": row["reason"]}
+    assert given(row) == lag | split | {"error": f"{DENIED}; offsets 1 to 1 were not read"}
+
+    with cluster_of(changed(load(), DESCRIBE_ACLS, silence), "lag-table") as cluster:
+        [of_topic, hidden] = cluster.group_lag_rows("billing")
+    assert of_topic["error"] is None
+    proof = (
+        "a proof that no Topic is hidden from this principal: Broker 1 at 127.0.0.1:22673 did not answer DescribeAcls"
+    )
+    error = f"TOPIC_AUTHORIZATION_FAILED: offsets of other topics may be hidden; missing: {proof} in time"
+    assert given(hidden) == {"group_id": "billing", "broker_id": 1, "error": error}
+
+    with cluster_of(load(), "lag-table") as cluster:
+        readers = cluster.offset_readers([TopicPartition(TOPIC, 0)])
+        shared = {TopicPartition(TOPIC, 0): SharePartition(1, 7, None)}
+        [share] = lag_of_share_group(readers, "billing", shared, level=None, max_offsets=10)
+    assert given(asdict(share)) == lag | {"lag": 7, "error": NO_LEVEL}
+
+    with cluster_of(load(), "lag-unknown") as cluster:
+        checks = check_resources(cluster, NamedResources(groups=("nobody",)), recheck_after=0)
+    error = "GROUP_ID_NOT_FOUND: no broker lists it, so it has no committed offset"
+    assert [given(asdict(each)) for each in checks.group_lag] == [{"group_id": "nobody", "error": error}]
+
+
+def answering(code: int, high_watermark: int) -> Callable[..., Any]:
+    """Fetch that returns no records."""
+    partition = SimpleNamespace(error_code=code, records=None, aborted_transactions=(), high_watermark=high_watermark)
+    return lambda broker, request: SimpleNamespace(error_code=0, responses=[SimpleNamespace(partitions=[partition])])
+
+
+def offsets_in_remote_storage(broker: int, request: Any) -> Any:
+    first = {-2: 0, -4: 120}  # log start, local log start
+    return SimpleNamespace(
+        partitions=[
+            ListedOffset("orders", 0, error_code=0, timestamp=-1, offset=first.get(each.timestamp, 150), leader_epoch=4)
+            for topic in request.topics
+            for each in topic.partitions
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeout", "replaced", "errors"),
+    [
+        (0.0, {"Fetch": answering(0, 102)}, {"broker_id": 1, "error": UNREPLICATED.format(102)}),
+        (0.0, {"Fetch": answering(0, 150), "ListOffsets": offsets_in_remote_storage},
+         {"broker_id": 1, "error": NOT_RETURNED.format(100)}),
+        (0.3, {"Fetch": answering(NO_LEADER, -1)}, {"error": "LEADER_NOT_AVAILABLE: the partition has no leader"}),
+    ],
+    ids=["not replicated", "remote storage", "no leader any more"],
+)  # fmt: skip
+def test_offsets_that_a_leader_does_not_return_are_an_error_row(
+    timeout: float, replaced: Mapping[str, Any], errors: Given
+) -> None:
+    fake = FakeCluster(**replaced)
+    client = cast(BrokerClient, fake)
+    leader = read_metadata(client, ["orders"]).partitions[TopicPartition("orders", 0)]
+    fake.timeout = timeout
+    if "broker_id" not in errors:
+        fake.leaders["orders", 0] = (-1, 5)  # it is lost while the log is read
+    tables = batch_tables_of(read_offsets(client, leader, 100, 104))
+    unread = (
+        {"topic": "orders", "partition": 0} | errors | {"error": f"{errors['error']}; offsets 100 to 103 were not read"}
+    )
+    assert [given(row) for table in tables for row in table.to_pylist()] == [unread]
+
+
+@pytest.mark.parametrize(
+    ("table", "more"),
+    [
+        ("batches", {}),
+        (
+            "partial_transactions",
+            {"log": f"live:{TOPIC}-0", "range_order": 0, "part": 0, "kind": "stop", "cleaned": -1},
+        ),
+    ],
+)
+def test_a_task_of_spark_that_cannot_read_its_range_returns_an_error_row(table: str, more: Given) -> None:
+    config = ClientConfig(load().facts["config"])
+    options = batches_options({"subscribe": TOPIC, "table": table, "timeout": "3"})
+    reader, at = BatchesReader(options, config, table_schema(table)), load().moments["table-batches"]
+
+    def read(task: Any) -> list[Given]:
+        return [given(row) for batch in reader.read(task) for row in batch.to_pylist() if row["error"]]
+
+    place = {"topic": TOPIC, "partition": 0}
+    with replaying(load(), at=at):
+        [task] = reader.partitions()
+    with replaying(changed(load(), METADATA, silence), at=at):
+        assert read(task) == [place | more | {"error": f"{NOT_FOUND.format('Metadata')}; {UNREAD}"}]
+    with replaying(changed(load(), LIST_OFFSETS, failing(TOPIC_DENIED)), at=at):
+        [task, _] = reader.partitions()
+        assert read(task) == [AT_TOPIC | more | {"error": DENIED}]
+
+
+def test_a_list_of_aborts_stops_at_the_one_that_a_broker_refuses() -> None:
+    [call] = [each for each in calls_on("4.3.1-everyday")[0] if each.name == "abort-list-done"]
+    conversation = changed(load(), WRITE_TXN_MARKERS, failing(CLUSTER_DENIED))
+    with replaying(conversation, at=conversation.moments[call.name]):
+        answer = call.run()
+    assert "exit code 6" in answer
+    stopped = (
+        "Aborted: 0 of 2 transactions.\nStopped at __consumer_offsets-1@0.\nNot tried: late-after-commit-000007-0@4."
+    )
+    assert stopped in answer
+    assert f"refused the ABORT marker for __consumer_offsets-1@0: {error_text(CLUSTER_DENIED)}." in answer
