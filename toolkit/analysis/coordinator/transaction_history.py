@@ -145,15 +145,15 @@ def _by_replica(
 
 
 def unread_histories(
-    partitions: Mapping[str, int | None], records: Iterable[TransactionLogRecord]
+    partitions: Mapping[str, int | None], log_records: Iterable[TransactionLogRecord]
 ) -> Iterator[PastTransaction]:
     """An error for each id whose records may be among those that could not be read.
 
     `partitions`: the partition of ``__transaction_state`` of each id without a readable record.
-    `records`: records of these partitions, readable or not.
+    `log_records`: those of these partitions, readable or not.
     """
     unread: dict[int | None, TransactionLogRecord] = {}
-    for each in records:
+    for each in log_records:
         if each.error and each.transactional_id is None:
             unread.setdefault(each.txn_state_partition, each)
     for transactional_id, partition in partitions.items():
