@@ -46,6 +46,8 @@ def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
         yield from _refusals(line, staged)
     yield from _actions(line, staged)
     yield line("diagnose", *SOON, name="diagnose-after")
+    if is_rich:
+        yield from _typed(line, staged)
 
 
 def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -186,6 +188,28 @@ def _refusals(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterato
     first = staged[0]
     yield line("abort", *_target(first), *SOON, "--confirm", "another-0@1", name="abort-another-confirmed")
     yield line("abort", *_target(first), *SOON, *_confirmed(first), "--max-save-bytes", "1", name="abort-too-large")
+    yield line("abort", *_target(first), *SOON, *_confirmed(first), "--audit-file", "/dev/full",
+               name=f"abort-{_label(first)}-unaudited")  # fmt: skip
+    live = next(each for each in staged if each["label"] == "open-young")
+    fence = ["--transactional-id", live["transactional_id"]]
+    for name, override in (("long", []), ("long-overridden", ["--override", "ongoing"])):
+        yield line("fence", *fence, "--max-transaction-timeout", "0", *override, "--confirm", live["transactional_id"],
+                   name=f"fence-{_label(live)}-{name}")  # fmt: skip
+    yield line("fence", *fence, "--override", "ongoing", name=f"fence-{_label(live)}-overridden")
+    yield line("fence", "--transactional-id", "nobody", name="fence-unknown")
+
+
+def _typed(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What a person types at the prompt: nothing, an end of the input, another name, and the right one."""
+    first = staged[0]
+    live = next(each for each in staged if each["label"] == "open-young")
+    (_, right), abort = _confirmed(first), [*_target(first), *SOON]
+    for name, typed in (("nothing", "\n"), ("end", ""), ("another", "yes\n")):
+        yield line("abort", *abort, typed=typed, name=f"abort-{_label(first)}-typed-{name}")
+    yield line("abort", *abort, "--format", "json", typed="", name=f"abort-{_label(first)}-json-at-a-terminal")
+    yield line("abort", *abort, typed=f"{right}\n", name=f"abort-{_label(first)}-done-typed")
+    fence = ["--transactional-id", live["transactional_id"], "--override", "ongoing"]
+    yield line("fence", *fence, typed=f"{live['transactional_id']}\n", name=f"fence-{_label(live)}-done-typed")
 
 
 def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
