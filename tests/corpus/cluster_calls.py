@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ from toolkit.sources.source_table import CLUSTER
 FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
 SOON = ("--recheck-after", "1s")
-TIMEOUT_S = 3.0  # for brokers that stay silent
 
 
 def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -78,6 +78,7 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     by_name = {each["name"]: each for each in staged}
     first = staged[0]
     where = ["--topic", first["topic"], "--partition", str(first["partition"])]
+    place = {"topic": first["topic"], "partition": first["partition"]}
     live = next(each for each in staged if each["expected"] == "ongoing")
     ids = [name for each in (first, live) for name in ("--transactional-id", each["transactional_id"])]
     held = by_name.get("offsets_never_added", first)
@@ -100,6 +101,12 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
         yield line("gaps", f"{first['topic']}-{first['partition']}", *written, name=f"gaps-{output}")
         text = f"InvalidProducerEpochException: Producer attempted to produce with an old epoch. transactionalId={first['transactional_id']}"  # noqa: E501
         yield line("explain", text, "--topic", first["topic"], *SOON, *written, name=f"explain-{output}")
+    texts = {
+        "without-names": ["TRANSACTION_ABORTABLE"],
+        "producer": [f"Out of order sequence number for producer {first['producer_id']}: OutOfOrderSequenceException"],
+    }
+    for name, options in texts.items():
+        yield line("explain", *options, *SOON, name=f"explain-{name}")
     yield line("list", "--state", "Ongoing", name="list-ongoing")
     yield line("list", "--duration-filter", "1h", name="list-duration")
     yield line("list", "--producer-id", str(live["producer_id"]), name="list-producer")
@@ -120,6 +127,8 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("why", *where, "--offset", "1000", name="why-beyond")
     yield line("gaps", *where, "--isolation-level", "read_uncommitted", name="gaps-uncommitted")
     yield line("gaps", *where, "--start-offset", "1", "--stop-offset", "lso", name="gaps-range")
+    for start, stop in (("5", "1"), ("high_watermark", "log_start"), ("9999", "high_watermark")):
+        yield line("gaps", *where, "--start-offset", start, "--stop-offset", stop, name=f"gaps-from-{start}-to-{stop}")
     yield line("lag", "--group", facts["group"], name="lag-group")
     yield line("lag", "--group", "nobody", name="lag-unknown")
     yield line("coordinator", "--group", held["group"] or facts["group"], name="coordinator-group")
@@ -127,12 +136,15 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("report", *SOON, "--output", "report.md", name="report")
     yield line("report", *where, *SOON, "--redact", "--title", "What held payments", "--output", "report.md",
                name="report-redacted")  # fmt: skip
+    step = {"at": "2026-11-21T09:58:11+00:00", "action_id": "a", "action": "abort", "step": "refused", **place,
+            "target": f"{first['topic']}-{first['partition']}@{first['start_offset']}"}  # fmt: skip
+    servers = (facts["bootstrap_servers"], "elsewhere:9092")  # of the actions, only those on this cluster are shown
+    trail = "".join(json.dumps({**step, "bootstrap_servers": each, "who": each}) + "\n" for each in servers)
+    yield line("report", *where, *SOON, "--output", "report.md", files={"audit.jsonl": trail}, name="report-actions")
     yield line("diagnose", *where, *SOON, name="diagnose-partition")
     yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
     for name in tables_of(CLUSTER):
-        yield table(connect, CLUSTER, name)
-    yield table(connect, CLUSTER, "findings", recheck_after=1.0)
-    place = {"topic": first["topic"], "partition": first["partition"]}
+        yield table(connect, CLUSTER, name, **({"recheck_after": 1.0} if name == "findings" else {}))
     yield tool(connect, "diagnose")
     yield tool(connect, "diagnose", label="-partition", **place)
     yield tool(connect, "explain", text="ProducerFencedException: " + live["transactional_id"])

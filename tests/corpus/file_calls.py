@@ -27,13 +27,7 @@ FORMATS = ("table", "json", "csv")
 LATER = dt.timedelta(minutes=1)
 COMPLETE = "sample-late-message"
 RICH = {COMPLETE, "4.3.1-lost-marker-files"}
-IN_PARTS = {
-    COMPLETE,
-    "sample-open-young",
-    "sample-overdue",
-    "4.3.1-everyday-files",
-    "4.3.1-lost-marker-files",
-}
+IN_PARTS = {COMPLETE, "sample-open-young", "sample-overdue", "4.3.1-everyday-files", "4.3.1-lost-marker-files"}
 OF_ID = ["--transactional-id", "payments-7"]
 POSITION = "Timeout of 8000ms expired before the position for partition orders-0 could be determined"
 SELECTED = {
@@ -114,6 +108,9 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
     yield line("diagnose", "--format", "json", name="diagnose-json")
     yield CommandLine(source=source, around=folder)("diagnose", *logs, name="diagnose-as-found")
     yield line("report", "--min-held", "0s", "--output", "report.md", name="report")
+    if (folder / "audit.jsonl").exists():
+        trail = ["--min-held", "10s", "--audit-file", "audit.jsonl"]
+        yield line("report", *trail, "--output", "report.md", name="report-with-actions")
     if name in IN_PARTS:
         yield from _parts(folder, log_dirs)
     if name == COMPLETE:
@@ -262,6 +259,8 @@ def _recording(folder: Path) -> Iterator[Call]:
     wrong = {"topic": ["--topic", "nowhere"], "time": ["--at", "yesterday"], "at": ["--at", "2020-01-01T00:00:00Z"]}
     for name, options in wrong.items():
         yield line("find-hanging", *options, name=f"wrong-recording-{name}")
+    yield CommandLine(around=folder)("record", "--output", "recording/samples", "--bootstrap-server", "x:1",
+                                     name="wrong-recording-output")  # fmt: skip
     yield line("report", "--log-dir", "log-dir", *at, "--output", "report.md", name="wrong-report-at-of-both")
     with_files = ["--log-dir", "log-dir", "--consistent-copy", "--audit-file", "audit.jsonl"]
     yield line("report", *with_files, "--redact", "--output", "report.md", name="report-both-redacted")
