@@ -144,7 +144,8 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("diagnose", *where, *SOON, name="diagnose-partition")
     yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
     for name in tables_of(CLUSTER):
-        yield table(connect, CLUSTER, name, **({"recheck_after": 1.0} if name == "findings" else {}))
+        arguments: dict[str, Any] = {"recheck_after": 1.0} if name == "findings" else {}
+        yield table(connect, CLUSTER, name, **arguments)
     yield tool(connect, "diagnose")
     yield tool(connect, "diagnose", label="-partition", **place)
     yield tool(connect, "explain", text="ProducerFencedException: " + live["transactional_id"])
