@@ -109,7 +109,7 @@ def test_what_is_wrong_is_an_error_of_the_tool() -> None:
         (files, "lag", {}, "needs a group"),
         (files, "explain", {}, "Nothing is to be explained"),
         (recording, "lag", {"group": "any"}, "recording"),
-        (recording, "history", {"transactional_id": "any"}, "recording"),
+        (recording, "history", {"transactional_id": "any"}, "Recording has no table"),
     ):
         assert what in ask(tool, **arguments)["error"]["what"], (tool, arguments)
 
@@ -194,9 +194,8 @@ def test_many_findings_come_in_parts(kafka: Kafka) -> None:
     """Each part is bounded, and the cursor leads through all of them, as they were when the first was asked for."""
     topic, count = "crowd-of-mcp", 60
     ask = tools_of(partial(Cluster, kafka.bootstrap_servers), recheck_after=0)
-    AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_topics([NewTopic(topic, count)])[topic].result(
-        60
-    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, count)])[topic].result(60)
     with BrokerClient(config_of(kafka)) as client:
         producer = TxnProducer(client, topic).init()
         for partition in range(count):

@@ -115,8 +115,7 @@ def test_a_recorder_can_start_before_its_cluster(recording: Path, tmp_path: Path
     (warning,) = warnings(done.stderr)
     assert (done.returncode, "the cluster cannot be read: NETWORK_EXCEPTION" in warning) == (0, True)
     assert Recording(goes_on).samples()["error"].notna().to_list() == [False, False, True, True]
-    diagnosed = run("diagnose", "--recording", goes_on)
-    assert (diagnosed.returncode, "The cluster could not be reached any more" in diagnosed.stdout) == (3, True)
+    assert "The cluster could not be reached any more" in run("diagnose", "--recording", goes_on).stdout
 
 
 def test_a_kill_loses_at_most_the_current_sample(kafka: Kafka, hanging: StagedIncident, tmp_path: Path) -> None:
