@@ -182,6 +182,7 @@ def run(sitting: Sitting) -> None:
             time.sleep(chance.choice([0, 0, 1, 3]))
             start_brokers(kafka, killed)
             recorder.await_sample()
+        recorder.await_sample()  # a second look at the same leaders is what shows that something hangs
         sitting.check(recorder.stop() == 0, f"recorder: it ended: {recorder.errors()[-2000:]}")
         recorder.check(sitting, {staged.topic})
 
