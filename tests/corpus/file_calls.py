@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -77,14 +79,16 @@ def archives() -> dict[str, Path]:
 
 
 @cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="kafka-txn-corpus-")
+def _temporary() -> Path:
+    folder = tempfile.mkdtemp(prefix="kafka-txn-corpus-")
+    atexit.register(shutil.rmtree, folder)
+    return Path(folder)
 
 
 @cache
 def unpacked(archive: Path) -> Path:
     """The folder with the files of an archive; they keep their times."""
-    folder = Path(_temporary().name, archive.name)
+    folder = _temporary() / archive.name
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
     return folder
@@ -228,7 +232,7 @@ def _parts(folder: Path, log_dirs: Sequence[str]) -> Iterator[Call]:
 @cache
 def _linked(log_dir: Path, part: str, folders: tuple[str, ...]) -> Path:
     """A folder with a part of a log directory."""
-    around = Path(tempfile.mkdtemp(dir=_temporary().name))
+    around = Path(tempfile.mkdtemp(dir=_temporary()))
     (around / part).mkdir()
     for each in folders:
         (around / part / each).symlink_to(log_dir / each)
