@@ -628,7 +628,7 @@ class Round:
         """
         record = self.ledger.records[value]
         owner = self.ledger.decision(record)
-        if PUBLISHES in text and record.transaction is None:
+        if PUBLISHES in text and owner is None:
             return self._was_written_beside_version_2(record, states)
         if LOSES not in text or owner is None:
             return False
