@@ -1,7 +1,7 @@
 """Errors as clients print them that cannot be reproduced here, and texts that are unrelated to transactions.
 
-``symptom_texts.tsv`` has the expected symptom, the client that prints the text, its source, and the text with ``\\n`` and
-``\\t`` for its own; what is unrelated has the text only.
+``symptom_texts.tsv`` has the expected symptom, the client that prints the text, its source, and the text, in which
+``\\n`` and ``\\t`` are a newline and a tab; what is unrelated has the text only.
 """
 
 import csv

@@ -71,7 +71,10 @@ OF_5 = open_transaction(transaction(state="CompleteCommit", epoch=5, on=()), epo
 LATE_OF_4 = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5), data(100, epoch=4, sequence=1))
 COMMIT_AT_1 = ended_records("Commit", began=0, at_second=1)
 COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
-OF_TERMS = [{**COMMIT_RECORDS[0], "leader_epoch": 1}, *({**row, "leader_epoch": 2} for row in COMMIT_RECORDS[1:])]
+OF_TERMS: list[Row] = [
+    {**COMMIT_RECORDS[0], "leader_epoch": 1},
+    *({**row, "leader_epoch": 2} for row in COMMIT_RECORDS[1:]),
+]
 OPEN_BATCHES = (
     marker(90, COMMIT, pid=1, second=2),
     data(91, pid=1, records=9, second=3),
@@ -297,7 +300,7 @@ def of_releases(one: OpenTransaction, *releases: str) -> OpenTransaction:
     return replace(one, observation=replace(one.observation, coverage=coverage))
 
 
-ALONE = partition(leader_epoch=6, replicas=[1])
+ONLY_REPLICA = partition(leader_epoch=6, replicas=[1])
 
 
 @pytest.mark.parametrize(
@@ -313,7 +316,7 @@ def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[
     assert (names, "KAFKA-20734" in sentence) == (
         ("marker-lost, marker-skipped" if is_named else "marker-lost"), is_named
     )  # fmt: skip
-    names, sentence = cause_of_hanging(of_releases(ended(leader=ALONE), *releases), log, *COMMIT_RECORDS)
+    names, sentence = cause_of_hanging(of_releases(ended(leader=ONLY_REPLICA), *releases), log, *COMMIT_RECORDS)
     assert names == ("marker-skipped" if is_named else "marker-lost")
     assert "its only replica was offline (leader epoch 4, then 6)" in sentence
     plain = context(of_releases(ended(), *releases), log, *COMMIT_RECORDS)
