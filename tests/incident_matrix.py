@@ -142,12 +142,13 @@ def _judge(
         assert row["start_offset"] == staged.start_offset
     assert row["reason"]
     assert row["evidence"]
-    for action in ("abort", "complete"):
-        assert (f"kafka-txn {action}" in row["remedy"]) == (row["action"] == action), row["remedy"]
+    for command in ("abort", "complete"):
+        assert (f"kafka-txn {command}" in row["remedy"]) == (row["action"] == command), row["remedy"]
     assert bool(row["missing"]) == (row["verdict"] == "unknown")
-    assert row["verdict"] == expected, row
-    assert row["outcome"] == staged.outcome, row
-    assert row["action"] == (staged.action if expected == staged.expected else LATER_ACTIONS.get(expected)), row
+    action = staged.action if expected == staged.expected else LATER_ACTIONS.get(expected)
+    decided = {key: row[key] for key in ("verdict", "outcome", "action")}
+    because = [row[key] for key in ("reason", "missing", "cause", "error")]
+    assert decided == {"verdict": expected, "outcome": staged.outcome, "action": action}, because
     return str(row["verdict"])
 
 

@@ -1,4 +1,4 @@
-"""The command, or another program, as a process with a time limit."""
+"""The command in this process, and as a process with a time limit."""
 
 import subprocess
 import sys
@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
+from toolkit.cli.commands import app
 from toolkit.lab import Kafka
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,14 +23,25 @@ _WITH_SIGINT = (
 )
 
 
-def run(*arguments: str, **options: Any) -> Process:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, **options
-    )
+def run(*arguments: object, stdin: str | bytes | None = None) -> Process:
+    """A command in this process."""
+    words = list(map(str, arguments))
+    result = CliRunner().invoke(app, words, input=stdin)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Process(words, result.exit_code, result.stdout, result.stderr)
 
 
-def on(kafka: Kafka, *arguments: str) -> Process:
+def on(kafka: Kafka, *arguments: object) -> Process:
     return run(*arguments, "--bootstrap-server", kafka.bootstrap_servers)
+
+
+def spawn(*arguments: str, **options: Any) -> Process:
+    """A command as a process of its own."""
+    options = {"cwd": ROOT, "text": True, "timeout": PATIENCE_S, **options}
+    if "stdout" not in options:
+        options["capture_output"] = True
+    return subprocess.run([*COMMAND, *arguments], **options)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import datetime as dt
 import functools
 import importlib
 import inspect
+import pkgutil
 import sys
 import threading
 import types
@@ -17,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+import toolkit
 from toolkit.schema import Table
 from toolkit.schema.record import TableRow
 
@@ -199,6 +201,8 @@ def spy_on(package: str, calls: Calls, patch: pytest.MonkeyPatch, *, real: tuple
     A frozen dataclass is a value, and stays what it is: its fields show in the arguments of whoever gets it.
     """
     spies: dict[int, Any] = {}
+    for each in pkgutil.walk_packages(toolkit.__path__, "toolkit."):  # first: an import would keep a spy
+        importlib.import_module(each.name)
 
     def spy(owner: Any, name: str) -> None:
         found = getattr(owner, name)

@@ -1,33 +1,35 @@
 """The command as a person calls it: flags, formats, exit codes, and one clear sentence when it cannot answer."""
 
+import csv
 import json
 import re
+import shutil
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow.parquet as pq
 import pytest
 import typer
-from typer.testing import CliRunner, Result
 
 from tests.process import run
 from tests.views.test_text import finding, healthy
-from toolkit import Cluster, __version__
+from toolkit import Cluster, __version__, explain
 from toolkit.cli.commands import app
+from toolkit.cli.file_commands import TABLE_NAMES
 from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import UsageError
-from toolkit.schema import Row
+from toolkit.lab.samples import load
+from toolkit.schema import TABLES, Row
 from toolkit.schema.coerce import records_of
-from toolkit.schema.docs_links import verdict_page
 from toolkit.schema.live import Finding
 from toolkit.sources.source_table import TableArguments
-from toolkit.views.findings_text import LINKED_FINDINGS
+from toolkit.views.explained_error import EXPLANATIONS
 
-
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
+LATE_MESSAGE = load("late-message").path
+FENCED = "org.apache.kafka.common.errors.ProducerFencedException: fenced [Producer clientId=p, transactionalId=pay-7]"
 
 
 class FixedCluster(Cluster):
@@ -35,25 +37,13 @@ class FixedCluster(Cluster):
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
-        self.arguments = TableArguments()
 
     def read(self, table: str, arguments: TableArguments) -> list[Finding]:
         assert table == "findings"
-        self.arguments = arguments
         return records_of(self.rows, Finding)
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-@pytest.fixture
-def fixed_findings(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Row]], FixedCluster]:
-    def make(rows: Sequence[Row]) -> FixedCluster:
-        cluster = FixedCluster(rows)
-        monkeypatch.setattr(SourceOptions, "open", lambda options: cluster)
-        return cluster
-
-    return make
 
 
 UNKNOWN = finding(partition=1, verdict="unknown", missing=["broker 2"])
@@ -67,51 +57,18 @@ UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, qu
 @pytest.mark.parametrize("command", ["diagnose", "find-hanging"])
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
 def test_the_exit_code_is_the_verdict(
-    fixed_findings: Callable[[Sequence[Row]], FixedCluster], rows: Sequence[Row], code: int, command: str, output: str
+    monkeypatch: pytest.MonkeyPatch, rows: Sequence[Row], code: int, command: str, output: str
 ) -> None:
-    fixed_findings(rows)
-    assert invoke(command, "--format", output).exit_code == code
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
+    assert run(command, "--format", output).returncode == code
 
 
-def test_find_hanging_shows_hanging_and_unknown_and_counts_others(
-    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
-) -> None:
-    fixed_findings([finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)])
-    displayed = invoke("find-hanging").stdout
-    assert "orders-0   LSO" in displayed
-    assert "orders-1   LSO" in displayed
-    assert "orders-2" not in displayed
-    assert "orders-7" not in displayed
+def test_find_hanging_shows_hanging_and_unknown_and_counts_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [finding(), UNKNOWN, UNREPLICATED, healthy(partition=7)]
+    monkeypatch.setattr(SourceOptions, "open", lambda options: FixedCluster(rows))
+    displayed = run("find-hanging").stdout
+    assert re.findall(r"orders-\d(?=   LSO)", displayed) == ["orders-0", "orders-1"]
     assert displayed.endswith("\n1 partition hangs, 1 unknown, 1 unreplicated, 1 open transaction is healthy\n")
-
-
-def test_find_hanging_lists_other_open_transactions_of_the_partition(
-    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
-) -> None:
-    fixed_findings([finding(), healthy(queue_position=2, producer_id=5, start_offset=913095350)])
-    displayed = invoke("find-hanging").stdout
-    assert "next     the LSO goes to 913095350" in displayed
-    assert "nothing else is open" not in displayed
-
-
-def test_json_is_one_array_with_the_columns_of_the_table(
-    fixed_findings: Callable[[Sequence[Row]], FixedCluster],
-) -> None:
-    fixed_findings([finding(), healthy(partition=7)])
-    parsed = json.loads(invoke("diagnose", "--format", "json").stdout)
-    assert [list(row) for row in parsed] == [LINKED_FINDINGS.names] * 2
-    assert [row["docs"] for row in parsed] == [verdict_page("hanging"), verdict_page("ongoing")]
-    assert len(json.loads(invoke("find-hanging", "--format", "json").stdout)) == 1
-
-
-def test_help_names_every_command_and_the_exit_codes() -> None:
-    displayed = invoke("--help").stdout
-    assert "kafka-txn demo" in displayed
-    assert "Exit codes: 0 nothing hangs, 1 something hangs" in displayed
-    for command in app.registered_commands:
-        assert command.name
-        assert command.name in displayed
-        assert invoke(command.name, "--help").exit_code == 0
 
 
 def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +76,7 @@ def test_help_has_whole_flags_in_a_terminal_of_80_columns(monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", "80")
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, command in commands.items():
-        displayed = invoke(name, "--help").stdout
+        displayed = run(name, "--help").stdout
         flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag[0] == "-"}
         assert flags <= set(re.findall(r"(?<=\s)-[\w-]+", displayed)), name
         assert max(map(len, displayed.splitlines())) <= 80
@@ -135,9 +92,9 @@ def test_the_environment_names_the_cluster_unless_an_option_names_a_source(monke
     monkeypatch.setattr(SourceOptions, "open", refuse)
     monkeypatch.setenv("KAFKA_TXN_BOOTSTRAP_SERVER", "prod:9092")
     monkeypatch.setenv("KAFKA_TXN_COMMAND_CONFIG", "prod.properties")
-    assert "Cluster of the environment: --bootstrap-server prod:9092" in invoke("diagnose").stderr
+    assert "Cluster of the environment: --bootstrap-server prod:9092" in run("diagnose").stderr
     for arguments in (["--bootstrap-server", "test:9092"], ["--log-dir", "/copy"], ["--recording", "/samples"]):
-        assert invoke("diagnose", *arguments).stderr == "kafka-txn: Seen.\n"
+        assert run("diagnose", *arguments).stderr == "kafka-txn: Seen.\n"
     assert [(each.bootstrap_server, each.command_config) for each in seen] == [
         ("prod:9092", "prod.properties"),
         ("test:9092", None),
@@ -161,45 +118,102 @@ def test_a_remedy_names_the_cluster_as_the_user_did() -> None:
 
 
 def test_version_is_printed() -> None:
-    assert invoke("--version").stdout == f"kafka-txn {__version__}\n"
+    assert run("--version").stdout == f"kafka-txn {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["diagnose"], "No cluster is named."),
-        (["partitions", "--partition", "1", "--bootstrap-server", "127.0.0.1:1"], "--partition is a number within"),
-        (["describe", "--bootstrap-server", "127.0.0.1:1"], "describe needs an id."),
-        (["coordinator", "--bootstrap-server", "127.0.0.1:1"], "coordinator needs an id or a group."),
-        (["why", "orders-0", "--log-dir", "/copy"], "why needs TOPIC-PARTITION@OFFSET."),
-        (["why", "--topic", "orders", "--partition", "0", "--log-dir", "/copy"], "why needs an offset."),
-        (["gaps", "--topic", "orders", "--log-dir", "/copy"], "No partition is named."),
-        (["gaps", "orders-0", "--partition", "0", "--log-dir", "/copy"], "name a partition."),
-        (["lab", "--property", "novalue"], "--property novalue is not KEY=VALUE."),
-        (["lab", "--version", "1.0"], "'1.0' is not a Kafka version of the lab."),
-        (["list", "--command-config", "/no/such/file"], "/no/such/file"),
-        (["abort", "--topic", "orders"], "abort needs --topic, --partition and --start-offset, or --list."),
-        (["complete", "--topic", "orders"], "Missing option '--partition'"),
-        (["abort", "--list", "/no/such/list.csv"], "/no/such/list.csv cannot be read: No such file or directory."),
-        (["diagnose", "--format", "xml"], "xml"),
-        (["no-such-command"], "No such command 'no-such-command'"),
-    ],
-)
-def test_invalid_usage_is_a_sentence_on_stderr_and_exit_code_2(arguments: list[str], sentence: str) -> None:
-    done = invoke(*arguments)
-    assert done.exit_code == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not done.stdout
-
-
-@pytest.mark.parametrize("command", ["diagnose", "find-hanging", "list", "describe-producers", "partitions"])
+@pytest.mark.parametrize("command", ["diagnose", "list", "describe-producers", "partitions", "explain PRODUCER_FENCED"])
 def test_an_unreachable_cluster_is_a_sentence(command: str) -> None:
     with socket.socket() as taken:  # bound, never listening: a connection is refused
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = run(command, "--bootstrap-server", address, "--timeout", "2")
+        done = run(*command.split(), "--bootstrap-server", address, "--timeout", "1")
     assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    assert address in done.stderr
-    assert "Traceback" not in done.stderr
+    assert address in done.stderr + done.stdout
+    assert "nothing hangs" not in done.stdout
+    assert done.stdout.startswith("producer-fenced: " if "explain" in command else "")
+
+
+def test_a_log_directory_is_never_written_to(tmp_path: Path) -> None:
+    folder = shutil.copytree(LATE_MESSAGE / "log-dir", tmp_path / "log-dir")
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    commands = (
+        ["diagnose", "--log-dir"],
+        ["txn-stat"],
+        ["scan", "--table", "violations"],
+        ["scan", "--table", "batches"],
+    )
+    for command in commands:
+        assert run(*command, folder).returncode in {0, 3}
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("table", TABLE_NAMES)
+def test_every_table_is_written_in_every_format(table: str, tmp_path: Path) -> None:
+    scan = ["scan", LATE_MESSAGE / "log-dir", "--table", table]
+    printed = json.loads(run(*scan, "--format", "json").stdout)
+    assert all(list(row) == TABLES[table].names for row in printed)
+    files = {suffix: tmp_path / f"out.{suffix}" for suffix in ("parquet", "csv", "json")}
+    for file in files.values():
+        done = run(*scan, "--output", file)
+        assert done.returncode == (3 if any(row.get("error") for row in printed) else 0), done.stderr
+        assert f"{file}: {len(printed):,} rows of {table}" in done.stderr
+    assert pq.read_schema(files["parquet"]).names == TABLES[table].names
+    assert pq.read_metadata(files["parquet"]).num_rows == len(printed)
+    assert len(list(csv.DictReader(files["csv"].read_text().splitlines()))) == len(printed)
+    assert len(json.loads(files["json"].read_text())) == len(printed)
+    assert sorted(tmp_path.iterdir()) == sorted(files.values())
+
+
+@pytest.mark.parametrize("name", ["late-message", "flight-recording"])
+def test_a_page_has_a_drawing_or_a_timeline_in_two_themes(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    sample, page = load(name), tmp_path / "report.html"
+    files = ["--log-dir", sample.path / "log-dir", "--consistent-copy"]
+    source = ["--recording", sample.path / "recording", "--at", sample.at.isoformat()] if sample.at else files
+    for options, drawn in ((["--title", "Orders stood still"], "<svg"), (["--interactive"], "Plotly.newPlot(")):
+        done = run("report", *source, *options, "--output", page)
+        assert (done.returncode, done.stderr.startswith(f"{page}: ")) == (1, True), done.stderr
+        assert page.read_text().count(drawn) >= 1 + ("--interactive" in options), "for light and for dark"
+        assert ("<h1>Orders stood still</h1>" in page.read_text()) == ("--title" in options)
+
+
+def test_hostile_text_is_escaped_in_terminal_and_page() -> None:
+    hostile = (
+        f"{FENCED}\x1b[31m\x07 password=hunter2 sasl.jaas.config=\"x password='hunter2';\" "
+        "transactionalId=\x1b]0;title\x07evil\u202eid groupId=<script>alert(1)</script> topic-partition orders-0"
+    )
+    explained = explain(hostile)
+    shown = (run("explain", hostile).stdout, repr(explained), explained._repr_html_(), json.dumps(explained.rows()))
+    for text in shown:
+        assert [each for each in ("hunter2", "\x1b", "\x07", "\u202e", "<script") if each in text] == []
+        assert "orders" in text
+    assert "evilid" in repr(explained)
+
+
+def test_arbitrary_bytes_can_be_piped_in() -> None:
+    assert run("explain", stdin=b"\xff\xfe\x00PRODUCER_FENCED\xc3").returncode == 0
+    filling = b"INFO nothing happened\n" * 200_000  # 4.4 MB
+    found = run("explain", "--format", "json", stdin=b"PRODUCER_FENCED\n" + filling + b"UNKNOWN_PRODUCER_ID\n")
+    assert [row["symptom"] for row in json.loads(found.stdout)] == ["producer-fenced", "unknown-producer-id"]
+
+
+def test_a_page_about_an_error_has_what_its_text_has() -> None:
+    page = explain("Cannot execute transactional method because we are in an error state")._repr_html_()
+    assert "<h3>failed-earlier</h3>" in page
+    assert "<code>Caused by:</code>" in page
+    unknown = explain("x < y")
+    assert "<h3>unknown</h3>" in unknown._repr_html_()
+    assert unknown.symptoms == ()
+    assert unknown.findings().empty
+    assert list(unknown.frame().columns) == EXPLANATIONS.names
+
+
+def test_what_a_recording_does_not_have_is_not_checked() -> None:
+    explained = explain("PRODUCER_FENCED", load("flight-recording").recording(), transactional_ids=["x"], groups=["g"])
+    assert explained.checks
+    assert explained.checks.not_checked == (
+        "The history of transactional ids: a recording has none.",
+        "Group g: a recording has no committed offsets.",
+    )
+    # long lines scroll, also by keyboard; that of a busy cluster failed axe's check
+    assert '<pre tabindex="0">' in explained._repr_html_()

@@ -19,7 +19,6 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import INCIDENTS, NEGLECTFUL
 from toolkit.lab.queries import until
-from toolkit.lab.server.node import free_ports
 from toolkit.views.monitoring import grafana_dashboard, prometheus_rules
 
 pytestmark = pytest.mark.lab
@@ -30,11 +29,15 @@ QUICK = "--lso-held 2s --hanging 0s --late 0s --group-held 0s --recorder-blind 3
 
 
 @contextmanager
-def recorder(kafka: Kafka, directory: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
+def recorder(kafka: Kafka, directory: Path) -> Iterator[tuple[subprocess.Popen[Any], int]]:
+    """A recorder, and the port of its metrics, which it prints."""
     command = [*COMMAND, "record", "--bootstrap-server", kafka.bootstrap_servers, "--output", str(directory)]
-    command += ["--interval", "1s", "--late-padding", "0s", "--metrics-port", str(port)]
-    with started(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        yield process
+    command += ["--interval", "1s", "--late-padding", "0s", "--metrics-port", "0"]
+    log = directory.with_suffix(".log")
+    with log.open("wb") as errors, started(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors) as process:
+        printed = until(lambda: re.match(r"Metrics at http://127\.0\.0\.1:(\d+)/metrics\n", log.read_text()),
+                        awaited="the address of the metrics")  # fmt: skip
+        yield process, int(printed[1])
 
 
 def expressions() -> list[str]:
@@ -60,21 +63,17 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
     from prometheus_client.parser import text_string_to_metric_families
     from promql_parser import Expr, VectorSelector, parse, walk
 
-    (port,) = free_ports(1)
     staged = INCIDENTS["never_added"](kafka)
     hangs = f'kafka_txn_partition_hanging_transactions{{partition="0",topic="{staged.topic}"}} 1.0\n'
 
     def scraped() -> str | None:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-                text = str(answer.read().decode())
-        except OSError:
-            return None
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            text = str(answer.read().decode())
         return text if hangs in text and f'group="{staged.topic}"' in text else None
 
     with (
         blocked_consumer(kafka, staged.topic, staged.topic, partition=staged.partition),
-        recorder(kafka, tmp_path / "recording", port) as process,
+        recorder(kafka, tmp_path / "recording") as (process, port),
     ):
         text = until(scraped, awaited="a hanging transaction and the group that it holds")
         process.send_signal(signal.SIGTERM)
@@ -101,11 +100,10 @@ def test_every_expression_uses_exported_metrics(kafka: Kafka, tmp_path: Path) ->
 @pytest.mark.skipif(not (PROMETHEUS and ALERTMANAGER), reason="Prometheus and Alertmanager are not installed")
 def test_alerts_of_incidents_fire_and_resolve(tmp_path: Path) -> None:
     """Hanging, overdue, a blocked group; then a stopped cluster, and a stopped recorder."""
-    (port,) = free_ports(1)
     rules = run("prometheus-rules", *QUICK.split()).stdout
     with (
         Kafka("4.3.1", properties=NEGLECTFUL.properties) as kafka,
-        recorder(kafka, tmp_path / "recording", port) as process,
+        recorder(kafka, tmp_path / "recording") as (process, port),
         prometheus_stack(tmp_path, rules, recorder_port=port) as monitoring,
     ):
         until(lambda: monitoring.query("kafka_txn_samples_taken_total > 2") or None, awaited="samples")

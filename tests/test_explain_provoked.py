@@ -120,12 +120,10 @@ def test_the_named_id_is_diagnosed(here: Provoked, provocation: str, expected: N
     assert toolkit.explain(here.texts[provocation]).named == expected
 
 
-def test_a_stuck_group_is_explained_by_the_transaction_on_its_offsets(here: Provoked, tmp_path: Path) -> None:
-    pasted = tmp_path / "error.log"
-    pasted.write_text(here.texts["java_unstable_offsets"])
-    with pasted.open() as stdin:
-        done = run("explain", "--recheck-after", "0", "--format", "json",
-                   "--bootstrap-server", here.kafka.bootstrap_servers, stdin=stdin)  # fmt: skip
+def test_a_stuck_group_is_explained_by_the_transaction_on_its_offsets(here: Provoked) -> None:
+    servers = here.kafka.bootstrap_servers
+    text = here.texts["java_unstable_offsets"]
+    done = run("explain", "--recheck-after", "0", "--format", "json", "--bootstrap-server", servers, stdin=text)
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = json.loads(done.stdout)
     assert row["symptom"] == "unstable-offset-commit"

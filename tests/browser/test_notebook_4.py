@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
 MISSING_PACKAGES = [name for name in ("playwright", "jupyterlab", "voila") if importlib.util.find_spec(name) is None]
-STEP_TIMEOUT_MS = 30_000  # for a step of the panel on a busy machine
+STEP_TIMEOUT_MS = 120_000  # for a step of the panel on a busy machine
 
 needs_browser = [
     pytest.mark.lab,

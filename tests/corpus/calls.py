@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from typer import testing
 from typer.main import get_command
 
+from toolkit.cli import action_answer
 from toolkit.cli.commands import app
 from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
@@ -77,16 +78,28 @@ class CommandLine:
     around: Path | None = None  # a folder with files that they name
 
     def __call__(
-        self, command: str, *options: str, name: str = "", stdin: str = "", files: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *options: str,
+        name: str = "",
+        stdin: str = "",
+        typed: str | None = None,
+        files: Mapping[str, str | bytes] | None = None,
     ) -> Call:
-        """A command as a person calls it: its exit code, what it writes, and the files that it leaves."""
+        """A command as a person calls it: its exit code, what it writes, and the files that it leaves.
+
+        `typed`: at its prompt, as if at a terminal; null if it is at none.
+        """
         argv = [command, *self.source, *options]
         fixture = {**self.files, **(files or {})}
 
         def run() -> str:
             with desk(fixture, self.around) as folder:
-                with mock.patch.object(testing, "_get_command", command_tree):  # made once, not for each call
-                    result = testing.CliRunner().invoke(app, argv, input=stdin)
+                with (
+                    mock.patch.object(testing, "_get_command", command_tree),  # made once, not for each call
+                    mock.patch.object(action_answer, "is_at_terminal", return_value=typed is not None),
+                ):
+                    result = testing.CliRunner().invoke(app, argv, input=stdin if typed is None else typed)
                 if result.exception and not isinstance(result.exception, SystemExit):
                     raise result.exception
                 left = sorted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ from toolkit.sources.source_table import CLUSTER
 FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
 SOON = ("--recheck-after", "1s")
-TIMEOUT_S = 3.0  # for brokers that stay silent
 
 
 def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -46,6 +46,8 @@ def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
         yield from _refusals(line, staged)
     yield from _actions(line, staged)
     yield line("diagnose", *SOON, name="diagnose-after")
+    if is_rich:
+        yield from _typed(line, staged)
 
 
 def _little(line: CommandLine, facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -76,6 +78,7 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     by_name = {each["name"]: each for each in staged}
     first = staged[0]
     where = ["--topic", first["topic"], "--partition", str(first["partition"])]
+    place = {"topic": first["topic"], "partition": first["partition"]}
     live = next(each for each in staged if each["expected"] == "ongoing")
     ids = [name for each in (first, live) for name in ("--transactional-id", each["transactional_id"])]
     held = by_name.get("offsets_never_added", first)
@@ -98,6 +101,12 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
         yield line("gaps", f"{first['topic']}-{first['partition']}", *written, name=f"gaps-{output}")
         text = f"InvalidProducerEpochException: Producer attempted to produce with an old epoch. transactionalId={first['transactional_id']}"  # noqa: E501
         yield line("explain", text, "--topic", first["topic"], *SOON, *written, name=f"explain-{output}")
+    texts = {
+        "without-names": ["TRANSACTION_ABORTABLE"],
+        "producer": [f"Out of order sequence number for producer {first['producer_id']}: OutOfOrderSequenceException"],
+    }
+    for name, options in texts.items():
+        yield line("explain", *options, *SOON, name=f"explain-{name}")
     yield line("list", "--state", "Ongoing", name="list-ongoing")
     yield line("list", "--duration-filter", "1h", name="list-duration")
     yield line("list", "--producer-id", str(live["producer_id"]), name="list-producer")
@@ -118,6 +127,8 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("why", *where, "--offset", "1000", name="why-beyond")
     yield line("gaps", *where, "--isolation-level", "read_uncommitted", name="gaps-uncommitted")
     yield line("gaps", *where, "--start-offset", "1", "--stop-offset", "lso", name="gaps-range")
+    for start, stop in (("5", "1"), ("high_watermark", "log_start"), ("9999", "high_watermark")):
+        yield line("gaps", *where, "--start-offset", start, "--stop-offset", stop, name=f"gaps-from-{start}-to-{stop}")
     yield line("lag", "--group", facts["group"], name="lag-group")
     yield line("lag", "--group", "nobody", name="lag-unknown")
     yield line("coordinator", "--group", held["group"] or facts["group"], name="coordinator-group")
@@ -125,12 +136,16 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield line("report", *SOON, "--output", "report.md", name="report")
     yield line("report", *where, *SOON, "--redact", "--title", "What held payments", "--output", "report.md",
                name="report-redacted")  # fmt: skip
+    step = {"at": "2026-11-21T09:58:11+00:00", "action_id": "a", "action": "abort", "step": "refused", **place,
+            "target": f"{first['topic']}-{first['partition']}@{first['start_offset']}"}  # fmt: skip
+    servers = (facts["bootstrap_servers"], "elsewhere:9092")  # of the actions, only those on this cluster are shown
+    trail = "".join(json.dumps({**step, "bootstrap_servers": each, "who": each}) + "\n" for each in servers)
+    yield line("report", *where, *SOON, "--output", "report.md", files={"audit.jsonl": trail}, name="report-actions")
     yield line("diagnose", *where, *SOON, name="diagnose-partition")
     yield line("record", "--samples", "2", "--interval", "2s", "--output", "samples", name="record")
     for name in tables_of(CLUSTER):
-        yield table(connect, CLUSTER, name)
-    yield table(connect, CLUSTER, "findings", recheck_after=1.0)
-    place = {"topic": first["topic"], "partition": first["partition"]}
+        arguments: dict[str, Any] = {"recheck_after": 1.0} if name == "findings" else {}
+        yield table(connect, CLUSTER, name, **arguments)
     yield tool(connect, "diagnose")
     yield tool(connect, "diagnose", label="-partition", **place)
     yield tool(connect, "explain", text="ProducerFencedException: " + live["transactional_id"])
@@ -186,6 +201,28 @@ def _refusals(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterato
     first = staged[0]
     yield line("abort", *_target(first), *SOON, "--confirm", "another-0@1", name="abort-another-confirmed")
     yield line("abort", *_target(first), *SOON, *_confirmed(first), "--max-save-bytes", "1", name="abort-too-large")
+    yield line("abort", *_target(first), *SOON, *_confirmed(first), "--audit-file", "/dev/full",
+               name=f"abort-{_label(first)}-unaudited")  # fmt: skip
+    live = next(each for each in staged if each["label"] == "open-young")
+    fence = ["--transactional-id", live["transactional_id"]]
+    for name, override in (("long", []), ("long-overridden", ["--override", "ongoing"])):
+        yield line("fence", *fence, "--max-transaction-timeout", "0", *override, "--confirm", live["transactional_id"],
+                   name=f"fence-{_label(live)}-{name}")  # fmt: skip
+    yield line("fence", *fence, "--override", "ongoing", name=f"fence-{_label(live)}-overridden")
+    yield line("fence", "--transactional-id", "nobody", name="fence-unknown")
+
+
+def _typed(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """What a person types at the prompt: nothing, an end of the input, another name, and the right one."""
+    first = staged[0]
+    live = next(each for each in staged if each["label"] == "open-young")
+    (_, right), abort = _confirmed(first), [*_target(first), *SOON]
+    for name, typed in (("nothing", "\n"), ("end", ""), ("another", "yes\n")):
+        yield line("abort", *abort, typed=typed, name=f"abort-{_label(first)}-typed-{name}")
+    yield line("abort", *abort, "--format", "json", typed="", name=f"abort-{_label(first)}-json-at-a-terminal")
+    yield line("abort", *abort, typed=f"{right}\n", name=f"abort-{_label(first)}-done-typed")
+    fence = ["--transactional-id", live["transactional_id"], "--override", "ongoing"]
+    yield line("fence", *fence, typed=f"{live['transactional_id']}\n", name=f"fence-{_label(live)}-done-typed")
 
 
 def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:

@@ -25,14 +25,30 @@ SAMPLES = Path(samples.__file__).parent / "data"
 DUMPS = Path(__file__).parents[1] / "formats" / "data"
 FORMATS = ("table", "json", "csv")
 LATER = dt.timedelta(minutes=1)
-RICH = {"sample-late-message", "4.3.1-lost-marker-files"}
-IN_PARTS = {
-    "sample-late-message",
-    "sample-open-young",
-    "sample-overdue",
-    "4.3.1-everyday-files",
-    "4.3.1-lost-marker-files",
+COMPLETE = "sample-late-message"
+RICH = {COMPLETE, "4.3.1-lost-marker-files"}
+IN_PARTS = {COMPLETE, "sample-open-young", "sample-overdue", "4.3.1-everyday-files", "4.3.1-lost-marker-files"}
+OF_ID = ["--transactional-id", "payments-7"]
+POSITION = "Timeout of 8000ms expired before the position for partition orders-0 could be determined"
+SELECTED = {
+    "start": ["batches", "--start", "15"],
+    "stop": ["log_transactions", "--stop", "lso"],
+    "epoch": ["log_transactions", "--producer-epoch", "9"],
+    "id": ["transaction_log", "--transactional-id", "late_message-c3c29e"],
 }
+"""What is selected of a table."""
+WRONG = {
+    "producer-id": ["checkpoints", "--producer-id", "1"],
+    "start": ["producers", "--start", "1"],
+    "crc": ["log_transactions", "--crc"],
+    "topic": ["log_transactions", "--topic", "no-such-topic"],
+    "topic-of-the-coordinator": ["transaction_log", "--topic", "orders"],
+    "offset": ["log_transactions", "--start", "yesterday"],
+    "suffix": ["log_transactions", "--output", "out.xlsx"],
+    "no-folder": ["log_transactions", "--output", "nowhere/out.csv"],
+    "own-input": ["batches", "--output", "log-dir/out.csv"],
+}
+"""Invalid usage of scan: exit code 2 and one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +108,13 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
     yield line("diagnose", "--format", "json", name="diagnose-json")
     yield CommandLine(source=source, around=folder)("diagnose", *logs, name="diagnose-as-found")
     yield line("report", "--min-held", "0s", "--output", "report.md", name="report")
+    if (folder / "audit.jsonl").exists():
+        trail = ["--min-held", "10s", "--audit-file", "audit.jsonl"]
+        yield line("report", *trail, "--output", "report.md", name="report-with-actions")
     if name in IN_PARTS:
         yield from _parts(folder, log_dirs)
+    if name == COMPLETE:
+        yield from _complete(folder, asserted)
     if name in RICH:
         found = LogDir(*[folder / each for each in log_dirs], consistent_copy=True).records(Finding)
         yield from _everything(CommandLine(source=source, around=folder), line, log_dirs, found, logs)
@@ -141,6 +162,40 @@ def _everything(
     yield paths("copy", log_dirs[0], "copied", "--topic", str(first.topic), name="copy")
     yield proven("diagnose", *options, "--no-log-evidence", name="diagnose-no-log-evidence")
     yield proven("report", "--redact", "--min-held", "0s", "--output", "report.md", name="report-redacted")
+
+
+def _complete(folder: Path, source: Sequence[str]) -> Iterator[Call]:
+    """What is selected, what is refused, and what a damaged or a partial copy shows."""
+    line = CommandLine(around=folder)
+    for name, options in SELECTED.items():
+        yield line("scan", "log-dir", "--table", *options, name=f"scan-selected-{name}")
+    for name, options in WRONG.items():
+        yield line("scan", "log-dir", "--table", *options, name=f"wrong-scan-{name}")
+    yield line("history", "--log-dir", "log-dir", *OF_ID, name="history-unknown")
+    yield line("explain", POSITION, *source, name="explain-position")
+    yield line("explain", "nothing known", *source, name="explain-unknown")
+    yield line("report", *source, "--output", "log-dir/report.md", name="wrong-report-own-input")
+    yield line("report", *source, "--output", "report.md", "--audit-file", "no.jsonl", name="wrong-report-audit-file")
+    for name, epoch in (("epoch", ["1", "--producer-epoch", "7"]), ("producer", ["42", "--producer-epoch", "0"])):
+        yield line("abort-command", "log-dir", "--consistent-copy", "--producer-id", *epoch,
+                   name=f"abort-command-another-{name}")  # fmt: skip
+    alone = CommandLine(around=folder / "log-dir")
+    yield alone("diagnose", "--log-dir", "orders-0", "--consistent-copy", name="diagnose-partition-alone")
+    (segment,) = (folder / "log-dir" / "orders-0").glob("*.log")
+    torn = CommandLine(files={f"orders-0/{segment.name}": segment.read_bytes()[:-3]})
+    yield torn("scan", "orders-0", "--table", "batches", name="scan-torn")
+    yield torn("txn-stat", "orders-0", name="txn-stat-torn")
+    names = {each.name for each in (folder / "log-dir").iterdir() if each.is_dir()}
+    of_data = sorted(each for each in names if not each.startswith("__"))
+    data = CommandLine(around=_linked(folder / "log-dir", "data", tuple(of_data)))
+    yield data("history", "--log-dir", "data", *OF_ID, name="history-without-state")
+    yield data("scan", "data", "--table", "transaction_history", *OF_ID, name="scan-without-state")
+    yield data("lag", "--log-dir", "data", "--group", "billing", name="lag-without-offsets")
+    yield data("explain", POSITION, "--log-dir", "data", name="explain-without-offsets")
+    coordinators = CommandLine(around=_linked(folder / "log-dir", "coordinators", tuple(sorted(names - {*of_data}))))
+    for name, group in (("group", ["--group", "billing"]), ("all", [])):
+        yield coordinators("lag", "--log-dir", "coordinators", *group, "--format", "json",
+                           name=f"lag-without-logs-{name}")  # fmt: skip
 
 
 def _tools(read: Callable[[], LogDir], folder: Path, first: Finding) -> Iterator[Call]:
@@ -201,6 +256,14 @@ def _recording(folder: Path) -> Iterator[Call]:
     yield line("report", *at, "--output", "report.md", name="report-recording-at")
     yield line("report", "--audit-file", "audit.jsonl", "--output", "report.md", name="report-recording")
     yield line("report", "--log-dir", "log-dir", "--consistent-copy", "--output", "report.md", name="report-both")
+    wrong = {"topic": ["--topic", "nowhere"], "time": ["--at", "yesterday"], "at": ["--at", "2020-01-01T00:00:00Z"]}
+    for name, options in wrong.items():
+        yield line("find-hanging", *options, name=f"wrong-recording-{name}")
+    yield CommandLine(around=folder)("record", "--output", "recording/samples", "--bootstrap-server", "x:1",
+                                     name="wrong-recording-output")  # fmt: skip
+    yield line("report", "--log-dir", "log-dir", *at, "--output", "report.md", name="wrong-report-at-of-both")
+    with_files = ["--log-dir", "log-dir", "--consistent-copy", "--audit-file", "audit.jsonl"]
+    yield line("report", *with_files, "--redact", "--output", "report.md", name="report-both-redacted")
     for name in tables_of(RECORDING):
         yield table(read, RECORDING, name, around=folder)
 

@@ -23,6 +23,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.consumer import blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, StagedIncident
 from toolkit.lab.producer import TxnProducer
+from toolkit.lab.queries import partitions, until
 from toolkit.schema import Row
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.logs import excerpt_reader, log_evidence
@@ -209,6 +210,7 @@ def test_compaction_stops_at_the_lso(cluster: Cluster, kafka: Kafka) -> None:
     cluster.client.send_one(
         messages.CreateTopics(topics=[new_topic], timeout_ms=10_000, validate_only=False, max_version=4)
     )
+    until(lambda: partitions(cluster.client, topic) or None, awaited=f"the leaders of {topic}")
     with INCIDENTS["never_added"](kafka, topic=topic) as staged:
         assert judge(cluster, staged)["compaction_held"] is True
 

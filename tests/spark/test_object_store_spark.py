@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import PATIENCE_S, ROOT, run
+from tests.process import PATIENCE_S, ROOT, spawn
 from tests.s3_server import copy_sample, s3_server
 from tests.spark.read_log import rows
 from toolkit import LogDir
@@ -48,6 +48,6 @@ def test_spark_and_the_pipeline_read_objects(uri: tuple[Path, str], tmp_path: Pa
     command = [sys.executable, "-c", SPARK_PROGRAM, store]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert f"batches {len(LogDir(folder).batches())}" in done.stdout, done.stderr
-    done = run("pipeline", "--input", store, "--output", str(tmp_path / "tables"), "--format", "parquet")
+    done = spawn("pipeline", "--input", store, "--output", str(tmp_path / "tables"), "--format", "parquet")
     assert done.returncode in {0, 1, 3}, done.stderr
     assert "hanging" in done.stdout or "unknown" in done.stdout

@@ -49,7 +49,7 @@ LOG_TABLES = ("batches", "log_transactions", "lso_timeline", "transaction_histor
 READ_BY_JOBS, READ_BY_DRIVER = -1, 1 << 40  # limits of the bytes that the driver reads itself
 COORDINATOR_PARTITIONS = 3  # of each coordinator topic; few, to save time
 ROOT = Path(__file__).resolve().parents[2]
-RUN_TIMEOUT_S = 300  # of one run
+RUN_TIMEOUT_S = 600  # of one run, on a busy machine
 RUN_PROGRAM = f"""
 import faulthandler
 import sys

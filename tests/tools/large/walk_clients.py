@@ -98,8 +98,19 @@ class RawClient(TxnProducer):
         if tp not in self.added:
             self.add(*tp)
         offset = self.produce(tp, value, version=self.transaction_version)
-        self.added.add(tp)
+        if self.transaction_version == 1 or self._includes(tp):
+            self.added.add(tp)
         return offset
+
+    def _includes(self, tp: TopicPartition) -> bool:
+        """Whether the coordinator has a partition: a leader that thinks a transaction is open adds none."""
+        ids = [self.transactional_id]
+        described = self._ask(
+            lambda: messages.DescribeTransactions(transactional_ids=ids),
+            codes=lambda message: [message.transaction_states[0].error_code],
+        )
+        topics = described.transaction_states[0].topics
+        return any(each.topic == tp.topic and tp.partition in each.partitions for each in topics)
 
     def produce(self, tp: TopicPartition, value: str, *, version: int = 1) -> int:
         """Write a record; with version 1, only `add` adds its partition."""

@@ -673,7 +673,8 @@ class Round:
         return not any(
             state.topic_partitions
             and state.producer_id == record.producer_id
-            and _epoch(state) - record.producer_epoch in {0, 1}  # the decision has the next one
+            # the decision has the next epoch, as has the next transaction
+            and _epoch(state) - record.producer_epoch in ({0} if state.state == "Ongoing" else {0, 1})
             for _, state in states
         ) and any(
             each.version == 2 and each.truth is Truth.COMMITTED and each.producer == record.producer
