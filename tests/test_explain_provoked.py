@@ -1,6 +1,6 @@
 """Errors that real clients print on a real broker go through ``explain``, which names what they are.
 
-Errors of Streams, Connect, franz-go, Flink and Spark are in ``tests/analysis/symptom_texts.py``, with their sources.
+Errors of Streams, Connect, franz-go, Flink and Spark are in ``tests/analysis/symptom_texts.tsv``, with their sources.
 """
 
 import json

@@ -59,28 +59,203 @@ LATE_BATCHES = (data(98), marker(99, ABORT), data(100, sequence=1))
 COMPLETE_ABORT = transaction(state="CompleteAbort", on=())
 
 
-# Late batches
-
-
-@pytest.mark.parametrize(
-    ("kind", "end", "expected"),
-    [(ABORT, "Abort", "late-after-abort"), (COMMIT, "Commit", "late-after-commit, torn-transaction")],
+EMPTY, COMMITTED, SUPERSEDED = (
+    transaction(state="Empty", on=()), transaction(state="CompleteCommit", on=()),
+    transaction(epoch=1, on=(ELSEWHERE,)),
+)  # fmt: skip
+ABORTED_4, COMMITTED_4 = (
+    [rows[0], *({**row, "producer_epoch": 5, "client_transaction_version": 2} for row in rows[1:])]
+    for rows in (ended_records(end, began=0, at_second=1, epoch=4) for end in ("Abort", "Commit"))
 )
-def test_a_batch_after_the_end_of_its_own_transaction_is_late(kind: int, end: str, expected: str) -> None:
-    log = excerpt(data(98), marker(99, kind), data(100, sequence=1))
-    names, sentence = cause_of_hanging(
-        open_transaction(transaction(state=f"Complete{end}", on=())),
-        log,
-        init(),
-        *ended_records(end, began=0, at_second=1),
-    )
-    assert names == expected
-    assert "marker at offset 99, with the next sequence number (1)" in sentence
-    assert ("when the marker overtook it" in sentence) == (kind == ABORT)
+OF_5 = open_transaction(transaction(state="CompleteCommit", epoch=5, on=()), epoch=5)
+LATE_OF_4 = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5), data(100, epoch=4, sequence=1))
+COMMIT_AT_1 = ended_records("Commit", began=0, at_second=1)
+COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
+OF_TERMS: list[Row] = [
+    {**COMMIT_RECORDS[0], "leader_epoch": 1},
+    *({**row, "leader_epoch": 2} for row in COMMIT_RECORDS[1:]),
+]
+OPEN_BATCHES = (
+    marker(90, COMMIT, pid=1, second=2),
+    data(91, pid=1, records=9, second=3),
+    data(100, second=4),
+    marker(101, COMMIT, pid=1, second=5),  # the open batch is older than the decision, by more than clocks differ
+    data(102, pid=1, records=48, second=12),
+)
+OPEN, ALONE = excerpt(*OPEN_BATCHES), excerpt(data(100))
+BEFORE = (marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2))
 
 
-def test_a_late_batch_is_found_without_the_coordinators_records() -> None:
-    assert cause_of_hanging(open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES))[0] == "late-after-abort"
+def ended(**more: Any) -> OpenTransaction:
+    """What its coordinator has committed."""
+    return open_transaction(COMMITTED, **more)
+
+
+CAUSES: dict[str, tuple[OpenTransaction, Excerpt | None, list[Row], str, str]] = {  # names, and part of the sentence
+    "late after an abort": (
+        open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES),
+        [init(), *ended_records("Abort", began=0, at_second=1)],
+        "late-after-abort",
+        "marker at offset 99, with the next sequence number (1): in flight, or sent again, when the marker overtook it",
+    ),
+    "late after a commit": (
+        ended(), excerpt(data(98), marker(99, COMMIT), data(100, sequence=1)), [init(), *COMMIT_AT_1],
+        "late-after-commit, torn-transaction", "marker at offset 99, with the next sequence number (1)",
+    ),
+    "late, without records": (open_transaction(COMPLETE_ABORT), excerpt(*LATE_BATCHES), [], "late-after-abort", ""),
+    "late, without records, of an id that has begun nothing": (
+        open_transaction(EMPTY), excerpt(*LATE_BATCHES), [], "late-after-abort", ""
+    ),
+    "never added after a manual abort: no transaction of the epoch had the partition": (
+        open_transaction(EMPTY), excerpt(*LATE_BATCHES), [init()], "never-added", ""
+    ),
+    # A delayed end of version 2 has the epoch of its transaction, so it tears no later one apart.
+    "late after version 2": (OF_5, LATE_OF_4, [init(epoch=4), *COMMITTED_4], "late-after-commit", ""),
+    "late, and the version is not known": (OF_5, LATE_OF_4, [], "late-after-commit, torn-transaction", ""),
+    "late, and does not continue it": (
+        ended(), excerpt(marker(99, COMMIT), data(100, sequence=40)), [], "late-after-commit", ""
+    ),
+    "a new epoch of version 2 is not late": (
+        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5)),
+        [init(epoch=4), *ABORTED_4], "", "",
+    ),
+    "the epoch of the data before it is": (
+        OF_5, excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1)),
+        [init(epoch=4), *ABORTED_4], "late-after-abort", "",
+    ),
+    "a sequence number wraps to 0": (
+        open_transaction(COMPLETE_ABORT), excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100)), [],
+        "late-after-abort", "with the next sequence number (0)",
+    ),
+    "the marker of another producer": (
+        open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1)), [], "", ""
+    ),
+    "during a later transaction without the partition": (
+        ended(), excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)),
+        [*COMMIT_AT_1, *ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4)], "", "",
+    ),
+    "during a live one": (
+        open_transaction(transaction(on=(ELSEWHERE,))),
+        excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5)), COMMIT_AT_1,
+        "never-added", "",
+    ),
+    "compaction may have removed the record with the partition": (
+        ended(), ALONE, ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:],
+        "", "no cause found: offsets 90 to 100 were read and do not show what opened it",
+    ),
+    "an epoch without a transaction": (open_transaction(EMPTY), ALONE, [], "never-added", ""),
+    "transactions of another epoch are no evidence": (
+        open_transaction(transaction(state="Empty", epoch=1, on=()), epoch=1),
+        excerpt(data(90), marker(91, COMMIT), data(100, epoch=1)),
+        [*COMMIT_AT_1, record(5, "Empty", second=2, epoch=1)], "never-added", "",
+    ),
+    "a superseded epoch, and how it opened": (
+        open_transaction(SUPERSEDED), ALONE, [init()], "never-added",
+        'superseded epoch: "payments-7" is at epoch 1, this transaction at 0; written but never added: the coordinator '
+        "wrote 1 record of producer 7 epoch 0, and none includes orders-0",
+    ),
+    "no record proves how it opened": (open_transaction(SUPERSEDED), ALONE, [], "", ""),
+    "it includes the partition": (open_transaction(transaction()), ALONE, [], "", ""),
+    "its id has expired": (
+        open_transaction(), ALONE, [init(), record(1, None, second=9)], "no-owner, never-added",
+        'its id "payments-7" has expired: __transaction_state-33 has its tombstone; written but never',
+    ),
+    "its id has another producer id": (
+        open_transaction(), excerpt(*LATE_BATCHES),
+        [*ended_records("Abort", began=0, at_second=1), record(9, "Empty", second=5, pid=8, previous_producer_id=7)],
+        "no-owner, late-after-abort",
+        'its id "payments-7" now has producer id 8; a batch of the same producer came after',
+    ),
+    "no owner and no records": (
+        open_transaction(), ALONE, [], "no-owner",
+        "no owner: its id has expired or moved on to another producer id (no-owner)",
+    ),
+    "an unread log": (open_transaction(COMPLETE_ABORT), None, [], "", "no cause found: the log was not read"),
+    "a log that could not be read": (
+        open_transaction(COMPLETE_ABORT), excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no"), [],
+        "", "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)",
+    ),
+    # Missing markers
+    "another leader": (
+        ended(), excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5)), COMMIT_RECORDS,
+        "marker-lost, marker-skipped",
+        'its marker is lost: the transaction of "payments-7" in __transaction_state-33 with epoch 0 was committed at '
+        "2026-11-21 11:50:11 UTC, and the log has no marker of it; another leader took over (leader epoch 4, then 5)",
+    ),
+    "the first batch of a later leader shows its epoch": (
+        ended(),
+        excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6)),
+        COMMIT_RECORDS, "marker-lost, marker-skipped", "(leader epoch 4, then 5)",
+    ),
+    **{
+        f"a leader with {leader}": (ended(leader=partition(**leader)), OPEN, COMMIT_RECORDS, names, says)
+        for leader, names, says in (
+            ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
+            ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
+            ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
+            ({"leader_epoch": 4}, "marker-lost", "what was read does not show why"),
+        )
+    },
+    "no leader": (
+        ended(leader=partition(leader_epoch=None)), excerpt(*(each | {"leader_epoch": 0} for each in OPEN_BATCHES)),
+        COMMIT_RECORDS, "marker-lost", "what was read does not show why",
+    ),
+    **{
+        f"coordinator epoch {known} is known, and 2 wrote": (
+            ended(coordinator_epoch=known), OPEN, OF_TERMS, "marker-lost", "its marker is lost"
+        )
+        for known in (2, None)
+    },
+    "a newer coordinator epoch is known": (
+        ended(coordinator_epoch=3), OPEN, OF_TERMS, "marker-refused",
+        "the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (marker-refused)",
+    ),
+    "compaction": (ended(), excerpt(*OPEN_BATCHES, is_compacted=True), COMMIT_RECORDS, "marker-compacted", ""),
+    "no known reason": (  # it is not called skipped where nothing was offline
+        ended(), OPEN, COMMIT_RECORDS, "marker-lost", "; what was read does not show why (marker-lost)"
+    ),
+    # The batch may be late: only a read from before its end can decide.
+    "a marker before the excerpt": (
+        ended(), excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21)), COMMIT_RECORDS,
+        "", "no cause found: ",
+    ),
+    "it may be younger": (
+        ended(), excerpt(*BEFORE, data(100, second=21), start=0, stop=150), COMMIT_RECORDS, "", "no cause found: "
+    ),
+    "it is older": (
+        ended(), excerpt(*BEFORE, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150),
+        COMMIT_RECORDS, "marker-lost", "its marker is lost",
+    ),
+    "its topic may be created again": (
+        ended(), excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150),
+        COMMIT_RECORDS, "", "no cause found: ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_cause_of_what_hangs(name: str) -> None:
+    one, log, records, names, says = CAUSES[name]
+    found, sentence = cause_of_hanging(one, log, *records)
+    assert found == names
+    assert says in sentence
+
+
+def test_a_superseded_epoch_does_not_explain_a_lost_marker() -> None:
+    one = open_transaction(transaction(state="Empty", epoch=1, on=()))
+    restarted = [*COMMIT_RECORDS, record(5, "Empty", second=12, epoch=1)]
+    names, sentence = cause_of_hanging(one, OPEN, *restarted)
+    assert names == "marker-lost"
+    assert sentence.startswith("its marker is lost"), "the superseded epoch is not said before"
+
+
+def test_what_a_late_batch_does_not_show() -> None:
+    """The next sequence number is unknown without its predecessors, and no marker overtakes what it has committed."""
+    late = excerpt(marker(99, ABORT), data(100, sequence=40))
+    names, sentence = cause_of_hanging(open_transaction(COMPLETE_ABORT), late)
+    assert (names, "sequence number" in sentence) == ("late-after-abort", False)
+    one, log, records, *_ = CAUSES["late after a commit"]
+    assert "when the marker overtook it" not in cause_of_hanging(one, log, *records)[1]
 
 
 def test_the_evidence_of_a_late_batch_ends_with_the_last_record_of_its_id() -> None:
@@ -91,89 +266,6 @@ def test_the_evidence_of_a_late_batch_ends_with_the_last_record_of_its_id() -> N
     assert "CompleteAbort" in (result.evidence[-1].value or "")
 
 
-def test_a_delayed_end_of_version_2_has_the_epoch_of_its_transaction() -> None:
-    """So it tears no later transaction apart."""
-    late = excerpt(data(98, epoch=4), marker(99, COMMIT, epoch=5), data(100, epoch=4, sequence=1))
-    owner = transaction(state="CompleteCommit", epoch=5, on=())
-    events = [init(epoch=4), *ended_records("Commit", began=0, at_second=1, epoch=4)]
-    events[2:] = [{**row, "producer_epoch": 5, "client_transaction_version": 2} for row in events[2:]]
-    assert cause_of_hanging(open_transaction(owner, epoch=5), late, *events)[0] == "late-after-commit"
-    assert cause_of_hanging(open_transaction(owner, epoch=5), late)[0] == "late-after-commit, torn-transaction"
-    skipped = excerpt(marker(99, COMMIT), data(100, sequence=40))
-    assert cause_of_hanging(open_transaction(owner), skipped)[0] == "late-after-commit", "it does not continue it"
-
-
-def test_a_late_batch_is_found_without_its_predecessors() -> None:
-    names, sentence = cause_of_hanging(
-        open_transaction(COMPLETE_ABORT), excerpt(marker(99, ABORT), data(100, sequence=40))
-    )
-    assert names == "late-after-abort"
-    assert "sequence number" not in sentence, "the next sequence number is unknown"
-
-
-def test_transaction_version_2_continues_with_the_epoch_of_its_marker() -> None:
-    """A new epoch from sequence 0 on is no late batch. A late one has the epoch of the data before it."""
-    fresh = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=5))
-    late = excerpt(data(98, epoch=4), marker(99, ABORT, epoch=5), data(100, epoch=4, sequence=1))
-    owner = transaction(state="CompleteAbort", epoch=5, on=())
-    version_2 = {"client_transaction_version": 2}
-    events = [init(epoch=4), *ended_records("Abort", began=0, at_second=1, epoch=4)]
-    events[2:] = [{**row, "producer_epoch": 5, **version_2} for row in events[2:]]
-    assert cause_of_hanging(open_transaction(owner, epoch=5), fresh, *events)[0] == ""
-    assert cause_of_hanging(open_transaction(owner, epoch=5), late, *events)[0] == "late-after-abort"
-
-
-def test_a_sequence_number_wraps_to_0() -> None:
-    log = excerpt(data(98, sequence=2**31 - 1), marker(99, ABORT), data(100, sequence=0))
-    assert "with the next sequence number (0)" in cause_of_hanging(open_transaction(COMPLETE_ABORT), log)[1]
-
-
-def test_another_producers_marker_does_not_end_the_transaction() -> None:
-    assert (
-        cause_of_hanging(
-            open_transaction(COMPLETE_ABORT), excerpt(data(98), marker(99, ABORT, pid=8), data(100, sequence=1))
-        )[0]
-        == ""
-    )
-
-
-def test_a_batch_after_a_manual_abort_is_never_added_and_not_late() -> None:
-    """kafka-txn abort wrote the ABORT marker: no transaction of the epoch ever had the partition."""
-    assert (
-        cause_of_hanging(open_transaction(transaction(state="Empty", on=())), excerpt(*LATE_BATCHES), init())[0]
-        == "never-added"
-    )
-
-
-def test_a_late_batch_without_records_is_not_called_never_added() -> None:
-    """The marker before it shows a transaction of its epoch."""
-    owner = transaction(state="Empty", on=())
-    assert cause_of_hanging(open_transaction(owner), excerpt(*LATE_BATCHES))[0] == "late-after-abort"
-
-
-# Never added
-
-
-def test_a_batch_during_a_later_transaction_without_the_partition_is_not_late() -> None:
-    first, second = (
-        ended_records("Commit", began=0, at_second=1),
-        ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,), offset=4),
-    )
-    log = excerpt(data(98), marker(99, COMMIT, second=1), data(100, sequence=1, second=2.5))
-    assert cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), log, *first, *second)[0] == ""
-    busy = transaction(on=(ELSEWHERE,))
-    assert cause_of_hanging(open_transaction(busy), log, *first)[0] == "never-added"
-
-
-def test_compaction_may_have_removed_the_record_with_the_partition() -> None:
-    only_last = ended_records("Commit", began=2, at_second=3, on=(ELSEWHERE,))[-1:]
-    names, sentence = cause_of_hanging(
-        open_transaction(transaction(state="CompleteCommit", on=())), excerpt(data(100)), *only_last
-    )
-    assert names == ""
-    assert sentence == "no cause found: offsets 90 to 100 were read and do not show what opened it"
-
-
 def test_unread_records_prove_no_absence() -> None:
     unread = ["__transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)"]
     names, sentence = cause_of_hanging(open_transaction(COMPLETE_ABORT), excerpt(data(100)), init(), unread=unread)
@@ -181,119 +273,14 @@ def test_unread_records_prove_no_absence() -> None:
     assert sentence.endswith("; __transaction_state could not be read (TOPIC_AUTHORIZATION_FAILED)")
 
 
-def test_a_batch_of_an_epoch_without_a_transaction_was_never_added() -> None:
-    assert cause_of_hanging(open_transaction(transaction(state="Empty", on=())), excerpt(data(100)))[0] == "never-added"
-
-
-def test_transactions_of_another_epoch_are_no_evidence() -> None:
-    events = [*ended_records("Commit", began=0, at_second=1), record(5, "Empty", second=2, epoch=1)]
-    log = excerpt(data(90), marker(91, COMMIT), data(100, epoch=1))
-    assert (
-        cause_of_hanging(open_transaction(transaction(state="Empty", epoch=1, on=()), epoch=1), log, *events)[0]
-        == "never-added"
-    )
-
-
-def test_the_cause_names_the_superseded_epoch_and_how_it_opened() -> None:
-    owner = transaction(epoch=1, on=(ELSEWHERE,))
-    names, sentence = cause_of_hanging(open_transaction(owner), excerpt(data(100)), init())
-    assert names == "never-added"
-    assert sentence.startswith(
-        'superseded epoch: "payments-7" is at epoch 1, this transaction at 0; written but never added'
-    )
-    assert "the coordinator wrote 1 record of producer 7 epoch 0, and none includes orders-0" in sentence
-    assert cause_of_hanging(open_transaction(owner), excerpt(data(100)))[0] == "", "no record proves how it opened"
-    assert cause_of_hanging(open_transaction(transaction()), excerpt(data(100)))[0] == "", "it includes the partition"
-
-
 def test_the_evidence_of_a_batch_never_added_is_the_batch_and_the_last_records() -> None:
     records = [init(), *ended_records("Commit", began=0, at_second=1, on=(ELSEWHERE,))]
-    one = open_transaction(transaction(state="CompleteCommit", on=()))
+    one = ended()
     result = cause(context(one, excerpt(data(100)), *records), DISOWNED)
     assert result is not None
     batch, *last = result.evidence
     assert batch.name == "first_batch"
     assert last == [record_entry(TransactionLogRecord.of(row)) for row in records[1:]]
-
-
-# No owner
-
-
-def test_a_transaction_of_an_expired_id_has_no_owner() -> None:
-    events = [init(), record(1, None, second=9)]
-    names, sentence = cause_of_hanging(open_transaction(), excerpt(data(100)), *events)
-    assert names == "no-owner, never-added"
-    assert sentence.startswith(
-        'its id "payments-7" has expired: __transaction_state-33 has its tombstone; written but never'
-    )
-
-
-def test_the_old_producer_id_of_an_id_has_no_owner() -> None:
-    events = [
-        *ended_records("Abort", began=0, at_second=1),
-        record(9, "Empty", second=5, pid=8, previous_producer_id=7),
-    ]
-    names, sentence = cause_of_hanging(open_transaction(), excerpt(*LATE_BATCHES), *events)
-    assert names == "no-owner, late-after-abort"
-    assert sentence.startswith('its id "payments-7" now has producer id 8; a batch of the same producer came after')
-
-
-def test_a_producer_id_without_records_has_no_owner() -> None:
-    assert cause_of_hanging(open_transaction(), excerpt(data(100))) == (
-        "no-owner", "no owner: its id has expired or moved on to another producer id (no-owner)"
-    )  # fmt: skip
-
-
-# Missing markers
-
-
-COMMIT_RECORDS = [init(), *ended_records("Commit", began=3, at_second=11)]
-OPEN_BATCHES = (
-    marker(90, COMMIT, pid=1, second=2),
-    data(91, pid=1, records=9, second=3),
-    data(100, second=4),
-    marker(101, COMMIT, pid=1, second=5),  # the open batch is older than the decision, by more than clocks differ
-    data(102, pid=1, records=48, second=12),
-)
-
-
-def test_a_leader_change_explains_a_lost_marker() -> None:
-    log = excerpt(*OPEN_BATCHES[:4], data(102, pid=1, records=48, second=12, leader_epoch=5))
-    names, sentence = cause_of_hanging(
-        open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
-    )
-    assert names == "marker-lost, marker-skipped"
-    assert sentence.startswith(
-        'its marker is lost: the transaction of "payments-7" in __transaction_state-33 with epoch 0 was committed at '
-        "2026-11-21 11:50:11 UTC, and the log has no marker of it"
-    )
-    assert "(leader epoch 4, then 5)" in sentence
-
-
-COMMITTED = transaction(state="CompleteCommit", on=())
-
-
-@pytest.mark.parametrize(
-    ("leader", "names", "text"),
-    [
-        ({"leader_epoch": 6}, "marker-lost, marker-skipped", "another leader took over (leader epoch 4, then 6)"),
-        ({"leader_epoch": 6, "replicas": None}, "marker-lost, marker-skipped", "another leader took over"),
-        ({"leader_epoch": 6, "replicas": [1]}, "marker-skipped", "its only replica was offline (leader epoch 4, "),
-        ({"leader_epoch": 4}, "marker-lost", "what was read does not show why"),
-    ],
-)
-def test_the_leader_epoch_now_shows_a_leader_change_after_the_last_batch(
-    leader: dict[str, Any], names: str, text: str
-) -> None:
-    one = open_transaction(COMMITTED, leader=partition(**leader))
-    found, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
-    assert found == names
-    assert text in sentence
-
-
-def test_the_first_batch_of_a_later_leader_shows_its_epoch() -> None:
-    log = excerpt(*OPEN_BATCHES, data(150, pid=1, second=13, leader_epoch=5), data(151, pid=1, leader_epoch=6))
-    assert "(leader epoch 4, then 5)" in cause_of_hanging(open_transaction(COMMITTED), log, *COMMIT_RECORDS)[1]
 
 
 def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> None:
@@ -312,58 +299,12 @@ def test_a_commit_of_version_2_is_proven_without_the_log_of_the_partition() -> N
     assert unread.names == (), "the epoch of its first batch is not known"
 
 
-def test_without_a_leader_no_change_of_it_is_claimed() -> None:
-    log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
-    one = open_transaction(COMMITTED, leader=partition(leader_epoch=None))
-    assert "what was read does not show why" in cause_of_hanging(one, log, *COMMIT_RECORDS)[1]
-
-
-def test_a_superseded_epoch_does_not_explain_a_lost_marker() -> None:
-    one = open_transaction(transaction(state="Empty", epoch=1, on=()))
-    restarted = [*COMMIT_RECORDS, record(5, "Empty", second=12, epoch=1)]
-    names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *restarted)
-    assert names == "marker-lost"
-    assert sentence.startswith("its marker is lost")
-
-
-def test_an_older_coordinator_epoch_explains_a_refused_marker() -> None:
-    first, *rest = COMMIT_RECORDS
-    records = [{**first, "leader_epoch": 1}, *({**row, "leader_epoch": 2} for row in rest)]
-    for known in (2, None):
-        accepted = open_transaction(COMMITTED, coordinator_epoch=known)
-        assert cause_of_hanging(accepted, excerpt(*OPEN_BATCHES), *records)[0] == "marker-lost"
-    one = open_transaction(transaction(state="CompleteCommit", on=()), coordinator_epoch=3)
-    names, sentence = cause_of_hanging(one, excerpt(*OPEN_BATCHES), *records)
-    assert names == "marker-refused"
-    assert sentence.endswith(
-        "the partition knows coordinator epoch 3 and refuses the coordinator, which is at 2 (marker-refused)"
-    )
-
-
-def test_compaction_explains_a_missing_marker() -> None:
-    log = excerpt(*OPEN_BATCHES, is_compacted=True)
-    assert (
-        cause_of_hanging(open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS)[0]
-        == "marker-compacted"
-    )
-
-
-def test_a_marker_missing_for_no_known_reason_is_lost() -> None:
-    """It is not called skipped where nothing was offline."""
-    names, sentence = cause_of_hanging(
-        open_transaction(transaction(state="CompleteCommit", on=())), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS
-    )
-    assert names == "marker-lost"
-    assert sentence.startswith("its marker is lost")
-    assert sentence.endswith("; what was read does not show why (marker-lost)")
-
-
 def of_releases(one: OpenTransaction, *releases: str) -> OpenTransaction:
     coverage = replace(one.observation.coverage, releases=releases)
     return replace(one, observation=replace(one.observation, coverage=coverage))
 
 
-ALONE = partition(leader_epoch=6, replicas=[1])
+ONLY_REPLICA = partition(leader_epoch=6, replicas=[1])
 
 
 @pytest.mark.parametrize(
@@ -374,38 +315,18 @@ ALONE = partition(leader_epoch=6, replicas=[1])
 def test_a_marker_is_skipped_only_by_releases_that_skip_markers(releases: tuple[str, ...], is_named: bool) -> None:
     """KAFKA-20734: from 4.3.0 on; or it is not known which ones they are."""
     log = excerpt(*OPEN_BATCHES)
-    led_by_another = of_releases(open_transaction(COMMITTED, leader=partition(leader_epoch=6)), *releases)
+    led_by_another = of_releases(ended(leader=partition(leader_epoch=6)), *releases)
     names, sentence = cause_of_hanging(led_by_another, log, *COMMIT_RECORDS)
     assert (names, "KAFKA-20734" in sentence) == (
         ("marker-lost, marker-skipped" if is_named else "marker-lost"), is_named
     )  # fmt: skip
-    names, sentence = cause_of_hanging(
-        of_releases(open_transaction(COMMITTED, leader=ALONE), *releases), log, *COMMIT_RECORDS
-    )
+    names, sentence = cause_of_hanging(of_releases(ended(leader=ONLY_REPLICA), *releases), log, *COMMIT_RECORDS)
     assert names == ("marker-skipped" if is_named else "marker-lost")
     assert "its only replica was offline (leader epoch 4, then 6)" in sentence
-    plain = context(of_releases(open_transaction(COMMITTED), *releases), log, *COMMIT_RECORDS)
+    plain = context(of_releases(ended(), *releases), log, *COMMIT_RECORDS)
     result = cause(with_lines(plain, NOBODY), DISOWNED)
     assert result is not None
     assert ("nobody leads now" in result.sentence) == is_named
-
-
-def test_a_marker_before_the_excerpt_is_not_lost() -> None:
-    """The batch may be late: only a read from before its end can decide."""
-    log = excerpt(marker(90, COMMIT, pid=1, second=20), data(100, second=21))
-    names, sentence = cause_of_hanging(
-        open_transaction(transaction(state="CompleteCommit", on=())), log, *COMMIT_RECORDS
-    )
-    assert names == ""
-    assert sentence.startswith("no cause found: ")
-    one = open_transaction(COMMITTED)
-    before = marker(0, COMMIT, pid=1, second=1), data(1, pid=1, records=99, second=2)
-    unproven = excerpt(*before, data(100, second=21), start=0, stop=150)
-    assert cause_of_hanging(one, unproven, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be younger"
-    whole = excerpt(*before, data(100, second=21), marker(101, COMMIT, pid=1, second=5), start=0, stop=150)
-    assert cause_of_hanging(one, whole, *COMMIT_RECORDS)[1].startswith("its marker is lost")
-    again = excerpt(data(0, pid=1, records=100, second=1), data(100, second=21), start=0, stop=150)
-    assert cause_of_hanging(one, again, *COMMIT_RECORDS)[1].startswith("no cause found: "), "it may be created again"
 
 
 def test_a_transaction_on_consumer_offsets_names_its_groups() -> None:
@@ -507,15 +428,6 @@ def test_the_cause_of_a_prepared_transaction_is_two_phase_commit() -> None:
     result = cause(context(open_transaction(transaction(timeout_ms=2**31 - 1)), None), CHECKS["prepared"])
     assert result is not None
     assert result.names == ("two-phase-commit",)
-
-
-def test_an_unread_log_is_reported() -> None:
-    assert cause_of_hanging(open_transaction(COMPLETE_ABORT), None)[1] == "no cause found: the log was not read"
-    failed = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
-    assert (
-        cause_of_hanging(open_transaction(COMPLETE_ABORT), failed)[1]
-        == "no cause found: the log could not be read (TOPIC_AUTHORIZATION_FAILED)"
-    )
 
 
 # Log evidence in findings
@@ -754,7 +666,7 @@ TRUNCATED = logged("log_truncated", 13, "Truncating to offset 101", broker_id=2)
 def test_a_missing_marker_is_explained_by_the_line_of_a_broker(
     lines: list[ClusterEvent], names: str, texts: list[str]
 ) -> None:
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     explained = with_lines(plain, *lines)
     result = cause(explained, DISOWNED)
     assert result is not None
@@ -787,7 +699,7 @@ OTHER = led("leader_changed", 10.8, 6, "broker 2 leads")
     ids=["before the decision", "with it", "after another leader", "an unclean election later", "other events later"],
 )
 def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: list[ClusterEvent]) -> None:
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     result = cause(with_lines(plain, *events), DISOWNED)
     assert result is not None
     assert result.names == ("marker-skipped",)
@@ -810,12 +722,12 @@ def test_a_marker_is_skipped_if_nobody_led_when_the_outcome_was_decided(events: 
     ids=["after the decision", "a leader again", "before it opened", "another leader later", "the coordinator's"],
 )
 def test_a_leader_that_could_write_the_marker_is_no_reason(events: list[ClusterEvent]) -> None:
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     assert cause(with_lines(plain, *events), DISOWNED) == cause(plain, DISOWNED)
 
 
 def test_an_unclean_election_loses_the_marker_whoever_led_before() -> None:
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     unclean = led("unclean_election", 13, 7, "broker 1 leads, by an unclean election")
     result = cause(with_lines(plain, replace(OTHER, timestamp=at(12)), unclean), DISOWNED)
     assert result is not None
@@ -836,7 +748,7 @@ def test_an_outcome_by_a_marker_elsewhere_has_no_time_of_its_decision() -> None:
 
 def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None:
     log = excerpt(*(batch | {"leader_epoch": 0} for batch in OPEN_BATCHES))
-    plain = context(open_transaction(COMMITTED, leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
+    plain = context(ended(leader=partition(leader_epoch=0)), log, *COMMIT_RECORDS)
     assert cause(with_lines(plain, replace(NOBODY, leader_epoch=None)), DISOWNED) == cause(plain, DISOWNED)
 
 
@@ -851,14 +763,14 @@ def test_an_event_without_a_leader_epoch_is_not_after_the_first_leader() -> None
     ],
 )
 def test_lines_about_others_explain_nothing(line: ClusterEvent) -> None:
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     assert cause(with_lines(plain, line), DISOWNED) == cause(plain, DISOWNED)
 
 
 def test_a_line_explains_a_missing_marker_from_the_decision_on_with_clocks_that_differ() -> None:
     """While a transaction was open for long, a marker of an earlier one may have been skipped."""
     records = [init(), *ended_records("Commit", began=9, at_second=900)]
-    plain = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *records)
+    plain = context(ended(), excerpt(*OPEN_BATCHES), *records)
     decided = at(900) - CLOCKS_DIFFER
     result = cause(with_lines(plain, replace(SKIPPED, timestamp=decided)), DISOWNED)
     assert result is not None
@@ -891,7 +803,7 @@ def test_a_marker_that_is_not_written_is_explained_by_the_line_of_a_broker(
 
 
 def test_events_are_evidence_from_a_minute_before_its_first_batch_on() -> None:
-    one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    one = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     lines = [logged("log_truncated", second, f"at {second}") for second in (-57, -56)]
     assert [each.name for each in _events_around(with_lines(one, *lines))] == ["log_truncated"]
 
@@ -902,7 +814,7 @@ def test_the_lines_about_a_transaction_are_evidence_before_others() -> None:
         logged("broker_fenced", 10 + n / 100, str(n), topic=None, partition=None, affected_broker=n) for n in range(30)
     ]
     unread = ClusterEvent(error="UNREADABLE: cut off.", source=FROM_BROKER_LOG, file="server.log")
-    one = context(open_transaction(COMMITTED), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
+    one = context(ended(), excerpt(*OPEN_BATCHES), *COMMIT_RECORDS)
     timeout = logged("transaction_timed_out", 15, "its id", topic=None, partition=None, transactional_id="payments-7")
     again = replace(SKIPPED, file="kafkaServer.out")
     entries = list(_events_around(with_lines(one, *others, timeout, unread, SKIPPED, again, TRUNCATED)))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, random_headers
@@ -16,7 +16,6 @@ from toolkit.analysis.log.log_transactions import (
     LOG_TRANSACTION,
     NO_DATA,
     OPEN,
-    OUTCOMES,
     LogTransactions,
     begin,
     finish,
@@ -108,11 +107,20 @@ def sorted_rows(log_transactions: LogTransactions) -> list[dict[str, Any]]:
     )
 
 
-def transactions_of(*steps: Step, from_start: bool = True, opened: Opened | None = None) -> list[dict[str, Any]]:
-    return rows(finish(partial_transactions(batches(steps)), from_start=from_start, opened_before=opened))
+A_B = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
 
 
 @given(random_headers, st.booleans(), opened_before)
+@example(
+    batches([Step("data", 1, records=3), Step("data", 2), Step("commit", 1), *A_B[3:], Step("abort", 2)]), True, None
+)
+@example(batches([Step("data", 1), Step("commit", 1, version=2)]), True, None)
+@example(batches([Step("data", 1), Step("abort", 1), Step("data", 1)]), True, None)
+@example(batches([Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1)]), True, None)
+@example(batches(A_B), False, None)
+@example(batches([Step("commit", 1), Step("data", 2), Step("abort", 3)]), False, {1000: (4, 3), 9000: (2, 0)})
+@example(batches([Step("data", 1), Step("unread", 1), Step("data", 1)]), True, None)
+@example(batches([Step("data", 1, gap=4), Step("commit", 1)]), True, None)
 def test_log_transactions_match_a_batch_by_batch_model(
     headers: Headers, from_start: bool, opened: Opened | None
 ) -> None:
@@ -145,74 +153,10 @@ def test_table_rows_number_their_files_and_errors_are_no_transactions() -> None:
     assert log_transactions_of(failure).size == 0
 
 
-def test_a_commit_an_abort_an_empty_and_an_open_transaction() -> None:
-    result = transactions_of(
-        Step("data", 1, records=3),
-        Step("data", 2),
-        Step("commit", 1),
-        Step("data", 1),
-        Step("abort", 2),
-        Step("commit", 2),
-    )
-    assert [OUTCOMES[row["outcome"]] for row in result] == ["commit", "abort", "open", "empty"]
-    assert [(row["first_offset"], row["marker_offset"]) for row in result] == [(0, 4), (3, 6), (5, -1), (-1, 7)]
-    assert [row["records"] for row in result] == [3, 1, 1, 0]
-
-
-def test_a_marker_of_the_next_epoch_ends_the_transaction() -> None:
-    (row,) = transactions_of(Step("data", 1), Step("commit", 1, version=2))
-    assert row["outcome"] == COMMIT
-    assert (row["producer_epoch"], row["marker_epoch"]) == (0, 1)
-
-
-def test_a_batch_after_the_marker_opens_another_transaction() -> None:
-    result = transactions_of(Step("data", 1), Step("abort", 1), Step("data", 1))
-    assert [row["outcome"] for row in result] == [ABORT, OPEN]
-
-
-def test_a_newer_epoch_stays_in_the_open_transaction_as_it_does_on_the_broker() -> None:
-    (row,) = transactions_of(Step("data", 1), Step("fence", 1), Step("data", 1), Step("commit", 1))
-    assert (row["first_epoch"], row["producer_epoch"], row["batches"]) == (0, 1, 2)
-
-
-def test_nothing_is_claimed_about_the_time_before_the_log() -> None:
-    steps = [Step("commit", 1), Step("data", 2), Step("abort", 2), Step("data", 1), Step("commit", 2)]
-    unknown = transactions_of(*steps, from_start=False)
-    assert [(row["outcome"], row["truncated"]) for row in unknown] == [
-        (ABORT, -1),
-        (OPEN, 0),  # its producer is known from before
-        (NO_DATA, -1),
-        (NO_DATA, 0),
-    ]
-    assert {row["truncated"] for row in transactions_of(*steps)} == {0}
-
-
-def test_a_snapshot_gives_the_start_of_open_transactions() -> None:
-    steps = [Step("commit", 1), Step("data", 2), Step("abort", 3)]
-    result = transactions_of(*steps, from_start=False, opened={1000: (-1 + 5, 3), 9000: (2, 0)})
-    assert [(row["producer_id"], row["first_offset"], row["outcome"], row["truncated"]) for row in result] == [
-        (2000, 1, OPEN, 0),
-        (9000, 2, OPEN, 1),  # none of its batches was read
-        (1000, 4, COMMIT, 1),
-        (3000, -1, NO_DATA, 0),
-    ]
-    assert result[2] | {"records": 0, "batches": 0, "start": -1, "producer_epoch": 3, "position": 0} == result[2]
-
-
-def test_an_unread_marker_ends_a_transaction_with_unknown_outcome() -> None:
-    result = transactions_of(Step("data", 1), Step("unread", 1), Step("data", 1))
-    assert [row["outcome"] for row in result] == [UNREAD_MARKER, OPEN]
-
-
 def test_an_empty_control_batch_ends_nothing() -> None:
     headers = batches([Step("data", 1), Step("commit", 1)])
     headers["record_count"][1] = 0
     assert rows(finish(partial_transactions(headers)))[0]["outcome"] == OPEN
-
-
-def test_offsets_of_compacted_batches_are_those_as_written() -> None:
-    (row,) = transactions_of(Step("data", 1, records=1, gap=4), Step("commit", 1))
-    assert (row["last_offset"], row["marker_offset"], row["records"]) == (4, 5, 1)
 
 
 def test_partial_transactions_keep_their_file() -> None:

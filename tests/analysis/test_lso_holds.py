@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from tests.analysis.random_logs import LEADER_CHANGE, Step, batches, step_lists
 from tests.analysis.test_lso_timeline import BASE, opened_before
@@ -67,6 +67,7 @@ def became_at(row: Row) -> int:
 
 @thorough
 @given(step_lists, opened_before)
+@example([Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2)], {})
 def test_the_holders_match_an_offset_by_offset_model(steps: list[Step], opened: dict[int, tuple[int, int]]) -> None:
     headers = batches(steps, base_offset=BASE)
     holds = lso_holds(table(finish(partial_transactions(headers), opened_before=opened)))
@@ -124,11 +125,6 @@ def test_a_producers_time_counts_once_the_earlier_transaction_has_ended() -> Non
             Step("data", 1), Step("data", 2, wait=wait), Step("commit", 1, wait=2 - wait), Step("commit", 2)
         )
         assert (row["opened_at"], row["held_from"]) == (utc(opened_at), utc(1003))
-
-
-def test_a_transaction_that_was_never_lowest_held_nothing() -> None:
-    rows = holds_of(Step("data", 1), Step("data", 2), Step("commit", 2), Step("data", 2), Step("commit", 2))
-    assert [(row["producer_id"], row["held_to"], row["least_ms"]) for row in rows] == [(1000, None, None)]
 
 
 def test_only_long_or_open_holds_are_kept() -> None:

@@ -138,10 +138,6 @@ def test_the_outcome_is_that_of_the_open_epoch_whatever_comes_before_and_after()
     assert outcome(*found(*EARLIER_COMMIT, *later)).name == "unknown", "neither is of epoch 4"
 
 
-def test_markers_that_contradict_each_other_prove_nothing() -> None:
-    assert outcome(*BEGUN, *found(*COMMITTED), *found(*ABORTED, tp=THIRD)).name == "unknown"
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -165,20 +161,25 @@ def test_a_first_batch_counts_with_its_sequence_number_0_and_others_write_in_bet
     assert [(each.epoch, each.is_raised) for each in found(*rows)] == [(5, True)]
 
 
-def test_markers_prove_nothing_about_another_producer_or_on_the_partition_itself() -> None:
-    """The reader collects the markers of all producers, and a partition is another one for some of them only."""
-    of_8 = found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)
-    assert outcome(*BEGUN, *of_8).name == "unknown"
-    assert outcome(*BEGUN, *found(*COMMITTED, tp=HERE)).name == "unknown"
-
-
-def test_of_records_of_two_epochs_a_marker_proves_nothing() -> None:
-    """One transaction wrote the older ones, another one the newer; one marker ends both."""
-    markers = [*BEGUN, *found(*COMMITTED)]
-    assert outcome(*markers).name == "commit"
-    assert outcome(*markers, first=4, newest=5).name == "unknown"
-    assert outcome(*markers, first=3, newest=4).name == "unknown"
-    assert outcome(*markers, first=None).name == "unknown", "the batch that opened it was not read"
+@pytest.mark.parametrize(
+    ("markers", "epochs", "name"),
+    [
+        ([*BEGUN, *found(*COMMITTED), *found(*ABORTED, tp=THIRD)], {}, "unknown"),
+        # The reader collects the markers of all producers, and a partition is another one for some of them only.
+        ([*BEGUN, *found(data(98, pid=8, epoch=4), marker(99, COMMIT, pid=8, epoch=5), pid=8)], {}, "unknown"),
+        ([*BEGUN, *found(*COMMITTED, tp=HERE)], {}, "unknown"),
+        # One transaction wrote the older records, another one the newer; one marker ends both.
+        (ENDED.markers, {}, "commit"),
+        (ENDED.markers, {"first": 4, "newest": 5}, "unknown"),
+        (ENDED.markers, {"first": 3, "newest": 4}, "unknown"),
+        (ENDED.markers, {"first": None}, "unknown"),
+    ],
+    ids=["they contradict", "another producer's", "here", "one epoch", "two", "an older one", "its batch is not read"],
+)
+def test_markers_prove_an_outcome_of_one_producer_and_epoch_elsewhere(
+    markers: Sequence[OtherMarker], epochs: dict[str, Any], name: str
+) -> None:
+    assert outcome(*markers, **epochs).name == name
 
 
 def test_a_client_that_goes_from_version_1_to_2_within_an_epoch_has_written_a_batch_before() -> None:
@@ -237,81 +238,83 @@ def commit_at(second: float | None, *, tp: TopicPartition = ELSEWHERE, kind: int
     return only
 
 
-def unexplained(
-    producer_id: int, of: IdHistory | None, markers: Sequence[OtherMarker], *, is_commit: bool = True
-) -> OtherMarker | None:
-    return unexplained_marker(producer_id, of, markers, is_commit=is_commit)
+COMMIT_70 = ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,))
+AFTER_IT = ended_records("Commit", began=70.1, at_second=70.2, on=(ELSEWHERE,), offset=4)
+ON_BOTH = ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE, ORDERS_7))
+OF_VERSION_2 = [
+    {**row, "client_transaction_version": 2, "producer_epoch": int(number > 1)} for number, row in enumerate(COMMITS)
+]
+COMMIT_THEN_ABORT, ABORT_THEN_COMMIT = (
+    [init(), *ended_records(first, began=60, at_second=66, on=(ELSEWHERE,)),
+     *ended_records(second, began=67, at_second=69.9, on=(ELSEWHERE,), offset=4)]
+    for first, second in (("Commit", "Abort"), ("Abort", "Commit"))
+)  # fmt: skip
+AT_70, NEXT, ABORT_70 = commit_at(70), replace(commit_at(70.2), offset=101), commit_at(70, kind=ABORT)
+WRITTEN_TWICE = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
+UNEXPLAINED: dict[str, tuple[Sequence[Row], list[OtherMarker], int | None]] = {  # records; markers, and which of them
+    "its own commit": (COMMITS, [commit_at(70.1)], None),
+    "no markers": (COMMITS, [], None),
+    **{  # it was decided at 70 and ended at 70.1; the clocks may differ by 5 s
+        f"at {second}": (COMMITS, [commit_at(second)], which)
+        for second, which in ((64.9, 0), (65, None), (70, None), (75.1, None), (75.2, 0))
+    },
+    "a commit that is not ended yet": (COMMITS[:-1], [commit_at(500)], None),
+    "it does not list the partition": (COMMITS, [commit_at(70, tp=ORDERS_7)], 0),
+    "of another epoch": (COMMITS, [commit_at(70, epoch=1)], 0),
+    "it was aborted": ([init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,))], [AT_70], 0),
+    "it is open, and not decided": ([init(), COMMITS[1]], [AT_70], 0),
+    "of the id's next producer id": ([init(), *({**row, "producer_id": 8} for row in COMMIT_70)], [AT_70], 0),
+    "a commit of version 2 has a marker of the next epoch": (OF_VERSION_2, [commit_at(70, epoch=1)], None),
+    "not of its own": (OF_VERSION_2, [AT_70], 0),
+    # Of a transaction, compaction may leave CompleteCommit only, which lists none.
+    "its partitions are not known": ([init(), COMMITS[-1]], [commit_at(70, tp=ORDERS_7)], None),
+    "one commit explains one marker": (COMMITS, [NEXT, AT_70], 0),
+    "on each partition": ([init(), *ON_BOTH], [AT_70, replace(NEXT, tp=ORDERS_7)], None),
+    "two commits": ([*COMMITS, *AFTER_IT], [AT_70, NEXT], None),
+    # An ABORT marker comes before the commit that the log lost, so that is not of the commit before the abort.
+    "a commit after an abort": (COMMIT_THEN_ABORT, [ABORT_70, NEXT], 1),
+    "in whatever order they are read": (COMMIT_THEN_ABORT, [NEXT, ABORT_70], 0),
+    "it may be of the commit before, within the bound": (COMMIT_THEN_ABORT, [NEXT], None),
+    "a commit after an abort that the log has": (ABORT_THEN_COMMIT, [ABORT_70, NEXT], None),
+    # A coordinator that takes over writes it again; an operator may, too. No data is between the two.
+    "a marker that was written twice": (COMMITS, WRITTEN_TWICE, None),
+    "with data in between": (
+        COMMITS, found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2)), 1
+    ),
+    "what is before it was not read": (COMMITS, found(marker(99, COMMIT, second=300)), None),
+    "nothing is before it: the topic was created again": (
+        COMMITS, list(other_markers(ELSEWHERE, excerpt(data(0, pid=8), marker(1, COMMIT, second=300), start=0), 7)), 0
+    ),
+    "a batch may be missing": (
+        COMMITS, list(other_markers(ELSEWHERE, excerpt(marker(1, COMMIT, second=300), start=0), 7)), None
+    ),
+    "operators write ABORT markers, too": (COMMITS, [commit_at(300, kind=ABORT)], None),
+    "it has no time": (COMMITS, [commit_at(None)], None),
+    "of another producer": (COMMITS, found(data(98, pid=8), marker(99, COMMIT, pid=8, second=300), pid=8), None),
+    "the records have no time": ([{**row, "timestamp": None} for row in COMMITS], [commit_at(300)], None),
+    # From before the records that are left: it may be of a commit that compaction took.
+    **{
+        f"at {second}, and the records begin at 60": (COMMIT_70, [commit_at(second, tp=ORDERS_7)], which)
+        for second, which in ((30, None), (64.9, None), (65, 0))
+    },
+    "they begin with another epoch": ([record(0, "Empty", second=60, epoch=1)], [commit_at(30)], None),
+    "they begin with an end": ([record(0, "CompleteAbort", second=60)], [commit_at(30)], None),
+    "they begin with the producer id": ([record(0, "Empty", second=60)], [commit_at(30)], 0),
+}  # fmt: skip
 
 
-def test_a_commit_that_the_log_has_explains_its_marker() -> None:
-    assert unexplained(7, history(), [commit_at(70.1)]) is None
-    assert unexplained(7, history(), []) is None
+@pytest.mark.parametrize("name", UNEXPLAINED)
+def test_a_commit_marker_that_the_log_does_not_explain(name: str) -> None:
+    records, markers, which = UNEXPLAINED[name]
+    found = unexplained_marker(7, history(*records), markers, is_commit=True)
+    assert found == (None if which is None else markers[which])
 
 
-@pytest.mark.parametrize(
-    ("second", "is_explained"), [(64.9, False), (65, True), (70, True), (75.1, True), (75.2, False)]
-)
-def test_a_marker_is_of_a_commit_between_its_decision_and_its_end(second: float, is_explained: bool) -> None:
-    """It was decided at 70 and ended at 70.1; the clocks may differ by 5 s."""
-    one = commit_at(second)
-    assert unexplained(7, history(), [one]) == (None if is_explained else one)
-
-
-def test_a_commit_that_is_not_ended_yet_has_markers_at_any_later_time() -> None:
-    assert unexplained(7, history(*COMMITS[:-1]), [commit_at(500)]) is None
-
-
-def test_another_commit_does_not_explain_a_marker() -> None:
-    elsewhere = commit_at(70, tp=ORDERS_7)
-    assert unexplained(7, history(), [elsewhere]) == elsewhere, "it does not list the partition"
-    raised = commit_at(70, epoch=1)
-    assert unexplained(7, history(), [raised]) == raised, "of another epoch"
-    aborted = [init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,))]
-    assert unexplained(7, history(*aborted), [commit_at(70)]) is not None, "it was aborted"
-    opened = [init(), COMMITS[1]]
-    assert unexplained(7, history(*opened), [commit_at(70)]) is not None, "it is open, and not decided"
-    next_id = [*COMMITS[:1], *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,), pid=8)]
-    assert unexplained(7, history(*next_id), [commit_at(70)]) is not None, "of the id's next producer id"
-
-
-def test_a_commit_of_version_2_has_a_marker_of_the_next_epoch() -> None:
-    rows = [{**row, "client_transaction_version": 2} for row in COMMITS]
-    of_next = [*rows[:2], *({**row, "producer_epoch": 1} for row in rows[2:])]
-    assert unexplained(7, history(*of_next), [commit_at(70, epoch=1)]) is None
-    assert unexplained(7, history(*of_next), [commit_at(70, epoch=0)]) is not None
-
-
-def test_a_commit_whose_partitions_are_not_known_explains_a_marker_on_any() -> None:
-    """Of a transaction, compaction may leave CompleteCommit only, which lists none."""
-    only_end = [init(), COMMITS[-1]]
-    assert unexplained(7, history(*only_end), [commit_at(70, tp=ORDERS_7)]) is None
-
-
-def test_one_commit_explains_one_marker_on_each_partition() -> None:
-    first, second = commit_at(70), replace(commit_at(70.2), offset=101)
-    assert unexplained(7, history(), [second, first]) == second, "the later one, in whatever order they are"
-    both = [init(), *ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE, ORDERS_7))]
-    assert unexplained(7, history(*both), [first, replace(second, tp=ORDERS_7)]) is None
-    again = [*COMMITS, *ended_records("Commit", began=70.1, at_second=70.2, on=(ELSEWHERE,), offset=4)]
-    assert unexplained(7, history(*again), [first, second]) is None
-
-
-def test_markers_of_a_partition_are_in_the_order_of_their_decisions() -> None:
-    """An ABORT marker comes before the commit that the log lost, so that is not of the commit before the abort."""
-    earlier = ended_records("Commit", began=60, at_second=66, on=(ELSEWHERE,))
-    abort = ended_records("Abort", began=67, at_second=69.9, on=(ELSEWHERE,), offset=4)
-    known = history(init(), *earlier, *abort)
-    aborted, lost = commit_at(70, kind=ABORT), replace(commit_at(70.2), offset=101)
-    assert unexplained(7, known, [aborted, lost]) == lost
-    assert unexplained(7, known, [lost, aborted]) == lost, "in whatever order they are read"
-    assert unexplained(7, known, [lost]) is None, "it may be of the commit before, within the bound"
-    swapped = history(
-        init(),
-        *abort[:0],
-        *ended_records("Abort", began=60, at_second=66, on=(ELSEWHERE,)),
-        *ended_records("Commit", began=67, at_second=69.9, on=(ELSEWHERE,), offset=4),
-    )
-    assert unexplained(7, swapped, [aborted, lost]) is None
+def test_what_is_not_of_this_producer_contradicts_nothing() -> None:
+    assert unexplained_marker(7, None, [commit_at(300)], is_commit=True) is None, "no record of its id is left"
+    of_9 = replace(commit_at(300), producer_id=9)
+    assert unexplained_marker(9, history(), [of_9], is_commit=True) is None, "nor of this producer"
+    assert [each.is_first for each in WRITTEN_TWICE] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -331,22 +334,7 @@ def test_an_epoch_shows_that_a_marker_is_younger_than_what_compaction_left(
     """A second after InitProducerId, the clocks do not; the coordinators' log had lost the commit."""
     left = history(record(5, state, second=69, epoch=2))
     one = commit_at(70, kind=kind, epoch=epoch)
-    assert unexplained(7, left, [one], is_commit=kind == COMMIT) == (one if is_since else None)
-
-
-def test_a_marker_that_was_written_twice_is_one() -> None:
-    """A coordinator that takes over writes it again; an operator may, too. No data is between the two."""
-    twice = found(data(98), marker(99, COMMIT, second=70), marker(100, COMMIT, second=70.2))
-    assert [each.is_first for each in twice] == [True, False]
-    assert unexplained(7, history(), twice) is None
-    late = found(data(98), marker(99, COMMIT, second=70), data(100), marker(101, COMMIT, second=70.2))
-    assert unexplained(7, history(), late) == late[1]
-    alone = found(marker(99, COMMIT, second=300))
-    assert unexplained(7, history(), alone) is None, "what is before it was not read"
-    new = list(other_markers(ELSEWHERE, excerpt(data(0, pid=8), marker(1, COMMIT, second=300), start=0), 7))
-    assert unexplained(7, history(), new) == new[0], "nothing is before it: the topic was created again"
-    gap = list(other_markers(ELSEWHERE, excerpt(marker(1, COMMIT, second=300), start=0), 7))
-    assert unexplained(7, history(), gap) is None, "a batch may be missing"
+    assert unexplained_marker(7, left, [one], is_commit=kind == COMMIT) == (one if is_since else None)
 
 
 # A transaction that was ended twice: the coordinators' log may have lost its end, and the next one
@@ -456,28 +444,6 @@ def test_records_from_before_the_first_end_are_of_no_later_transaction() -> None
         assert ("ended twice" in missing) is is_between
 
 
-def test_markers_that_contradict_nothing() -> None:
-    assert unexplained(7, history(), [commit_at(300, kind=ABORT)]) is None, "operators write them, too"
-    assert unexplained(7, history(), [commit_at(None)]) is None, "it has no time"
-    (of_8,) = found(data(98, pid=8), marker(99, COMMIT, pid=8, second=300), pid=8)
-    assert unexplained(7, history(), [of_8]) is None, "of another producer"
-    assert unexplained(7, None, [commit_at(300)]) is None, "no record of its id is left"
-    assert unexplained(9, history(), [replace(commit_at(300), producer_id=9)]) is None, "nor of this producer"
-    untimed = [{**row, "timestamp": None} for row in COMMITS]
-    assert unexplained(7, history(*untimed), [commit_at(300)]) is None
-
-
-def test_markers_from_before_the_records_that_are_left_may_be_of_commits_that_compaction_took() -> None:
-    rest = [*ended_records("Commit", began=60, at_second=70, on=(ELSEWHERE,))]
-    for second, is_explained in ((30, True), (64.9, True), (65, False)):
-        one = commit_at(second, tp=ORDERS_7)
-        assert unexplained(7, history(*rest), [one]) == (None if is_explained else one)
-    for first in (record(0, "Empty", second=60, epoch=1), record(0, "CompleteAbort", second=60)):
-        assert unexplained(7, history(first), [commit_at(30)]) is None
-    whole = [record(0, "Empty", second=60)]
-    assert unexplained(7, history(*whole), [commit_at(30)]) is not None, "it begins with the producer id"
-
-
 def test_a_commit_that_the_log_does_not_have_is_a_contradiction() -> None:
     """It has lost its tail, or came back from a backup: then it may have lost a commit of the open records, too."""
     lost, known = commit_at(30), [init()]
@@ -544,10 +510,10 @@ def test_a_coordinator_may_raise_the_epoch_in_an_abort(epoch: int, is_explained:
     """Of clients of version 1, too, when it fences or times out; in a commit of theirs it does not."""
     aborted = history(init(), *ended_records("Abort", began=60, at_second=70, on=(ELSEWHERE,)))
     one = commit_at(70, kind=ABORT, epoch=epoch)
-    assert unexplained(7, aborted, [one], is_commit=False) == (None if is_explained else one)
-    assert unexplained(7, aborted, [one], is_commit=True) is None, "only aborts are looked at"
+    assert unexplained_marker(7, aborted, [one], is_commit=False) == (None if is_explained else one)
+    assert unexplained_marker(7, aborted, [one], is_commit=True) is None, "only aborts are looked at"
     if epoch:
-        assert unexplained(7, history(), [commit_at(70, epoch=epoch)]) is not None
+        assert unexplained_marker(7, history(), [commit_at(70, epoch=epoch)], is_commit=True) is not None
 
 
 def test_a_log_that_was_not_read_up_to_the_start_shows_no_batches() -> None:

@@ -3,7 +3,7 @@
 import datetime as dt
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
@@ -75,43 +75,16 @@ def rows_of(replayed: ProducerReplay) -> list[dict[str, Any]]:
     return [{name: int(row[name]) for name in STATE_COLUMNS} for row in replayed.producers]
 
 
-def producers_of(*steps: Step, snapshot: tuple[SnapshotEntry, ...] = ()) -> list[dict[str, Any]]:
-    return rows_of(resume(snapshot) + replay(batches(steps)))
-
-
 @given(step_lists, snapshots)
+@example([Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2)], [])
+@example([Step("data", 1), Step("cleaned", 1, version=2)], [])
+@example([Step("plain", 1), Step("plain", 0), Step("other", 0)], [])
+@example([Step("data", 1, records=3)], [])  # the first has sequence 2**31 - 2
+@example([Step("data", 1)], [SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)])
 def test_the_state_follows_the_brokers_rules(steps: list[Step], snapshot: list[SnapshotEntry]) -> None:
     headers = batches(steps, base_offset=50)
     assert rows_of(replay(headers)) == reference_model(headers, [])
     assert rows_of(resume(snapshot) + replay(headers)) == reference_model(headers, snapshot)
-
-
-def test_only_a_marker_of_the_next_epoch_resets_the_sequence() -> None:
-    same, next_ = producers_of(Step("data", 1), Step("commit", 1), Step("data", 2), Step("commit", 2, version=2))
-    assert (same["last_sequence"], same["producer_epoch"]) == (2**31 - 2, 0)
-    assert (next_["last_sequence"], next_["last_offset"], next_["producer_epoch"]) == (-1, -1, 1)
-
-
-def test_a_cleaned_marker_has_the_epoch_and_ends_nothing() -> None:
-    (row,) = producers_of(Step("data", 1), Step("cleaned", 1, version=2))
-    assert (row["producer_epoch"], row["last_sequence"], row["last_timestamp"]) == (1, -1, 1002)
-    assert (row["coordinator_epoch"], row["current_txn_start_offset"]) == (-1, 0)
-
-
-def test_idempotent_producers_are_included_and_others_are_not() -> None:
-    (row,) = producers_of(Step("plain", 1), Step("plain", 0), Step("other", 0))
-    assert (row["producer_id"], row["current_txn_start_offset"], row["coordinator_epoch"]) == (1000, -1, -1)
-
-
-def test_sequences_wrap_as_on_the_broker() -> None:
-    (row,) = producers_of(Step("data", 1, records=3))  # the first has sequence 2**31 - 2
-    assert row["last_sequence"] == 0
-
-
-def test_a_transaction_open_in_the_snapshot_stays_open() -> None:
-    entry = SnapshotEntry(1000, 0, 4, 9, 0, 900, 3, 7)
-    (row,) = producers_of(Step("data", 1), snapshot=(entry,))
-    assert (row["current_txn_start_offset"], row["coordinator_epoch"]) == (7, 3)
 
 
 def test_rows_have_the_columns_of_producers() -> None:

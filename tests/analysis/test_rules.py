@@ -105,6 +105,8 @@ def test_a_decided_transaction_that_its_coordinator_still_writes(state: str, out
             'coordinator 3: id "payments-7" is Empty, so no coordinator will',
             "",
         ),
+        (transaction(state="CompleteCommit", on=()), None, "is CompleteCommit, so no coordinator will", ""),
+        (transaction(state="Dead", on=()), None, "is Dead, so no coordinator will", ""),
         (transaction(state="CompleteAbort", on=(), epoch=1), None, "is CompleteAbort, so no coordinator will", ""),
         (transaction(state="Empty", on=(), timeout_ms=TWO_PHASE), None, "is Empty, so no coordinator will", ""),
         (

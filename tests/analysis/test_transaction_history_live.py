@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -18,7 +17,6 @@ from toolkit.analysis.coordinator.transaction_history import newest, transaction
 from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
-from toolkit.formats.log.batches import write_batch
 from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
@@ -27,7 +25,6 @@ from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS, Row
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
-from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.cluster import Cluster
 
@@ -41,56 +38,6 @@ EXPIRATION = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
     "transaction.state.log.num.partitions": 5,
 }
-
-
-class NewProducer(TxnProducer):
-    """A protocol-level producer of transaction version 2: a write adds the partition, and an end raises the epoch."""
-
-    def send(self, topic: str, partition: int, **_: Any) -> int:
-        """Produce v12, which also adds the partition."""
-        sequence = self._sequences.get((topic, partition), 0)
-        batch = write_batch(
-            [(b"key", b"value")],
-            timestamp=dt.datetime.now(dt.UTC),
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=sequence,
-            is_transactional=True,
-        )
-        request = messages.Produce.TopicProduceData
-        data = request(name=topic, partition_data=[request.PartitionProduceData(index=partition, records=batch)])
-        response = self._ask(
-            lambda: messages.Produce(
-                transactional_id=self.transactional_id,
-                acks=-1,
-                timeout_ms=10_000,
-                topic_data=[data],
-                min_version=12,
-                max_version=12,
-            ),
-            codes=lambda message: [message.responses[0].partition_responses[0].error_code],
-        )
-        self._sequences[topic, partition] = sequence + 1
-        return int(response.responses[0].partition_responses[0].base_offset)
-
-    def decide(self, *, commit: bool) -> None:
-        """EndTxn v5, whose response has the next epoch."""
-        response = self._ask(
-            lambda: messages.EndTxn(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.producer_epoch,
-                committed=commit,
-                min_version=5,
-            ),
-            codes=lambda message: [message.error_code],
-        )
-        self.producer_id, self.producer_epoch = int(response.producer_id), int(response.producer_epoch)
-        self._sequences.clear()
-
-    def end(self, *, commit: bool) -> None:
-        """Send it only once: the next step waits for the markers, and a second EndTxn would be a second end."""
-        self.decide(commit=commit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +62,9 @@ def stopped_broker(request: pytest.FixtureRequest) -> Iterator[StoppedBroker]:
     with Kafka(request.param, properties={**BUSY, **EXPIRATION}) as kafka:
         with BrokerClient(config_of(kafka)) as cluster:
             create(kafka)
-            stage(cluster, TxnProducer, prefix="")
+            stage(cluster, version=1, prefix="")
             if request.param == "4.3.1":
-                stage(cluster, NewProducer, prefix="new-")
+                stage(cluster, version=2, prefix="new-")
             stop = threading.Event()
             workers = [Worker(kafka, [(TOPIC, 0), (TOPIC, 1)], f"worker-{number}", stop) for number in range(2)]
             for worker in workers:
@@ -155,27 +102,30 @@ def create(kafka: Kafka) -> None:
     created.result()
 
 
-def stage(cluster: BrokerClient, kind: type[TxnProducer], *, prefix: str) -> None:
+def stage(cluster: BrokerClient, *, version: int, prefix: str) -> None:
     def producer(name: str, *, timeout_ms: int = 60_000) -> TxnProducer:
-        return kind(cluster, prefix + name, timeout_ms=timeout_ms).init()
+        return TxnProducer(cluster, prefix + name, timeout_ms=timeout_ms, transaction_version=version).init()
 
     def write(producer: TxnProducer) -> TxnProducer:
-        if kind is TxnProducer:
-            producer.add(TOPIC, 0, 1)
+        producer.add(TOPIC, 0, 1)
         producer.send(TOPIC, 0)
         return producer
+
+    def end(producer: TxnProducer, *, commit: bool) -> None:
+        """With version 2 once: a second EndTxn may be a second end, and the next step waits for the markers."""
+        (producer.end if version == 1 else producer.decide)(commit=commit)
 
     write(producer("open", timeout_ms=600_000))
     write(producer("timeout", timeout_ms=500))
     for name, commit in {"commit": True, "abort": False}.items():
         one = producer(name)
         for _ in range(2):
-            write(one).end(commit=commit)
+            end(write(one), commit=commit)
     write(producer("fence"))
-    write(producer("fence")).end(commit=True)
-    if kind is NewProducer:
-        producer("unused").end(commit=False)
-        write(producer("restart")).end(commit=False)
+    end(write(producer("fence")), commit=True)
+    if version == 2:
+        end(producer("unused"), commit=False)
+        end(write(producer("restart")), commit=False)
         producer("restart")
 
 
