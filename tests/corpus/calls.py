@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+import plotly.graph_objects as go
 import pyarrow.parquet as pq
 from typer import testing
 from typer.main import get_command
@@ -163,10 +164,22 @@ def tool(connect: Connect, name: str, *, around: Path | None = None, label: str 
     return Call(name=f"tool-{name}{label}", run=run, covers=f"tool {name}")
 
 
+def figure(connect: Connect, plot: Callable[[Any], go.Figure], *, around: Path | None = None, name: str) -> Call:
+    """A plot of a source's tables: its traces and layout."""
+
+    def run() -> str:
+        with desk({}, around), connect() as source:
+            drawn = json.loads(plot(source).to_json(engine="json"))
+        drawn["layout"].pop("template", None)
+        return json.dumps(drawn, indent=1, ensure_ascii=False) + "\n"
+
+    return Call(name=f"plot-{name}", run=run)
+
+
 def source_kinds() -> Mapping[str, Sequence[str]]:
     """Names of the tables of each kind of source."""
     kinds = sorted({kind for each in SOURCE_TABLES.values() for kind in each.of})
     return {kind: [name for name, each in SOURCE_TABLES.items() if kind in each.of] for kind in kinds}
 
 
-__all__ = ["Call", "CommandLine", "source_kinds", "table", "tool"]
+__all__ = ["Call", "CommandLine", "figure", "source_kinds", "table", "tool"]

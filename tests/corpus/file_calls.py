@@ -13,7 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tests.corpus.calls import Call, CommandLine, table, tool
+import plotly.graph_objects as go
+
+from tests.corpus.calls import Call, CommandLine, figure, table, tool
 from tests.corpus.conversation import FILES_SUFFIX, INPUTS
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.lab import samples
@@ -22,6 +24,7 @@ from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, RECORDING
+from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
 
 SAMPLES = Path(samples.__file__).parent / "data"
 DUMPS = Path(__file__).parents[1] / "formats" / "data"
@@ -124,7 +127,9 @@ def file_calls(name: str, folder: Path) -> Iterator[Call]:
         yield from _everything(CommandLine(source=source, around=folder), line, log_dirs, found, logs)
         for of_table in tables_of(FILES):
             yield table(read, FILES, of_table, around=folder)
-        yield from _tools(read, folder, next(each for each in found if each.start_offset is not None))
+        held = next(each for each in found if each.start_offset is not None)
+        yield from _tools(read, folder, held)
+        yield from _plots(read, folder, held)
     if (folder / "dump.txt").exists():
         yield from _dump(folder)
     if (folder / "recording").exists():
@@ -183,6 +188,9 @@ def _complete(folder: Path, source: Sequence[str]) -> Iterator[Call]:
     for name, epoch in (("epoch", ["1", "--producer-epoch", "7"]), ("producer", ["42", "--producer-epoch", "0"])):
         yield line("abort-command", "log-dir", "--consistent-copy", "--producer-id", *epoch,
                    name=f"abort-command-another-{name}")  # fmt: skip
+    yield figure(
+        partial(LogDir, "log-dir"), lambda files: plot_lag(files.group_lag("billing")), around=folder, name="lag"
+    )
     alone = CommandLine(around=folder / "log-dir")
     yield alone("diagnose", "--log-dir", "orders-0", "--consistent-copy", name="diagnose-partition-alone")
     (segment,) = (folder / "log-dir" / "orders-0").glob("*.log")
@@ -211,6 +219,30 @@ def _tools(read: Callable[[], LogDir], folder: Path, first: Finding) -> Iterator
     yield tool(read, "lag", around=folder, group="billing")
     yield tool(read, "report", around=folder, **place)
     yield tool(read, "plan_abort", around=folder, **place, start_offset=first.start_offset)
+
+
+def _plots(read: Callable[[], LogDir], folder: Path, held: Finding) -> Iterator[Call]:
+    where: dict[str, Any] = {"topics": [held.topic], "partitions": [held.partition]}
+
+    def timeline(files: LogDir) -> go.Figure:
+        return plot_timeline(
+            files.log_transactions(**where),
+            lso_timeline=files.lso_timeline(**where),
+            partitions=files.partitions(**where),
+            findings=files.findings(**where),
+            transaction_log=files.transaction_log(),
+            transaction_history=files.transaction_history(),
+            cluster_events=files.cluster_events(),
+        )
+
+    def overview(files: LogDir) -> go.Figure:
+        return plot_overview(files.findings(), partitions=files.partitions())
+
+    def history(files: LogDir) -> go.Figure:
+        return plot_history(files.transaction_history(), transaction_log=files.transaction_log(), theme="dark")
+
+    for plot in (timeline, overview, history):
+        yield figure(read, plot, around=folder, name=plot.__name__)
 
 
 def _parts(folder: Path, log_dirs: Sequence[str]) -> Iterator[Call]:
