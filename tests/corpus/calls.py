@@ -27,6 +27,8 @@ from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
+from toolkit.views.panel.action_steps import ActionPlan
+from toolkit.views.panel.plan_html import plan_html
 
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
 """Files that a command leaves whose text is part of the answer, and not their names only, as those in folders are; the
@@ -176,10 +178,24 @@ def figure(connect: Connect, plot: Callable[[Any], go.Figure], *, around: Path |
     return Call(name=f"plot-{name}", run=run)
 
 
+def card(connect: Connect, plan: Callable[[Any], ActionPlan], *, name: str) -> Call:
+    """What the panel shows of a plan, an element of HTML on each line."""
+
+    def run() -> str:
+        with desk({}, None), connect() as source:
+            try:
+                shown = plan_html(plan(source))
+            except ToolkitError as error:
+                return f"{type(error).__name__}: {error}\n"
+        return re.sub(r"\n*(<(?:h3|p|li|pre|details|summary)\b)", r"\n\1", shown) + "\n"
+
+    return Call(name=f"card-{name}", run=run)
+
+
 def source_kinds() -> Mapping[str, Sequence[str]]:
     """Names of the tables of each kind of source."""
     kinds = sorted({kind for each in SOURCE_TABLES.values() for kind in each.of})
     return {kind: [name for name, each in SOURCE_TABLES.items() if kind in each.of] for kind in kinds}
 
 
-__all__ = ["Call", "CommandLine", "figure", "source_kinds", "table", "tool"]
+__all__ = ["Call", "CommandLine", "card", "figure", "source_kinds", "table", "tool"]

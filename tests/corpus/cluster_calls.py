@@ -10,14 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.corpus.calls import Call, CommandLine, table, tool
+from tests.corpus.calls import Call, CommandLine, card, table, tool
+from toolkit.actions.abort import plan_abort
+from toolkit.actions.complete import plan_complete
+from toolkit.actions.fence import plan_fence
+from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
+from toolkit.views.panel.action_steps import ActionPlan
 
 FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
 SOON = ("--recheck-after", "1s")
+MARKERS: Mapping[str, Callable[[Cluster, Finding], ActionPlan]] = {"abort": plan_abort, "complete": plan_complete}
 
 
 def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -36,6 +42,8 @@ def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
     else:
         yield from _little(line, facts)
     yield from _dry_runs(line, staged)
+    if not facts.get("has_many_ids"):
+        yield from _cards(connect, staged)
     if facts["later"]:
         yield line("diagnose", *facts["later"], name="diagnose-later")
         yield from (_fence(line, each, "-later") for each in staged if each["later"] == "overdue")
@@ -155,6 +163,19 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
     yield tool(connect, "report", **place)
     for action in ("plan_abort", "plan_complete"):
         yield tool(connect, action, **place, start_offset=first["start_offset"])
+
+
+def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
+    """Plans as the panel shows them."""
+
+    def planned(each: Mapping[str, Any], cluster: Cluster) -> ActionPlan:
+        if each["action"] not in MARKERS:
+            return plan_fence(cluster, each["transactional_id"])
+        found = cluster.records(Finding, topics=[each["topic"]], partitions=[each["partition"]], recheck_after=1.0)
+        return MARKERS[each["action"]](cluster, next(row for row in found if row.start_offset == each["start_offset"]))
+
+    for each in staged:
+        yield card(connect, partial(planned, each), name=_label(each))
 
 
 def _dry_runs(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
