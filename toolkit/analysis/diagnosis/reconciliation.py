@@ -88,7 +88,11 @@ def _reconciled(
         means="",
     )
     combination = (
-        _combination(found) if found.verdict is Verdict.HANGING else "its own" if found.verdict and found.verdict.is_owned else "unknown"
+        _combination(found)
+        if found.verdict is Verdict.HANGING
+        else "its own"
+        if found.verdict and found.verdict.is_owned
+        else "unknown"
     )
     means = "; ".join(finding.missing) if finding and combination == "unknown" else ""
     return replace(found, combination=combination, means=means or COMBINATIONS[combination])
