@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from toolkit.schema.table import ListOf, StructOf, Table, Type
+from toolkit.schema.verdict import Verdict
 
 START = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 ROWS = 4  # a boolean has two values; so many tell 15 columns of them apart
@@ -26,6 +27,8 @@ def distinct_rows(table: Table) -> list[dict[str, Any]]:
 
 def _value(name: str, type_: Type, numbers: Iterator[int]) -> Any:
     match type_:
+        case "string" if name == "verdict":
+            return list(Verdict)[next(numbers) % len(Verdict)].value
         case ListOf(item):
             return [_value(name, item, numbers) for _ in range(2)]
         case StructOf(fields):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from toolkit.schema.verdict import Verdict
+
 SKIPPING = ("4.3.1", "4.4.0")
 """Versions whose coordinator skips the marker of an offline partition (KAFKA-20734); others write it later."""
 
@@ -118,16 +120,16 @@ class Case:
     def expected(self) -> Expected:
         """What is proven to have been decided about its records, and what is safe."""
         if self.origin is Origin.REFUSED:
-            return Expected(verdict="ending", outcome="commit", action=None)
+            return Expected(verdict=Verdict.ENDING, outcome="commit", action=None)
         if self.origin is Origin.LATE_BATCH and self.transaction_version == 2:  # brokers add what is written
-            return Expected(verdict="unknown", outcome="unknown", action=None)
+            return Expected(verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
         if not self.origin.is_marker_missing:
-            return Expected(verdict="hanging", outcome="undecided", action="abort")
+            return Expected(verdict=Verdict.HANGING, outcome="undecided", action="abort")
         if self.commit and self.transaction_version == 1:  # no broker's time is between the records and the commit
-            return Expected(verdict="unknown", outcome="unknown", action=None)
+            return Expected(verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
         if self.commit:
-            return Expected(verdict="stuck_ending", outcome="commit", action="complete")
-        return Expected(verdict="hanging", outcome="abort", action="abort")
+            return Expected(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
+        return Expected(verdict=Verdict.HANGING, outcome="abort", action="abort")
 
 
 def few_cases(version: str) -> list[Case]:

@@ -73,7 +73,7 @@ def definitions() -> dict[str, list[Parameters]]:
     found = defaultdict(list)
     for _, tree in trees():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) and node.name != "__new__":  # str has one, too
                 found[node.name].append(parameters(node.args))
             elif isinstance(node, ast.ClassDef):
                 made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]

@@ -25,6 +25,7 @@ from toolkit.lab.samples import load
 from toolkit.schema import TABLES, Row
 from toolkit.schema.coerce import records_of
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.source_table import TableArguments
 from toolkit.views.explained_error import EXPLANATIONS
 
@@ -46,8 +47,8 @@ class FixedCluster(Cluster):
         """Nothing is open."""
 
 
-UNKNOWN = finding(partition=1, verdict="unknown", missing=["broker 2"])
-UNREPLICATED = finding(partition=2, verdict="unreplicated", producer_id=None, queue_position=None)
+UNKNOWN = finding(partition=1, verdict=Verdict.UNKNOWN, missing=["broker 2"])
+UNREPLICATED = finding(partition=2, verdict=Verdict.UNREPLICATED, producer_id=None, queue_position=None)
 
 
 @pytest.mark.parametrize(

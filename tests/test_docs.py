@@ -14,10 +14,11 @@ import typer
 from tests.causes import cause_names
 from tests.golden.examples import example_text, examples
 from tests.notebooks.books import BOOKS, PLOTLY, code_cells, read
-from toolkit.analysis.diagnosis.verdicts import CAUSES, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import CAUSES
 from toolkit.cli.commands import app
 from toolkit.config import ClientConfig
 from toolkit.schema.docs_links import DOCS_URL, cause_page, symptom_page, verdict_page
+from toolkit.schema.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -35,12 +36,12 @@ def names(folder: str) -> set[str]:
 
 
 def test_each_verdict_and_cause_has_a_page_with_its_sentence() -> None:
-    assert names("verdicts") == VERDICTS.keys()
+    assert names("verdicts") == set(Verdict)
     assert names("causes") == CAUSES.keys()
-    for name in VERDICTS:
+    for name in Verdict:
         assert f"{{{{ verdict.{name} }}}}" in (DOCS / f"verdicts/{name}.md").read_text()
-    for name in CAUSES:
-        assert f'{{{{ cause["{name}"] }}}}' in (DOCS / f"causes/{name}.md").read_text()
+    for cause in CAUSES:
+        assert f'{{{{ cause["{cause}"] }}}}' in (DOCS / f"causes/{cause}.md").read_text()
 
 
 @pytest.mark.parametrize("folder", ["verdicts", "causes"])
@@ -54,9 +55,9 @@ def test_each_page_has_origin_proof_remedy_and_warning(folder: str) -> None:
 
 def test_each_page_shows_a_finding_of_the_lab_as_it_is_printed_now() -> None:
     found = examples()
-    assert VERDICTS.keys() | CAUSES.keys() == found.keys()
+    assert set(Verdict) | CAUSES.keys() == found.keys()
     for name, row in found.items():
-        folder = "verdicts" if name in VERDICTS else "causes"
+        folder = "verdicts" if name in set(Verdict) else "causes"
         section = (DOCS / folder / f"{name}.md").read_text().split("## How to prove it\n")[1].split("\n## ")[0]
         assert f"```{{literalinclude}} ../output/{name}.txt" in section, name
         assert name in {row["verdict"], *cause_names(row)}
@@ -116,7 +117,7 @@ def test_the_site_builds_without_warnings_or_broken_links(tmp_path: Path) -> Non
         (page, href) for page, links in pages.items() for href in links.hrefs if not leads(page, href, pages, site)
     ]
     assert broken == []
-    linked = [*map(verdict_page, VERDICTS), *map(cause_page, CAUSES), *map(symptom_page, names("symptoms"))]
+    linked = [*map(verdict_page, Verdict), *map(cause_page, CAUSES), *map(symptom_page, names("symptoms"))]
     assert [url for url in linked if not (site / url.removeprefix(DOCS_URL) / "index.html").is_file()] == []
     notebooks = {path.parent.name: path.read_text() for path in site.glob("notebooks/*_*/index.html")}
     assert notebooks.keys() == {path.stem for path in BOOKS}

@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 from tests.hostile import CONTROL, HOSTILE, Tags, cells, hostile_rows
 from tests.test_cli_flags import CLUSTER, contexts
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.cli.commands import app
 from toolkit.cli.output import remark, show
 from toolkit.cli.source_options import SourceOptions
 from toolkit.errors import ToolkitError
 from toolkit.schema import FINDINGS, GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY, TABLES, Row
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.live.state import group_offsets
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
@@ -62,7 +62,7 @@ class HostileCluster(Cluster):
         self.client: Any = None
 
     def read(self, table: str, arguments: TableArguments) -> list[Row]:
-        return [*hostile_rows(SOURCE_TABLES[table].table, **VALID, verdict="unknown", key_type="group")]
+        return [*hostile_rows(SOURCE_TABLES[table].table, **VALID, verdict=Verdict.UNKNOWN, key_type="group")]
 
     def __getattribute__(self, name: str) -> Any:
         table = {"group_lag_rows": GROUP_LAG, "missing_offset_rows": MISSING_OFFSETS}.get(name)
@@ -80,7 +80,7 @@ class HostileCluster(Cluster):
 
 def test_every_table_is_shown_as_data() -> None:
     for table in TABLES.values():
-        rows = hostile_rows(table, verdict="hanging")
+        rows = hostile_rows(table, verdict=Verdict.HANGING)
         lines = row_lines(table, rows, width=None)
         assert not CONTROL.search("".join(lines)), table.name
         assert all("\n" not in line for line in lines), table.name
@@ -94,7 +94,7 @@ def test_every_table_is_shown_as_data() -> None:
         assert not [each for each in Tags(page).scripts if "alert(1)" in each], table.name
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("verdict", Verdict)
 def test_findings_are_shown_as_data(verdict: str) -> None:
     rows = hostile_rows(FINDINGS, **VALID, verdict=verdict, remedy="kafka-txn abort", topic=f"orders{HOSTILE}")
     assert not CONTROL.search("\n".join(finding_lines(rows))), verdict

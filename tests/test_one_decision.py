@@ -48,8 +48,10 @@ def _name(node: ast.expr) -> str | None:
 
 
 def _has_text(value: ast.expr) -> bool:
-    """Whether a value is, or may be, a literal text."""
+    """Whether a value is, or may be, a literal text or a verdict by its name."""
     match value:
+        case ast.Attribute(value=ast.Name(id="Verdict")):
+            return True
         case ast.Constant(value=str(text)):
             return bool(text)
         case ast.IfExp(body=body, orelse=orelse):
@@ -74,9 +76,10 @@ def test_only_the_decision_sets_a_verdict() -> None:
     "source",
     [
         'Finding(verdict="hanging")',
+        "Report(verdict=Verdict.HANGING)",
         'row = {**row, "verdict": "ended"}',
         'row["verdict"] = "unknown"',
-        'f(verdict="hanging" if x else y)',
+        "f(verdict=Verdict.HANGING if x else y)",
         "replace(finding, verdict=other.verdict)",
         "Finding(topic=topic, action=known.action)",
     ],

@@ -50,15 +50,16 @@ from toolkit.lab import Kafka
 from toolkit.lab.queries import ALWAYS_UP
 from toolkit.schema import Row
 from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs import log_evidence
 from toolkit.sources.recording.sample_writer import SampleWriter
 from toolkit.sources.recording.sampler import take_sample
 from toolkit.sources.source import Source
 
 MARKER_EVENTS = ("marker_skipped", "marker_refused")  # lines of brokers' own logs
-UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
-NOT_COMMITTED = Expected(verdict="hanging", outcome="undecided", action="abort")
-COMPLETED = Expected(verdict="stuck_ending", outcome="commit", action="complete")
+UNKNOWN = Expected(verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
+NOT_COMMITTED = Expected(verdict=Verdict.HANGING, outcome="undecided", action="abort")
+COMPLETED = Expected(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
 
 VERSIONS = [
     pytest.param(version, marks=pytest.mark.longer if version == "4.3.1" else pytest.mark.full)

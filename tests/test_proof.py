@@ -23,13 +23,14 @@ from toolkit.actions.audit import Audit
 from toolkit.actions.complete import CompletePlan
 from toolkit.errors import ActionRefused
 from toolkit.schema import Row
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.source import Source
 
 DOCS = Path(__file__).parents[1] / "docs"
-COMPLETE = Expected(verdict="stuck_ending", outcome="commit", action="complete")
-ABORT = Expected(verdict="hanging", outcome="abort", action="abort")
-UNDECIDED = Expected(verdict="hanging", outcome="undecided", action="abort")
-UNKNOWN = Expected(verdict="unknown", outcome="unknown", action=None)
+COMPLETE = Expected(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
+ABORT = Expected(verdict=Verdict.HANGING, outcome="abort", action="abort")
+UNDECIDED = Expected(verdict=Verdict.HANGING, outcome="undecided", action="abort")
+UNKNOWN = Expected(verdict=Verdict.UNKNOWN, outcome="unknown", action=None)
 
 
 def on(*versions: str) -> pytest.MarkDecorator:
@@ -257,8 +258,8 @@ def test_event_times_do_not_make_a_live_transaction_one_that_was_committed(broke
     row = check_followed(
         case,
         cluster,
-        Expected(verdict="ongoing", outcome="undecided", action=None),
-        Expected(verdict="ongoing", outcome="unknown", action=None),
+        Expected(verdict=Verdict.ONGOING, outcome="undecided", action=None),
+        Expected(verdict=Verdict.ONGOING, outcome="unknown", action=None),
     )
     assert "of an earlier transaction" not in row["reason"]
     assert (case.topic, 0) in case.received(), "its client committed it"
@@ -389,7 +390,7 @@ def test_two_commits_of_version_2_are_completed(broker: Broker, cluster: Cluster
 def test_a_live_transaction_over_committed_records_is_left_to_its_client(broker: Broker, cluster: Cluster) -> None:
     """A version 2 commit lost its marker, and the next transaction is open here: its marker will decide both."""
     case = broker.cases["live-after-commit"]
-    row = check_followed(case, cluster, Expected(verdict="ongoing", outcome="unknown", action=None))
+    row = check_followed(case, cluster, Expected(verdict=Verdict.ONGOING, outcome="unknown", action=None))
     assert "Have its client commit" in row["remedy"]
     assert {(case.topic, 0), (case.topic, 1)} <= case.received()
 

@@ -9,10 +9,11 @@ import pytest
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 NINE = dt.datetime(2026, 11, 21, 9, tzinfo=dt.UTC)
 ENTRIES = tuple(EvidenceEntry(source="log", observed_at=NINE, name=name) for name in ("first_batch", "marker"))
-FINDING = Finding(verdict="clear", reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)
+FINDING = Finding(verdict=Verdict.CLEAR, reason="", remedy="None.", missing=(), evidence=(), observed_at=NINE)
 FINDINGS = [
     FINDING,
     replace(FINDING, evidence=ENTRIES, groups_held=("g",), held_ms=0),
@@ -52,7 +53,7 @@ def test_a_record_is_made_of_keywords_and_does_not_change() -> None:
     with pytest.raises(TypeError, match="positional"):
         EvidenceEntry("log")  # type: ignore[call-arg]
     with pytest.raises(FrozenInstanceError):
-        FINDING.verdict = "hanging"  # type: ignore[misc]
+        FINDING.verdict = Verdict.HANGING  # type: ignore[misc]
 
 
 def test_only_a_record_of_some_columns_lacks_one_that_is_never_null() -> None:

@@ -19,6 +19,7 @@ from toolkit.schema.live import Finding, Partition, Producer, Transaction
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.verdict import Verdict
 
 headers: Headers = np.zeros(2, HEADER)
 log_transactions: LogTransactions = np.zeros(2, LOG_TRANSACTION)
@@ -29,7 +30,8 @@ def records(
     finding: Finding, partition: Partition, producer: Producer, transaction: Transaction, step: ActionStep
 ) -> None:
     finding.verdicts  # type: ignore[attr-defined]
-    finding.verdict = "hanging"  # type: ignore[misc]  # a record is immutable
+    finding.verdict = Verdict.HANGING  # type: ignore[misc]  # a record is immutable
+    replace(finding, verdict="hangs")  # type: ignore[arg-type]
     replace(finding, verdicts="hanging")  # type: ignore[call-arg]
     replace(finding, partition="0")  # type: ignore[arg-type]
     Finding(topics="orders")  # type: ignore[call-arg]

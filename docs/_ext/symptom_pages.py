@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.analysis.symptoms.symptom import Symptom
+from toolkit.schema.verdict import Verdict
 
 __all__ = ["symptom_pages"]
 
@@ -98,7 +98,7 @@ def _items(texts: tuple[str, ...], *, numbered: bool = False) -> Iterator[str]:
 
 def _verdict_link(found: re.Match[str]) -> str:
     name = found[1]
-    return f"[`{name}`](../verdicts/{name}.md)" if name in VERDICTS else found[0]
+    return f"[`{name}`](../verdicts/{name}.md)" if name in set(Verdict) else found[0]
 
 
 def _text(text: str) -> str:

@@ -16,6 +16,7 @@ from toolkit.errors import BrokerError, ToolkitError
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.verdict import Verdict
 
 T = TypeVar("T")
 Change = Callable[["RowCluster"], None]
@@ -122,7 +123,7 @@ def found(**more: Any) -> Finding:
         "queue_position": 1,
         "last_stable_offset": 100,
         "high_watermark": 150,
-        "verdict": "hanging",
+        "verdict": Verdict.HANGING,
         "outcome": "undecided",
         "action": "abort",
         "reason": "no transactional id has it",
@@ -155,7 +156,7 @@ def claims(
 def unproven(**more: Any) -> Finding:
     """The finding of a transaction whose outcome is not proven."""
     fields: dict[str, Any] = {
-        "verdict": "unknown",
+        "verdict": Verdict.UNKNOWN,
         "outcome": "unknown",
         "action": None,
         "missing": ("the coordinators' log",),
@@ -176,7 +177,7 @@ def abort_plan(cluster: RowCluster, **more: Any) -> AbortPlan:
 
 def complete_plan(cluster: RowCluster, **more: Any) -> CompletePlan:
     """The same for a commit without its marker; the fresh finding is that, too."""
-    basis = found(verdict="stuck_ending", outcome="commit", action="complete")
+    basis = found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
     cluster.findings = [basis.row()]
     return CompletePlan(**_plan(cluster, basis) | more)
 

@@ -21,6 +21,7 @@ from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, StagedIncident
 from toolkit.schema import Row
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.verdict import Verdict
 
 pytestmark = pytest.mark.lab
 
@@ -336,7 +337,7 @@ def test_a_live_or_decided_transaction_is_never_overridden(kafka: Kafka, cluster
 REDPANDA = BrokerIdentity(broker_id=1, host="one", cluster_id="redpanda.2d339cd9", apis={})
 UNKNOWN = Finding(
     topic="orders",
-    verdict="unknown",
+    verdict=Verdict.UNKNOWN,
     outcome="unknown",
     reason="y",
     remedy="z",
@@ -359,7 +360,7 @@ def entry(name: str, value: str) -> EvidenceEntry:
         ({"evidence": (entry("state", "PrepareCommit"),)}, "cannot be overridden: .* has decided"),
         ({"evidence": (entry("timeout_ms", "2147483647"),)}, "cannot be overridden: .*two-phase commit"),
         ({"outcome": "commit"}, "is never aborted: its records were committed"),
-        ({"verdict": "stuck_ending", "outcome": "commit", "action": "complete"}, "is never aborted"),
+        ({"verdict": Verdict.STUCK_ENDING, "outcome": "commit", "action": "complete"}, "is never aborted"),
     ],
 )
 def test_findings_that_cannot_be_overridden(changed: Mapping[str, Any], why: str) -> None:
@@ -371,10 +372,10 @@ def test_findings_that_cannot_be_overridden(changed: Mapping[str, Any], why: str
 @pytest.mark.parametrize(
     "changed",
     [
-        {"verdict": "hanging", "outcome": None, "action": "abort"},
-        {"verdict": "hanging", "outcome": "unknown", "action": "abort"},
-        {"verdict": "hanging", "outcome": "undecided", "action": None},
-        {"verdict": "hanging", "outcome": "commit", "action": "abort"},
+        {"verdict": Verdict.HANGING, "outcome": None, "action": "abort"},
+        {"verdict": Verdict.HANGING, "outcome": "unknown", "action": "abort"},
+        {"verdict": Verdict.HANGING, "outcome": "undecided", "action": None},
+        {"verdict": Verdict.HANGING, "outcome": "commit", "action": "abort"},
     ],
 )
 def test_without_a_proven_outcome_nothing_is_aborted(changed: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from toolkit.errors import ActionFailed, ActionRefused, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint
 from toolkit.schema import Row
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 EPOCHS = commit._check_epochs
@@ -73,7 +74,7 @@ CHECKPOINT = FlinkCheckpoint(
 
 
 def cluster_of(**more: Any) -> CommitCluster:
-    prepared = found(verdict="prepared", action="commit", transactional_id=NAME).row()
+    prepared = found(verdict=Verdict.PREPARED, action="commit", transactional_id=NAME).row()
     defaults: dict[str, Any] = {"transactions": [owner()], "findings": [prepared], "flink_checkpoints": [CHECKPOINT]}
     return CommitCluster(**defaults | more)
 
@@ -208,8 +209,10 @@ def test_nothing_is_sent_once_the_coordinator_has_another_state(change: str, cal
 @pytest.mark.parametrize(
     "other",
     [
-        found(verdict="ongoing", action=None, reason="its first batch has a dead epoch"),
-        found(verdict="unknown", action=None, producer_id=None, error="NOT_LEADER: x", reason="it cannot be read"),
+        found(verdict=Verdict.ONGOING, action=None, reason="its first batch has a dead epoch"),
+        found(
+            verdict=Verdict.UNKNOWN, action=None, producer_id=None, error="NOT_LEADER: x", reason="it cannot be read"
+        ),
     ],
 )
 def test_a_partition_with_other_records_is_not_committed(other: Any) -> None:
@@ -270,7 +273,7 @@ def test_the_epochs_of_producer_0_are_read_from_offset_0(monkeypatch: pytest.Mon
 def test_every_partition_of_the_transaction_is_checked_and_nothing_else() -> None:
     """Another producer's open transaction on one of them decides nothing."""
     cluster = cluster_of(transactions=[owner(on=(("orders", 1), ("orders", 0)))])
-    other = found(producer_id=8, verdict="hanging", start_offset=90)
+    other = found(producer_id=8, verdict=Verdict.HANGING, start_offset=90)
     cluster.findings = [*cluster.findings, other.row()]
     (planned,) = plan_of(cluster).partitions
     assert (planned.topic, planned.partition, planned.start_offset) == ("orders", 0, 100)
@@ -294,7 +297,7 @@ def test_the_plan_has_the_numbers_of_its_finding(
         transactions=[owner(producer_id, epoch=epoch, on=(("orders", number),))],
         producers=[producer(producer_id, epoch=epoch, start=start, partition=number)],
         partitions=[partition(number=number)],
-        findings=[found(verdict="prepared", action="commit", **numbers).row()],
+        findings=[found(verdict=Verdict.PREPARED, action="commit", **numbers).row()],
     )
     (planned,) = plan_of(cluster).partitions
     assert {name: getattr(planned, name) for name in numbers} == numbers

@@ -30,6 +30,7 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import coordinator, leader, until
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.views.agent.agent_tools import AgentTools
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("test_complete")]
@@ -147,7 +148,7 @@ def test_committed_records_without_a_marker_are_delivered(skipped: Skipped, clus
     assert read_committed(skipped.kafka, *tp) == 0
     with pytest.raises(ActionRefused, match="is never aborted"):
         plan_abort(cluster, found)
-    forged = plan_abort(cluster, replace(found, verdict="hanging", outcome="undecided", action="abort"))
+    forged = plan_abort(cluster, replace(found, verdict=Verdict.HANGING, outcome="undecided", action="abort"))
     for override in (None, "unknown", "no commit includes offsets 0 to 1 of left-0"):
         with pytest.raises(ActionRefused, match="is never aborted: its records were committed"):
             forged.preflight(override=override, recheck_after=0)

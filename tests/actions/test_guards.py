@@ -49,6 +49,7 @@ from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED
 from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.formats.log.batch_records import Record
 from toolkit.schema.live import EvidenceEntry, Partition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 Change = Callable[[RowCluster], None]
@@ -309,8 +310,8 @@ def test_what_is_not_to_be_done_any_more_is_refused(plan_of: Planner) -> None:
     cluster = RowCluster()
     plan = plan_of(cluster)
     for fields in (
-        {"verdict": "ongoing", "action": None},
-        {"verdict": "unknown", "outcome": "unknown", "action": None},
+        {"verdict": Verdict.ONGOING, "action": None},
+        {"verdict": Verdict.UNKNOWN, "outcome": "unknown", "action": None},
         {"outcome": "unknown"},
         {"outcome": "commit", "action": None},
     ):
@@ -346,9 +347,9 @@ def test_the_plan_itself_has_to_be_confirmed_and_safe(plan_of: Planner, audit: A
 
 def test_an_abort_of_a_plan_that_is_not_safe_reads_nothing() -> None:
     cluster = RowCluster()
-    assert "is ongoing now" in refusal(abort_plan(cluster, basis=found(verdict="ongoing", action=None)))
+    assert "is ongoing now" in refusal(abort_plan(cluster, basis=found(verdict=Verdict.ONGOING, action=None)))
     assert not cluster.calls
-    committed = found(outcome="commit", verdict="stuck_ending", action="complete")
+    committed = found(outcome="commit", verdict=Verdict.STUCK_ENDING, action="complete")
     for override in (None, "unknown", "stuck_ending", NO_COMMIT):
         assert "is never aborted" in refusal(abort_plan(cluster, basis=committed), override=override)
     assert not cluster.calls
@@ -379,7 +380,7 @@ NEVER: Sequence[tuple[dict[str, Any], str]] = (
     ({"evidence": owner_evidence("timeout_ms", str(2**31 - 1))}, "it belongs to a two-phase commit"),
     ({"evidence": owner_evidence(CHECKPOINT_ENTRY, f"chk-7 {TO_COMMIT}")}, "chk-7 is to commit it: its Flink job"),
     ({"missing": tuple(software_gaps([REDPANDA]))}, "its brokers end transactions by other rules, with a remedy"),
-    ({"verdict": "ongoing", "reason": "its owner is alive"}, "its owner is alive"),
+    ({"verdict": Verdict.ONGOING, "reason": "its owner is alive"}, "its owner is alive"),
 )
 CHECKS: Mapping[str, Check] = {"abort": check_abort, "complete": check_complete}
 LIKELY = claims(all_committed=NOT_PROVEN)
@@ -479,12 +480,12 @@ def test_only_an_unknown_verdict_has_something_to_override() -> None:
         for words in (NO_COMMIT, "unknown", "hanging"):
             with pytest.raises(ActionRefused, match=f"{words!r} is not needed, as everything is proven: leave it out"):
                 check_abort(changed(proven, evidence=LIKELY), words, target="orders-0@100")
-    committed = found(verdict="stuck_ending", outcome="commit", action="complete")
+    committed = found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
     check_complete(committed, None, target="orders-0@100")
     with pytest.raises(ActionRefused, match="is not needed, as everything is proven"):
         check_complete(changed(committed, evidence=LIKELY), COMMITTED, target="orders-0@100")
     with pytest.raises(ActionRefused, match="is ending now, which cannot be overridden"):
-        check_complete(found(verdict="ending", outcome="commit", action=None), COMMITTED, target="orders-0@100")
+        check_complete(found(verdict=Verdict.ENDING, outcome="commit", action=None), COMMITTED, target="orders-0@100")
 
 
 @both
@@ -513,7 +514,7 @@ def test_an_asserted_commit_is_no_abort_that_was_decided_since() -> None:
     assert plan.outcome == "commit"
     cluster.findings = [found(outcome="abort", action="abort").row()]
     assert "its outcome is abort, and was commit" in refusal(plan)
-    cluster.findings = [found(verdict="stuck_ending", outcome="commit", action="complete").row()]
+    cluster.findings = [found(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete").row()]
     assert "is not needed, as everything is proven" in refusal(plan, override=COMMITTED)
     assert execute(plan).outcome == "commit"
 
@@ -770,7 +771,7 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
         {"start_offset": None},
         {"topic": None},
         {"partition": None},
-        {"outcome": "unknown", "verdict": "ongoing"},
+        {"outcome": "unknown", "verdict": Verdict.ONGOING},
     ):
         with pytest.raises(ActionRefused, match="Remedy: kafka-txn abort"):
             plan_it(cluster, changed(basis, **fields))
@@ -787,12 +788,12 @@ def test_a_plan_is_of_a_transaction_that_is_open(plan_of: Planner, monkeypatch: 
 def test_an_unknown_transaction_is_planned_and_shown_and_a_commit_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolkit.actions.abort.marker_impact", lambda *_, **__: None)
     cluster: Any = RowCluster()
-    plan = plan_abort(cluster, found(verdict="unknown", outcome="unknown", action=None, missing=["rights"]))
+    plan = plan_abort(cluster, found(verdict=Verdict.UNKNOWN, outcome="unknown", action=None, missing=["rights"]))
     assert plan.refusal == "rights"
     with pytest.raises(ActionRefused, match="orders-0@100 is never aborted"):
         plan_abort(cluster, found(outcome="commit"))
     with pytest.raises(ActionRefused, match="orders-0 is long"):
-        plan_abort(cluster, found(verdict="long"))
+        plan_abort(cluster, found(verdict=Verdict.LONG))
 
 
 # The copy of what is discarded

@@ -36,6 +36,7 @@ from toolkit.schema.live import Finding, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import FROM_BROKER_LOG, FROM_METADATA, ClusterEvent
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 
 def context(one: OpenTransaction, log: Excerpt | None, *events: Row, unread: Sequence[str] = ()) -> DiagnosisContext:
@@ -538,7 +539,7 @@ def held(**fields: Any) -> Finding:
     """A finding of the transaction at offset 100."""
     columns = {
         "topic": "orders", "partition": 0, "producer_id": 7, "producer_epoch": 0, "start_offset": 100,
-        "last_stable_offset": 100, "high_watermark": 101, "verdict": "hanging", "reason": "", "remedy": "",
+        "last_stable_offset": 100, "high_watermark": 101, "verdict": Verdict.HANGING, "reason": "", "remedy": "",
         "missing": (), "evidence": (), "observed_at": NOW, "queue_position": 1,
     }  # fmt: skip
     return Finding(**{**columns, **fields})
@@ -559,7 +560,7 @@ def test_only_the_transaction_that_holds_the_lso_holds_compaction_and_groups() -
 
 def test_a_finding_without_log_evidence_of_its_own_only_has_what_its_partition_holds_back() -> None:
     log = excerpt(data(100), start=0)
-    for finding in (held(producer_id=8, queue_position=2), held(start_offset=99, verdict="unknown")):
+    for finding in (held(producer_id=8, queue_position=2), held(start_offset=99, verdict=Verdict.UNKNOWN)):
         assert explained(finding, log) == replace(finding, records_held=1, bytes_held=100, compaction_held=None)
     unread = excerpt(start=100, error="TOPIC_AUTHORIZATION_FAILED: no")
     found = explained(held(), unread)
@@ -575,7 +576,7 @@ def test_a_finding_without_log_evidence_of_its_own_only_has_what_its_partition_h
 
 def test_a_stuck_ending_has_the_cause_of_its_coordinators_state() -> None:
     """In a Prepare state its coordinator has yet to write the marker; later, the marker is lost."""
-    finding = held(verdict="stuck_ending")
+    finding = held(verdict=Verdict.STUCK_ENDING)
     stuck = explained(finding, excerpt(data(100)), transaction(state="PrepareCommit"))
     assert (stuck.cause or "").endswith("(marker-not-written)")
 

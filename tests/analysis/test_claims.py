@@ -13,6 +13,7 @@ from toolkit.analysis.diagnosis.observation import Observation
 from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim, Outcome
 from toolkit.formats.log.headers import COMMIT
 from toolkit.schema.live import Finding, Transaction
+from toolkit.schema.verdict import Verdict
 
 OFFSETS, OLDER = "offset 100 of orders-0", "records of offset 100 are older than the commit of 10:02:11"
 OUTCOMES = {
@@ -148,7 +149,7 @@ def test_what_may_have_an_owner_has_claims_whether_its_log_was_read_or_not() -> 
     assert list(claim_entries(owned)) == []
 
 
-def finding(*values: tuple[str, str], verdict: str = "unknown") -> Finding:
+def finding(*values: tuple[str, str], verdict: Verdict = Verdict.UNKNOWN) -> Finding:
     row = only(diagnosed(twice(HANGING)))
     entry = row.evidence[0]
     return replace(row, verdict=verdict, evidence=tuple(replace(entry, name=name, value=v) for name, v in values))
@@ -183,7 +184,7 @@ def test_each_action_needs_its_claims() -> None:
 def test_what_an_operator_has_to_assert(not_owned: str, no_commit: str, needed: str | None) -> None:
     claims = ("claim_not_owned", f"a: {not_owned}"), ("claim_no_commit", f"b: {no_commit}")
     assert needed_override(finding(*claims), "abort") == needed
-    for verdict in ("hanging", "stuck_ending", "ongoing", "ending"):
+    for verdict in (Verdict.HANGING, Verdict.STUCK_ENDING, Verdict.ONGOING, Verdict.ENDING):
         assert needed_override(finding(*claims, verdict=verdict), "abort") is None
 
 

@@ -20,6 +20,7 @@ from toolkit.analysis.history.findings_over_time import observation_times, over_
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction
+from toolkit.schema.verdict import Verdict
 
 PARTITION_ROW = {"producer_id": None, "producer_epoch": None, "start_offset": None, "queue_position": None}
 
@@ -179,7 +180,7 @@ def test_the_end_of_another_transaction_ends_no_finding(fields: Any) -> None:
 
 
 def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
-    open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
+    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, held_ms=90_000, observed_at=due(3))
     row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
     assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(1), due(4), 30_000)
     assert (row.queue_position, row.observed_at, verdict_before(row)) == (None, due(4), "hanging")
@@ -187,7 +188,7 @@ def test_an_observation_after_the_log_ends_its_open_transaction() -> None:
 
 
 def test_an_earlier_observation_does_not_end_a_transaction_of_a_newer_log() -> None:
-    open_row = log_finding(verdict="hanging", queue_position=1, held_to=None, observed_at=due(9))
+    open_row = log_finding(verdict=Verdict.HANGING, queue_position=1, held_to=None, observed_at=due(9))
     row = only(merge_findings([open_row], recorded_findings(finding(2), finding(3))))
     assert (row.verdict, row.held_to, row.queue_position) == ("unknown", None, 1)
     assert row.reason.startswith("It is open as of 2026-11-21 12:01:30 UTC. The sample of 2026-11-21 12:00:40")

@@ -27,11 +27,12 @@ from toolkit.analysis.diagnosis.diagnose import diagnose
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.observation import AsOf, IndexedObservation, Observation
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS, Outcome
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES, Outcome
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import EvidenceEntry, Finding, Partition, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 ELSEWHERE = (("payments", 2),)
 
@@ -42,7 +43,7 @@ def verdict(observations: list[Observation]) -> str:
 
 def test_every_verdict_and_outcome_is_explained_and_every_rule_names_one() -> None:
     rules = (*OWNED_RULES, *DISOWNED_RULES)
-    assert {rule.verdict for rule in rules} | {rule.verdict for rule in PARTITION_RULES} <= VERDICTS.keys()
+    assert {rule.verdict for rule in rules} | {rule.verdict for rule in PARTITION_RULES} <= set(Verdict)
     assert {rule.outcome for rule in rules} - {None} == OUTCOMES.keys()
 
 

@@ -13,6 +13,7 @@ from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.derived import OBSERVATION_TIMES
 from toolkit.schema.live import Finding
 from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.verdict import Verdict
 
 INTERVAL_S = 10  # seconds
 
@@ -221,7 +222,7 @@ def test_the_log_gives_the_times_and_the_recording_the_verdict() -> None:
 
 
 def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
-    open_row = log_finding(verdict="unknown", missing=["an answer"], held_to=None, held_ms=90_000)
+    open_row = log_finding(verdict=Verdict.UNKNOWN, missing=["an answer"], held_to=None, held_ms=90_000)
     row = only(
         merge_findings([open_row], recorded_findings(finding(9, high_watermark=5, outcome="undecided", action="abort")))
     )
@@ -233,7 +234,7 @@ def test_the_recording_supplies_the_verdict_that_a_log_lacks() -> None:
 
 def test_a_recorded_hanging_without_outcome_decides_nothing() -> None:
     """Versions that did not record the outcome called committed records hanging."""
-    open_row = log_finding(verdict="unknown", outcome="unknown", missing=["an answer"], held_to=None)
+    open_row = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", missing=["an answer"], held_to=None)
     row = only(merge_findings([open_row], recorded_findings(finding(9))))
     assert (row.verdict, row.outcome, row.action, row.missing) == ("unknown", "unknown", None, ("an answer",))
     assert only(merge_findings([open_row], recorded_findings(finding(9, "overdue")))).verdict == "overdue"
@@ -260,7 +261,9 @@ def test_of_two_sources_that_prove_the_same_commit_the_newer_counts() -> None:
 
 
 def test_a_commit_that_the_log_proves_wins_over_an_earlier_sample() -> None:
-    log = log_finding(verdict="stuck_ending", outcome="commit", action="complete", observed_at=due(20), held_to=None)
+    log = log_finding(
+        verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", observed_at=due(20), held_to=None
+    )
     row = only(merge_findings([log], recorded_findings(finding(9, outcome="undecided", action="abort"))))
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
 
@@ -289,7 +292,7 @@ def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
 
 
 def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
-    log = log_finding(verdict="unknown", outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
+    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
     row = only(merge_findings([log], recorded_findings(finding(2))))
     assert (row.verdict, row.held_to, row.held_ms) == ("unknown", None, 190_000)
 
@@ -305,7 +308,7 @@ def test_without_an_end_a_transaction_was_held_until_its_last_sample() -> None:
 
 
 def test_of_several_recorded_findings_the_last_one_counts() -> None:
-    log = log_finding(verdict="unknown", outcome="unknown", held_to=None)
+    log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", held_to=None)
     first, last = (only(recorded_findings(finding(9, "ongoing", reason=f"It is at {number}."))) for number in (1, 2))
     last = replace(last, observed_at=due(10))
     for recorded in ([first, last], [last, first]):

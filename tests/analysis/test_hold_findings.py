@@ -14,6 +14,7 @@ from toolkit.schema import FINDINGS, Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
+from toolkit.schema.verdict import Verdict
 
 HERE = [{"topic": "orders", "partition": 0}]
 ELSEWHERE = [{"topic": "orders", "partition": 1}]
@@ -440,8 +441,8 @@ def test_a_clock_a_little_ahead_of_now_is_kept() -> None:
 def test_other_findings_are_unchanged() -> None:
     others = [
         current_finding(queue_position=2, producer_id=8, start_offset=105),
-        current_finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated"),
-        current_finding(queue_position=None, producer_id=9, start_offset=None, verdict="ongoing"),
+        current_finding(queue_position=None, producer_id=None, start_offset=None, verdict=Verdict.UNREPLICATED),
+        current_finding(queue_position=None, producer_id=9, start_offset=None, verdict=Verdict.ONGOING),
     ]
     assert held_findings([], current_findings=others) == others
     assert held_findings([open_hold()], current_findings=[current_finding(start_offset=90)]) == [
@@ -485,7 +486,7 @@ def test_a_log_alone_gives_no_remedy_for_open_transactions(current_findings: Any
 
 
 def test_a_finding_without_offset_is_not_that_of_an_open_hold() -> None:
-    of_coordinator = current_finding(queue_position=None, start_offset=None, verdict="ongoing")
+    of_coordinator = current_finding(queue_position=None, start_offset=None, verdict=Verdict.ONGOING)
     rows = held_findings([open_hold()], current_findings=[of_coordinator])
     assert [row.verdict for row in rows] == ["unknown", "ongoing"]
 

@@ -12,6 +12,7 @@ from toolkit.analysis.diagnosis.verdicts import Outcome
 from toolkit.analysis.history.sample_findings import diagnose_sample, sample_diagnoses, sample_findings, with_recorded
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 HANGING = observation(transaction(state="Empty", on=()))
 
@@ -97,7 +98,7 @@ def test_without_the_recorded_outcome_nothing_is_hanging() -> None:
 def test_a_recorded_commit_is_never_aborted() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    recorded = replace(found, verdict="stuck_ending", outcome="commit", action="complete", evidence=(entry,))
+    recorded = replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete", evidence=(entry,))
     row = recorded_again(recorded)
     assert (row.verdict, row.outcome, row.action) == ("stuck_ending", "commit", "complete")
     assert row.reason.startswith("The transaction was committed")
@@ -108,7 +109,7 @@ def test_a_recorded_commit_that_could_not_be_completed_still_cannot() -> None:
     """An older recorder wrote so of committed records behind which a newer epoch had written."""
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    row = recorded_again(replace(found, verdict="stuck_ending", outcome="commit", action=None, evidence=(entry,)))
+    row = recorded_again(replace(found, verdict=Verdict.STUCK_ENDING, outcome="commit", action=None, evidence=(entry,)))
     assert (row.verdict, row.outcome, row.action) == ("unknown", "unknown", None)
 
 
@@ -117,7 +118,7 @@ def test_recorded_committed_records_below_a_live_transaction_are_not_undecided()
     live = observation(transaction(start_time=ago(minutes=20), timeout_ms=3_600_000))
     (found,) = diagnose_sample(live)
     entry = EvidenceEntry(name="outcome", value="commit: the transaction was committed")
-    recorded = replace(found, verdict="ongoing", outcome="commit", evidence=(entry,))
+    recorded = replace(found, verdict=Verdict.ONGOING, outcome="commit", evidence=(entry,))
     row = only(diagnose_sample(live, recorded=[recorded]))
     assert (row.verdict, row.outcome, row.action) == ("ongoing", "commit", None)
     assert "Do not fence the id" in row.remedy
@@ -168,7 +169,7 @@ def test_the_reason_of_a_recorded_abort_has_its_facts_once() -> None:
 
 def test_what_was_recorded_as_ended_is_not_hanging() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
-    row = recorded_again(replace(found, verdict="ending", outcome=None, action=None))
+    row = recorded_again(replace(found, verdict=Verdict.ENDING, outcome=None, action=None))
     assert (row.verdict, row.action) == ("unknown", None)
     assert row.missing == ("a recorded finding that agrees: it was recorded as ending",)
 
@@ -176,7 +177,12 @@ def test_what_was_recorded_as_ended_is_not_hanging() -> None:
 def test_a_recorded_contradiction_of_the_log_still_counts() -> None:
     (found,) = diagnosed_sample(HANGING, earlier_sample(HANGING))
     contradicted = replace(
-        found, verdict="unknown", outcome="unknown", action=None, reason="It would be.", missing=("a log that agrees",)
+        found,
+        verdict=Verdict.UNKNOWN,
+        outcome="unknown",
+        action=None,
+        reason="It would be.",
+        missing=("a log that agrees",),
     )
     row = recorded_again(contradicted)
     assert (row.verdict, row.outcome, row.missing, row.cause) == ("unknown", "unknown", ("a log that agrees",), None)

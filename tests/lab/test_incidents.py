@@ -10,13 +10,13 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.brokers import NEWEST, on_cluster
 from tests.coordinator_state import described_transaction
 from tests.staged_state import COORDINATOR, coordinator_state, write_marker
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import LabError, UsageError
 from toolkit.lab import Kafka, incidents
 from toolkit.lab.consumer import BlockedConsumer, blocked_consumer
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS, NEGLECTFUL, ClusterSetup
 from toolkit.lab.producer import TxnProducer, write_committed
 from toolkit.lab.queries import RequestRefused, SteadyClient, config_of, leader, offsets, open_transactions, until
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 
@@ -154,7 +154,7 @@ def test_the_registry_is_complete_and_has_known_verdicts() -> None:
     assert {name: incident.name for name, incident in INCIDENTS.items()} == {name: name for name in INCIDENTS}
     assert INCIDENTS.keys() == COORDINATOR.keys()
     for incident in INCIDENTS.values():
-        assert {incident.expected, incident.later or "clear"} <= VERDICTS.keys()
+        assert {incident.expected, incident.later or "clear"} <= set(Verdict)
         assert incident.what.endswith("."), f"{incident.name} has a one-line description"
 
 

@@ -14,6 +14,7 @@ from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources import reconciliation_frame, reconciliation_rows
 
 COMBINED = {
@@ -118,7 +119,7 @@ PRODUCER = Producer(
     topic="orders", partition=0, producer_id=7, producer_epoch=3, current_txn_start_offset=50, observed_at=NOW
 )
 HANGING = Finding(
-    topic="orders", partition=0, producer_id=7, start_offset=50, verdict="hanging", reason="Why.", remedy="What.",
+    topic="orders", partition=0, producer_id=7, start_offset=50, verdict=Verdict.HANGING, reason="Why.", remedy="What.",
     missing=("its outcome",), evidence=(), observed_at=NOW,
 )  # fmt: skip
 

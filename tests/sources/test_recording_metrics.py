@@ -21,6 +21,7 @@ from toolkit.lab.incidents import INCIDENTS
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.metrics import LATE, MAX_GROUP_LAGS, Metrics, MetricSeries, measure
 from toolkit.sources.recording.sampler import take_sample
 
@@ -100,8 +101,8 @@ def test_a_commit_without_its_marker_has_a_series_of_its_own() -> None:
     metrics = Metrics()
     one = sample(NINE)
     (finding,) = one.findings
-    skipped = replace(finding, verdict="stuck_ending", outcome="commit")
-    still_ending = replace(finding, partition=1, verdict="ending", outcome="commit")
+    skipped = replace(finding, verdict=Verdict.STUCK_ENDING, outcome="commit")
+    still_ending = replace(finding, partition=1, verdict=Verdict.ENDING, outcome="commit")
     metrics.on_sample(replace(one, findings=[skipped, still_ending]), written=True)
     assert of_orders(metrics, "commits_without_marker") == 1
     assert of_orders(metrics, "hanging_transactions") == 0
@@ -130,7 +131,9 @@ def test_unreadable_partitions_keep_their_last_values() -> None:
     one = sample(NINE)
     metrics.on_sample(one, written=True)
     (finding,) = one.findings
-    unread = replace(finding, verdict="unknown", producer_id=None, offsets_held=None, error="NETWORK_EXCEPTION: x")
+    unread = replace(
+        finding, verdict=Verdict.UNKNOWN, producer_id=None, offsets_held=None, error="NETWORK_EXCEPTION: x"
+    )
     metrics.on_sample(replace(one, findings=[unread]), written=True)
     assert of_orders(metrics, "lso_lag_offsets") == 50
     later = sample(NINE + dt.timedelta(seconds=10), error="NETWORK_EXCEPTION: gone")
@@ -176,7 +179,7 @@ def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     (finding,) = one.findings
     numbered = [replace(finding, partition=number, groups_held=(f"group-{number}",)) for number in range(10_000)]
     held = [replace(each, opened_at=NINE - dt.timedelta(seconds=each.partition or 0)) for each in numbered]
-    alive = [*held[:100], *(replace(each, verdict="long") for each in held[100:])]
+    alive = [*held[:100], *(replace(each, verdict=Verdict.LONG) for each in held[100:])]
     late = [late_on(number, leader=1 + number % 3) for number in range(10_000)]
     metrics.on_sample(replace(one, findings=alive, late_transactions=late), written=True)
     found = numbers(metrics)
@@ -187,7 +190,7 @@ def test_ten_thousand_partitions_give_a_bounded_number_of_series() -> None:
     assert found["kafka_txn_transactions", (("verdict", "hanging"),)] == 100
     assert found["kafka_txn_transactions", (("verdict", "long"),)] == 9900
     assert sum(value for (name, _), value in found.items() if name == LATE) == 10_000
-    healthy = [replace(each, verdict="clear", producer_id=None) for each in numbered]
+    healthy = [replace(each, verdict=Verdict.CLEAR, producer_id=None) for each in numbered]
     assert len(alive) == len(healthy)
     metrics.on_sample(replace(one, findings=healthy), written=True)
     assert len(numbers(metrics)) < 50, "a healthy cluster has no series by partition, however large it is"

@@ -6,20 +6,20 @@ import pytest
 
 from tests.notebooks.books import FOLDER
 from tests.views.plots.busy import finding
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
+from toolkit.schema.verdict import Verdict
 from toolkit.views import next_steps
 from toolkit.views.finding_steps import NOTEBOOKS
 
 
 def test_each_verdict_has_its_notebooks_and_the_parameters_for_them() -> None:
-    text = repr(next_steps([finding(topic="clicks", verdict="ongoing"), finding(partition=3)]))
+    text = repr(next_steps([finding(topic="clicks", verdict=Verdict.ONGOING), finding(partition=3)]))
     assert text.index("**hanging**") < text.index("**ongoing**")
     assert "[04_abort.ipynb](04_abort.ipynb): end it" in text
     assert "parameters: `topic, partition = 'orders', 3`" in text
     assert "04_abort" not in text[text.index("**ongoing**") :], "nobody aborts a live transaction"
 
 
-@pytest.mark.parametrize("verdict", [verdict for verdict in VERDICTS if verdict != "hanging"])
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict != "hanging"])
 def test_only_what_hangs_is_sent_to_the_abort(verdict: str) -> None:
     """`overdue` was sent there to "end it", though it has an owner."""
     text = repr(next_steps([finding(verdict=verdict, remedy="")]))
@@ -27,7 +27,7 @@ def test_only_what_hangs_is_sent_to_the_abort(verdict: str) -> None:
 
 
 def test_nothing_held_leads_to_the_consumers() -> None:
-    assert "check the consumers themselves" in repr(next_steps([finding(verdict="clear")]))
+    assert "check the consumers themselves" in repr(next_steps([finding(verdict=Verdict.CLEAR)]))
 
 
 def test_the_notebooks_are_there() -> None:

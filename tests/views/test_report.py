@@ -14,6 +14,7 @@ from toolkit.errors import UsageError
 from toolkit.lab import samples
 from toolkit.schema import ACTIONS, FINDINGS, LOG_TRANSACTIONS, PARTITIONS, RECORDED
 from toolkit.schema.docs_links import DOCS_URL, RUNBOOK_URL, cause_page
+from toolkit.schema.verdict import Verdict
 from toolkit.views.report import Report, report
 
 AT = dt.datetime(2026, 11, 21, 9, 58, 11, tzinfo=dt.UTC)
@@ -165,7 +166,7 @@ def test_record_contents_are_never_in_it() -> None:
 def test_external_text_never_becomes_markup() -> None:
     row = finding(
         topic=EVIL, transactional_id=EVIL, reason=EVIL, cause=EVIL, remedy=EVIL, missing=[EVIL], error=EVIL,
-        groups_held=[EVIL], verdict="unknown",
+        groups_held=[EVIL], verdict=Verdict.UNKNOWN,
         evidence=[{"source": EVIL, "broker_id": 1, "observed_at": AT, "name": EVIL, "value": EVIL}],
     )  # fmt: skip
     step = action(topic=EVIL, who=EVIL, target=EVIL, response=EVIL, error=EVIL)
@@ -326,7 +327,7 @@ def test_what_could_not_be_read_is_not_nothing_open() -> None:
         "last_stable_offset",
     )
     row = finding(
-        verdict="unknown", error="NETWORK_EXCEPTION: broker 2", missing=["broker 2"], **dict.fromkeys(producer)
+        verdict=Verdict.UNKNOWN, error="NETWORK_EXCEPTION: broker 2", missing=["broker 2"], **dict.fromkeys(producer)
     )
     text = report([row]).markdown
     assert "- By whom: not known: it could not be read" in text
@@ -342,7 +343,7 @@ def test_unknown_values_are_named() -> None:
         ("cause", "groups_held", "records_held", "bytes_held", "opened_at", "held_from", "held_ms", "transactional_id",
          "last_stable_offset")
     )  # fmt: skip
-    page = Page(report([finding(verdict="unknown", missing=["the answer of broker 3"], **unknown)]).html)
+    page = Page(report([finding(verdict=Verdict.UNKNOWN, missing=["the answer of broker 3"], **unknown)]).html)
     assert page.text.count("not known") >= 6
     assert "orders-0: the answer of broker 3" in page.text
 

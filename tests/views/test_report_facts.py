@@ -9,6 +9,7 @@ from tests.report_examples import EXAMPLES, example_reports
 from tests.views.test_report import AT, action, check_markdown_tables, finding, plain
 from toolkit.lab import samples
 from toolkit.schema import EXPOSURE, LOG_TRANSACTIONS, OFFSETS_LOG, Row
+from toolkit.schema.verdict import Verdict
 from toolkit.views.report import Report, collect_incident, report
 
 BEGUN, ENDED = AT - dt.timedelta(hours=2), AT - dt.timedelta(minutes=10)
@@ -22,7 +23,12 @@ def entry(source: str, name: str, value: str, at: dt.datetime) -> Row:
 def ended(*evidence: Row, **columns: object) -> Row:
     before = entry("findings", "verdict_before", "hanging", ENDED - dt.timedelta(seconds=30))
     return finding(
-        verdict="ended", queue_position=None, held_to=ENDED, held_ms=6_600_000, evidence=[*evidence, before], **columns
+        verdict=Verdict.ENDED,
+        queue_position=None,
+        held_to=ENDED,
+        held_ms=6_600_000,
+        evidence=[*evidence, before],
+        **columns,
     )
 
 
@@ -77,7 +83,7 @@ def test_what_its_coordinator_decided_was_not_committed_by_another() -> None:
 def test_the_check_before_a_marker_has_the_verdict() -> None:
     """A log has no verdict: it was "not known", although the audit trail has it."""
     without = dict(ended(), evidence=[])
-    made = report([without], log_transactions=[transaction()], actions=[done("abort", verdict="hanging")])
+    made = report([without], log_transactions=[transaction()], actions=[done("abort", verdict=Verdict.HANGING)])
     assert "It was hanging: No coordinator owns this transaction" in made.summary[1]
 
 
@@ -183,7 +189,7 @@ def test_a_group_waits_from_its_first_sample_until_it_commits_a_later_offset() -
 
 def test_several_incidents_are_numbered_on_one_page() -> None:
     second = finding(
-        topic="refunds", producer_id=7, transactional_id="refunds-1", start_offset=3, verdict="stuck_ending",
+        topic="refunds", producer_id=7, transactional_id="refunds-1", start_offset=3, verdict=Verdict.STUCK_ENDING,
         outcome="commit", cause=None, groups_held=None,
     )  # fmt: skip
     made = report([ended(), second], log_transactions=[transaction()], actions=[done("undecided")])

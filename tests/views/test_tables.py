@@ -11,11 +11,11 @@ import pytest
 
 from tests.views.plots.busy import finding
 from tests.views.plots.drawn import traces
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import UsageError
 from toolkit.lab.samples import load
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, Row
 from toolkit.schema.docs_links import DOCS_URL
+from toolkit.schema.verdict import Verdict
 from toolkit.views import show
 from toolkit.views.plots import plot_overview
 
@@ -60,8 +60,8 @@ def test_findings_are_sorted_worst_first_and_explained(rows: list[Row]) -> None:
     assert {attrs["class"] for tag, attrs in table_page.tags if tag == "b"} == {"hanging", "overdue", "ongoing"}
     text = show(rows)._repr_html_()
     for verdict in ("hanging", "overdue", "ongoing"):
-        assert VERDICTS[verdict] in text
-    assert VERDICTS["long"] not in text
+        assert Verdict(verdict).sentence in text
+    assert Verdict.LONG.sentence not in text
     orphan = next(body for body in table_page.bodies if body[1].startswith("orphan-0"))
     assert "held at 13" in orphan[1], "readable without the style sheet"
     assert {"button", "input"}.isdisjoint(tag for tag, _ in table_page.tags), "no control where scripts do not run"
@@ -153,8 +153,8 @@ def test_plot_and_table_have_the_same_order_and_ages() -> None:
     rows = [
         finding(topic="a", held_from=held, brokers_time=NOW - dt.timedelta(seconds=30)),
         finding(topic="b", held_from=held - dt.timedelta(seconds=5), brokers_time=NOW),
-        finding(topic="c", verdict="unknown", held_from=held, brokers_time=NOW),
-        finding(topic="d", verdict="overdue", held_from=held, brokers_time=NOW),
+        finding(topic="c", verdict=Verdict.UNKNOWN, held_from=held, brokers_time=NOW),
+        finding(topic="d", verdict=Verdict.OVERDUE, held_from=held, brokers_time=NOW),
     ]
     drawn = traces(plot_overview(rows))["held for"]
     bodies = page(rows).bodies

@@ -7,6 +7,7 @@ import pytest
 
 from toolkit.schema import FINDINGS, Row
 from toolkit.schema.docs_links import cause_page, verdict_page
+from toolkit.schema.verdict import Verdict
 from toolkit.views.findings_text import finding_lines, paint, summary
 
 NOW = dt.datetime(2026, 11, 21, 12, 12, 30, tzinfo=dt.UTC)
@@ -42,7 +43,7 @@ def finding(**fields: Any) -> Row:
 
 
 def healthy(**fields: Any) -> Row:
-    row = finding(verdict="ongoing", reason="It is alive.", remedy="Wait; it is alive.", groups_held=None)
+    row = finding(verdict=Verdict.ONGOING, reason="It is alive.", remedy="Wait; it is alive.", groups_held=None)
     return {**row, **fields}
 
 
@@ -82,7 +83,7 @@ def test_the_lso_is_held_since_its_holder_became_the_first() -> None:
 def ended(**fields: Any) -> Row:
     times = {"held_from": OPENED, "held_to": OPENED + dt.timedelta(minutes=2), "held_ms": 120_000}
     return finding(
-        verdict="ended",
+        verdict=Verdict.ENDED,
         queue_position=None,
         last_stable_offset=None,
         cause="late (late-after-commit)",
@@ -103,7 +104,9 @@ def test_ended_transactions_have_one_line_each() -> None:
 
 
 def test_ended_transactions_follow_open_ones() -> None:
-    waits = finding(queue_position=None, producer_id=None, start_offset=None, verdict="unreplicated", remedy="Look.")
+    waits = finding(
+        queue_position=None, producer_id=None, start_offset=None, verdict=Verdict.UNREPLICATED, remedy="Look."
+    )
     for rows in ([finding(), ended()], [ended(), waits]):
         verdicts = [line.split()[0] for line in finding_lines(rows) if line.startswith("  ")]
         assert verdicts[0] in {"hanging", "unreplicated"}
@@ -117,7 +120,7 @@ def test_without_its_holder_a_finding_counts_those_before_it() -> None:
 
 
 def test_unknown_names_what_is_missing() -> None:
-    row = finding(verdict="unknown", missing=["DESCRIBE on transactional ids", "broker 2"], groups_held=None)
+    row = finding(verdict=Verdict.UNKNOWN, missing=["DESCRIBE on transactional ids", "broker 2"], groups_held=None)
     lines = finding_lines([row])
     assert "  missing  DESCRIBE on transactional ids" in lines
     assert "           broker 2" in lines
@@ -125,7 +128,7 @@ def test_unknown_names_what_is_missing() -> None:
 
 def test_an_unreadable_partition_has_no_next_step() -> None:
     row = finding(
-        queue_position=None, producer_id=None, verdict="unknown", reason="The leader of orders-0 did not answer.",
+        queue_position=None, producer_id=None, verdict=Verdict.UNKNOWN, reason="The leader of orders-0 did not answer.",
         last_stable_offset=None, records_held=None, groups_held=None, error="NOT_LEADER_OR_FOLLOWER",
         missing=["the leader's answer"], remedy="Ask again.",
     )  # fmt: skip
@@ -164,9 +167,9 @@ def test_a_live_transaction_with_a_cause_has_a_full_block() -> None:
 
 def test_the_summary_names_a_missing_marker() -> None:
     """A commit without its marker read "nothing hangs, 1 stuck_ending" while consumers waited for it."""
-    committed = healthy(verdict="stuck_ending", outcome="commit", action="complete")
+    committed = healthy(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
     assert summary([committed]) == "1 partition is held because its COMMIT marker is missing"
-    both = [committed, {**committed, "partition": 8}, healthy(verdict="stuck_ending", partition=9)]
+    both = [committed, {**committed, "partition": 8}, healthy(verdict=Verdict.STUCK_ENDING, partition=9)]
     assert summary(both) == "2 partitions are held because their COMMIT markers are missing, 1 stuck_ending"
 
 
@@ -231,7 +234,7 @@ def test_colours_do_not_change_the_text() -> None:
 def test_the_summary_counts_partitions_in_correct_english() -> None:
     hang = [finding(partition=p, queue_position=n) for p in (0, 1) for n in (1, 2)]
     alive = [healthy(partition=p) for p in range(10, 24)]
-    unknown = finding(partition=5, verdict="unknown")
+    unknown = finding(partition=5, verdict=Verdict.UNKNOWN)
     assert summary([*hang, unknown, *alive]) == "2 partitions hang, 1 unknown, 14 open transactions are healthy"
     assert summary([hang[0], alive[0]]) == "1 partition hangs, 1 open transaction is healthy"
     assert summary([]) == "nothing hangs, no transaction is open"

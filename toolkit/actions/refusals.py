@@ -11,6 +11,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import CHECKPOINT_ENTRY, TO_COMMI
 from toolkit.analysis.diagnosis.verdicts import REFUTED
 from toolkit.errors import ActionRefused
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding
@@ -137,7 +138,7 @@ def _why(finding: Finding) -> str:
 
 def _never(fresh: Finding) -> str:
     """Why not even a person's word is enough; empty where it is."""
-    if fresh.verdict != "unknown":
+    if fresh.verdict is not Verdict.UNKNOWN:
         return fresh.reason
     if fresh.topic == STATE_TOPIC:
         return "no marker belongs on the coordinators' own topic."

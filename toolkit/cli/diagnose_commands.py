@@ -30,6 +30,7 @@ from toolkit.cli.common_options import (
 from toolkit.cli.output import answer, progress, remark, show, width
 from toolkit.cli.source_options import FILE_OPTIONS, SourceOptions, takes_source
 from toolkit.errors import ConnectionFailed, UsageError
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.cli.source_options import AnySource
@@ -358,13 +359,13 @@ def answer_findings(
 
 def in_doubt(findings: Iterable[Finding]) -> list[Finding]:
     """Findings that need action: hanging ones, and those that may be."""
-    return [each for each in findings if each.verdict in {"hanging", "unknown"}]
+    return [each for each in findings if each.verdict.exit_code]
 
 
 def verdict_exit_code(findings: Iterable[Finding]) -> int:
     """Return 1 where something hangs, 3 where that cannot be known, else 0."""
-    verdicts = {each.verdict for each in findings}
-    return 1 if "hanging" in verdicts else 3 if "unknown" in verdicts else 0
+    worst = min((each.verdict for each in findings), key=lambda verdict: verdict.urgency, default=Verdict.CLEAR)
+    return worst.exit_code
 
 
 def explained_exit_code(explained: ExplainedError) -> int:

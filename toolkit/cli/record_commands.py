@@ -23,6 +23,7 @@ from toolkit.cli.source_options import SourceOptions, takes_source
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
 from toolkit.schema.durations import duration as duration_text
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.sources.recording.metrics import Metrics
@@ -267,8 +268,8 @@ def _sample_text(sample: Sample) -> str:
         return "failed"
     verdicts = Counter(each.verdict for each in sample.findings)
     opened = sum(each.producer_id is not None for each in sample.findings)
-    text = f"{opened:,} open, {verdicts['hanging']:,} hanging, {len(sample.late_transactions):,} late"
-    return text + (f", {verdicts['unknown']:,} unknown" if verdicts["unknown"] else "")
+    text = f"{opened:,} open, {verdicts[Verdict.HANGING]:,} hanging, {len(sample.late_transactions):,} late"
+    return text + (f", {verdicts[Verdict.UNKNOWN]:,} unknown" if verdicts[Verdict.UNKNOWN] else "")
 
 
 def _metrics(host: str, port: int | None) -> Metrics | None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 
 
 @declares(
@@ -35,7 +36,7 @@ class Reconciliation(TableRow):
     last_ended: Annotated[
         str | None, "Coordinator's log: how the last such transaction ended (transaction_history.ended)."
     ] = None
-    verdict: Annotated[str | None, "Verdict of its finding; null if none: it opened or ended in between."] = None
+    verdict: Annotated[Verdict | None, "Verdict of its finding; null if none: it opened or ended in between."] = None
     combination: Annotated[str, "One of sources.COMBINATIONS."]
     means: Annotated[str, "What the combination means, as a sentence."]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 _Error = Annotated[str | None, "Kafka error name and message if the response is missing; null if it is complete."]
 
@@ -151,7 +152,7 @@ class Finding(TableRow):
         None
     )
     start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
-    verdict: Annotated[str, "One of analysis.diagnosis.verdicts.VERDICTS."]
+    verdict: Annotated[Verdict, "Verdict of toolkit.schema.verdict."]
     outcome: Annotated[
         str | None, "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open."
     ] = None

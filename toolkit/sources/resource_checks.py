@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.analysis.symptoms.recognition import MAX_NAMED, NamedResources
 from toolkit.errors import NotFound, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -185,8 +184,8 @@ class _Check:
             if each.topic is None
             or each.tp in partitions
             or each.producer_id in owners
-            or (offsets and each.topic == OFFSETS_TOPIC and each.verdict not in BRIEF)
-            or (not self.named and (each.verdict not in BRIEF or each.cause))
+            or (offsets and each.topic == OFFSETS_TOPIC and not each.verdict.is_brief)
+            or (not self.named and (not each.verdict.is_brief or each.cause))
         }
         yield from (each for each in found if (each.topic, each.partition) in selected)
         checked = {each.tp for each in found}

@@ -10,6 +10,7 @@ from toolkit.actions.refusals import abort_refusal
 from toolkit.errors import NotFound
 from toolkit.schema.live import Finding, Producer
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     from toolkit.sources.logdir import LogDir
@@ -85,7 +86,7 @@ def _advice(finding: Finding, state: Producer | None, producer_epoch: int, serve
     against = [f"Its epoch there is {finding.producer_epoch}, not {producer_epoch}."] if other_epoch else []
     if finding.outcome == "commit":
         against += [f"Never abort it: {finding.reason}", f"Remedy: {finding.remedy}"]
-    elif finding.verdict == "unknown":
+    elif finding.verdict is Verdict.UNKNOWN:
         against += [f"Not known: {missing}." for missing in finding.missing]
     elif refusal is not None:
         against.append(f"It is {finding.verdict}: {finding.reason}")

@@ -6,9 +6,9 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.plot_text import plain
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import by_urgency
@@ -42,9 +42,9 @@ class NextSteps:
         return "\n".join(self._lines())
 
     def _lines(self) -> list[str]:
-        by_verdict: dict[str, list[Finding]] = {}
+        by_verdict: dict[Verdict, list[Finding]] = {}
         for finding in self.findings:
-            if finding.verdict != "clear":
+            if finding.verdict is not Verdict.CLEAR:
                 by_verdict.setdefault(finding.verdict, []).append(finding)
         if not by_verdict:
             return [
@@ -72,11 +72,11 @@ def next_steps(findings: Data, *, now: dt.datetime | None = None) -> NextSteps:
     return NextSteps(findings=by_urgency(records_of(findings, Finding), now))
 
 
-def _of_verdict(verdict: str, found: Sequence[Finding]) -> list[str]:
+def _of_verdict(verdict: Verdict, found: Sequence[Finding]) -> list[str]:
     first = found[0]
     names = [_name(each) for each in found[:MAX_PARTITIONS]]
     more = f" and {count(len(found) - MAX_PARTITIONS, 'other')}" if found[MAX_PARTITIONS:] else ""
-    lines = [f"- **{verdict}**: {', '.join(names)}{more}. {VERDICTS[verdict]}"]
+    lines = [f"- **{verdict}**: {', '.join(names)}{more}. {verdict.sentence}"]
     lines += [f"    - remedy for {names[0]}: {plain(printable(first.remedy))}"] if first.remedy else []
     lines += [f"    - [{file}]({file}): {what}" for file, what in NOTEBOOKS.get(verdict, (TIMELINE,))]
     if first.topic is not None:

@@ -15,13 +15,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import CAUSES, HEALTHY, OUTCOMES
+from toolkit.analysis.diagnosis.verdicts import CAUSES, OUTCOMES
 from toolkit.schema import FINDINGS, Column, Table
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.docs_links import cause_page, verdict_page
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.table import STRING
+from toolkit.schema.verdict import Verdict
 from toolkit.views.row_formats import count, printable
 from toolkit.views.urgency import age, expires_in
 
@@ -40,7 +41,7 @@ LINKED_FINDINGS = Table(
 """Findings with the page of the docs, for JSON and CSV."""
 
 
-def finding_page(verdict: str, cause: str | None) -> str:
+def finding_page(verdict: Verdict, cause: str | None) -> str:
     """Address of the page about a finding's deciding cause, or about its verdict if the cause has no name."""
     names = cause_names(cause)
     return cause_page(names[0]) if names else verdict_page(verdict)
@@ -54,13 +55,18 @@ def cause_names(cause: str | None) -> list[str]:
 
 """A record may have a time a clock tick after that of the observation."""
 
+
+def _toned(*tones: str) -> str:
+    return "|".join(verdict for verdict in Verdict if verdict.tone in tones)
+
+
 _LABEL = 9
 _COMMAND = re.compile(r"kafka-txn (?:abort|complete|commit|fence)(?: --[a-z-]+ (?:'[^']*'|[^\s']\S*))+")
 _STYLES = (
     (re.compile(r"^\S+(?= +LSO)", re.MULTILINE), "bold"),
-    (re.compile(r"(^  |(?<=^ {11}))hanging\b", re.MULTILINE), "bold red"),
-    (re.compile(r"^  (unknown|overdue|stuck_ending|prepared|unreplicated)\b", re.MULTILINE), "bold yellow"),
-    (re.compile(r"\b(ongoing|long|ending|ended|clear)(?=  producer)"), "green"),
+    (re.compile(rf"(^  |(?<=^ {{11}}))({_toned('alarm')})\b", re.MULTILINE), "bold red"),
+    (re.compile(rf"^  ({_toned('warn')})\b", re.MULTILINE), "bold yellow"),
+    (re.compile(rf"\b({_toned('calm', 'muted')})(?=  producer)"), "green"),
     (re.compile(r"^  (owner|why|outcome|cause|error|missing|remedy|docs|next)\b", re.MULTILINE), "dim"),
     (_COMMAND, "cyan"),
 )
@@ -91,10 +97,10 @@ def finding_lines(findings: Data, *, width: int | None = None) -> list[str]:
 def summary(findings: Data) -> str:
     """The summary in one line: ``2 partitions hang, 1 unknown, 14 open transactions are healthy``."""
     records = records_of(findings, Finding)
-    hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict == "hanging"})
+    hanging = len({(finding.topic, finding.partition) for finding in records if finding.verdict is Verdict.HANGING})
     undelivered = [finding for finding in records if finding.action == "complete"]  # decided, and the marker is missing
     healthy = sum(map(is_healthy, (finding for finding in records if finding.producer_id is not None)))
-    rest = (finding for finding in records if finding.verdict != "hanging" and finding.action != "complete")
+    rest = (finding for finding in records if finding.verdict is not Verdict.HANGING and finding.action != "complete")
     others = Counter(finding.verdict for finding in rest if not is_healthy(finding))
     parts = [count(hanging, "partition hangs", "partitions hang")] if hanging else []
     parts += [_missing_markers(undelivered)] if undelivered else []
@@ -147,11 +153,11 @@ def paint(lines: Iterable[str]) -> Text:
 
 def is_healthy(finding: Finding) -> bool:
     """Whether its verdict is a healthy one, and no cause is known that says otherwise."""
-    return finding.verdict in HEALTHY and not finding.cause
+    return finding.verdict.is_healthy and not finding.cause
 
 
 def _is_over(finding: Finding) -> bool:
-    return finding.verdict == "ended"
+    return finding.verdict is Verdict.ENDED
 
 
 def _short_lines(partitions: Sequence[tuple[str, Sequence[Finding]]], *, width: int | None) -> list[str]:

@@ -13,6 +13,7 @@ from importlib import resources
 
 from toolkit.errors import UsageError
 from toolkit.schema.docs_links import RUNBOOK_URL
+from toolkit.schema.verdict import Verdict
 
 DASHBOARD = "grafana_dashboard.json"
 OF_CLUSTER = "{{ with $labels.cluster }} of {{ . }}{{ end }}"  # a label of the scrape configuration, if any
@@ -33,16 +34,7 @@ SERIES_COLOURS = {
     "Open transactions by verdict": (
         "byName",
         "fixed",
-        {
-            "hanging": "red",
-            "stuck_ending": "orange",
-            "overdue": "yellow",
-            "unknown": "purple",
-            "prepared": "blue",
-            "long": "light-blue",
-            "ongoing": "green",
-            "ending": "light-green",
-        },
+        {verdict.value: verdict.colour for verdict in Verdict if verdict.is_open},
     ),
     "Hanging, late and committed transactions by partition (top 10)": (
         "byFrameRefID",

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import HEALTHY, OUTCOMES, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES, Row, Table
 from toolkit.schema.coerce import Data, records_of, rows_of
@@ -20,6 +20,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import INT16, INT32, INT64, TIME, utc_now
+from toolkit.schema.verdict import Verdict
 from toolkit.views.findings_text import finding_lines, finding_page, is_healthy, summary
 from toolkit.views.html_page import page
 from toolkit.views.row_formats import cell_text, printable, row_lines
@@ -156,7 +157,7 @@ def _transaction(finding: Finding, now: dt.datetime) -> TableCell:
 def reason_lines(finding: Finding) -> Iterator[tuple[str, str]]:
     """Lines below a finding: reason, outcome, cause, missing evidence, and remedy."""
     yield "", printable(finding.reason)
-    if finding.outcome and finding.verdict not in HEALTHY:
+    if finding.outcome and not finding.verdict.is_healthy:
         yield "outcome", f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}"
     for label, text in (("cause", finding.cause), ("error", finding.error)):
         if text:
@@ -271,7 +272,7 @@ class TableView:
             rest=_packed("".join(bodies[PAGE_ROWS:])),
             count=len(rows),
             left_out=len(self.rows) - len(rows),
-            verdicts={name: text for name, text in VERDICTS.items() if name in verdicts_here},
+            verdicts={each: each.sentence for each in Verdict if each in verdicts_here},
             script=(resources.files(package) / SCRIPT).read_text(encoding="utf-8"),
         )
 

@@ -10,16 +10,8 @@ if TYPE_CHECKING:
     from toolkit.schema.live import Finding
 
 
-VERDICT_ORDER = ("hanging", "unknown", "stuck_ending", "overdue", "prepared", "unreplicated", "ended", "ending", "long")
-"""Verdicts, the most urgent first."""
-
 TICK = dt.timedelta(seconds=1)
 """Files have the times at which they were copied in whole seconds: a record in them may be a little younger."""
-
-
-def urgency(verdict: str) -> int:
-    """The place of a verdict in `VERDICT_ORDER`."""
-    return VERDICT_ORDER.index(verdict) if verdict in VERDICT_ORDER else len(VERDICT_ORDER)
 
 
 def newest(findings: Iterable[Finding]) -> dt.datetime:
@@ -62,7 +54,7 @@ def by_urgency(findings: Iterable[Finding], now: dt.datetime | None = None) -> l
 
     def key(finding: Finding) -> tuple[int, float, str, int, int]:
         length = age(finding, until) or dt.timedelta(0)
-        return (urgency(finding.verdict), -length.total_seconds(), finding.topic or "", finding.partition or 0,
+        return (finding.verdict.urgency, -length.total_seconds(), finding.topic or "", finding.partition or 0,
                 finding.queue_position or 0)  # fmt: skip
 
     return sorted(found, key=key)

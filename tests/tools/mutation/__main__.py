@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools import mutation
-from tests.tools.mutation import FOLDER, ROOT, TABLE
+from tests.tools.mutation import FOLDER, ROOT
 from tests.tools.mutation.coverage_map import CoverageMap, make_map
 from tests.tools.mutation.faults import DECISIONS, Fault, Module, draw, faults
 from tests.tools.mutation.runner import Outcome, Runner, copied, import_others
@@ -26,7 +25,7 @@ def main() -> None:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=mutation.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("module", nargs="?")
-    parser.add_argument("tests", nargs="*", help="files of tests; by default those of mutation.toml")
+    parser.add_argument("tests", nargs="*", help="files of tests; by default all of the map")
     parser.add_argument("--map", nargs=argparse.REMAINDER, help="make the map; what follows is for pytest")
     parser.add_argument("--draw", type=int, help="so many faults of all modules")
     parser.add_argument("--seed", default="1", help="for --draw")
@@ -35,7 +34,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="so many faults of a draw at a time")
     parser.add_argument("--mypy", action="store_true", help="also say what mypy sees of what survives a draw")
     parser.add_argument("--kinds", default=",".join(sorted(DECISIONS)), help="kinds of faults of a module")
-    parser.add_argument("--all", action="store_true", help="print explained survivors, too")
     parser.add_argument("--only", default="", help="only lines, functions or, of a draw, paths with this")
     requested = parser.parse_args()
     if requested.map is not None:
@@ -108,33 +106,23 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _of_module(requested: argparse.Namespace) -> bool:
-    """Whether a fault of a module survives that the table does not explain."""
+    """Whether a fault of a module survives."""
     os.environ.setdefault("KAFKA_TXN_TEST_AMOUNT", "0.1")
-    table = tomllib.loads(TABLE.read_text()).get(requested.module, {})
-    tests = requested.tests or table["tests"]
-    files = [each for each in tests if not each.startswith("-")]
-    subprocess.run(
-        [sys.executable, "-m", "tests.tools.mutation", "--map", "-m", "not lab", *files], cwd=ROOT, check=True
-    )
-    explained, survivors = explained_survivors(requested.module), set[tuple[str, str]]()
+    if requested.tests:
+        arguments = ["--map", "-m", "not lab", *requested.tests]
+        subprocess.run([sys.executable, "-m", "tests.tools.mutation", *arguments], cwd=ROOT, check=True)
     module = Module.read(ROOT / (requested.module.replace(".", "/") + ".py"))
     started, counts = time.monotonic(), Counter[str]()
     with copied() as copy:
-        runner = Runner(copy, CoverageMap(files, lab=False), limit_s=requested.limit)
+        runner = Runner(copy, CoverageMap(requested.tests or [""], lab=False), limit_s=requested.limit)
         for fault in _valid(faults(module, frozenset(requested.kinds.split(",")))):
-            if requested.only not in fault.at:
-                continue
-            is_caught, is_explained = runner.run(fault).is_caught, (fault.at, fault.change) in explained
-            counts["caught" if is_caught else "explained" if is_explained else "survived"] += 1
-            if not is_caught:
-                survivors.add((fault.at, fault.change))
-            if not is_caught and (requested.all or not is_explained):
-                print(f"{fault.place.line}: {fault.at} | {fault.change}", flush=True)
-    for at, change in sorted(explained - survivors):
-        if requested.only in at:
-            print(f"explained, but does not survive: {at} | {change}")
-    figures = " | ".join(str(number) for number in (counts.total(), counts["caught"], counts["explained"]))
-    print(f"{requested.module} | {figures} | {time.monotonic() - started:.0f} s")
+            if requested.only in fault.at:
+                is_caught = runner.run(fault).is_caught
+                counts["caught" if is_caught else "survived"] += 1
+                if not is_caught:
+                    print(f"{fault.place.line}: {fault.at} | {fault.change}", flush=True)
+    figures = f"{counts.total()} faults, {counts['survived']} survive"
+    print(f"{requested.module}: {figures}, {time.monotonic() - started:.0f} s")
     return bool(counts["survived"])
 
 
@@ -145,12 +133,6 @@ def _valid(found: Iterable[Fault]) -> Iterable[Fault]:
         except (SyntaxError, ValueError):
             continue
         yield fault
-
-
-def explained_survivors(module: str) -> set[tuple[str, str]]:
-    """What the table explains of a module."""
-    table = tomllib.loads(TABLE.read_text()).get(module, {})
-    return {(each["at"], change) for each in table.get("survivors", ()) for change in each["changes"]}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.impact import MarkerImpact
 from toolkit.errors import ActionRefused, ToolkitError
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
     answer_html,
@@ -64,20 +65,20 @@ def test_a_choice_starts_with_its_verdict() -> None:
         "HANGING · orders-0 at offset 100 · 23 records held · for 2 min · billing cannot read on"
     )
     idle = finding(
-        verdict="clear", start_offset=None, records_held=None, held_ms=None, groups_held=None, queue_position=None
+        verdict=Verdict.CLEAR, start_offset=None, records_held=None, held_ms=None, groups_held=None, queue_position=None
     )
     assert choice(idle) == "clear · orders-0"
-    assert choice(finding(topic=None, verdict="unknown", records_held=None, offsets_held=5)).startswith(
+    assert choice(finding(topic=None, verdict=Verdict.UNKNOWN, records_held=None, offsets_held=5)).startswith(
         "unknown · the whole cluster at offset 100 · 5 offsets held"
     )
 
 
 def test_the_most_urgent_finding_is_first() -> None:
     found = [
-        finding(verdict="ongoing", held_ms=900_000, action=None),
+        finding(verdict=Verdict.ONGOING, held_ms=900_000, action=None),
         finding(topic="young", held_ms=1_000),
         finding(topic="old", held_ms=50_000),
-        finding(verdict="unknown", action=None),
+        finding(verdict=Verdict.UNKNOWN, action=None),
     ]
     ranked = by_urgency(found)
     assert [each.topic for each in ranked][:2] == ["old", "young"]
@@ -97,13 +98,13 @@ def test_the_queue_position_is_in_the_choice() -> None:
 
 def test_a_choice_names_the_missing_marker() -> None:
     assert "committed, its marker is missing" in choice(
-        finding(verdict="stuck_ending", outcome="commit", action="complete")
+        finding(verdict=Verdict.STUCK_ENDING, outcome="commit", action="complete")
     )
 
 
 def test_external_text_never_becomes_markup() -> None:
     names = ("reason", "remedy", "cause", "transactional_id", "error")
-    row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict="unknown")
+    row = finding(**dict.fromkeys(names, EVIL), groups_held=[EVIL], missing=[EVIL], verdict=Verdict.UNKNOWN)
     for text in (answer_html(row), why_not_html(row), evidence_html(row), problem_html(ActionRefused(EVIL, do=EVIL))):
         assert "<img" not in text
         assert "&lt;img" in text
@@ -218,7 +219,7 @@ def test_every_one_of_five_hundred_findings_can_be_found_and_chosen() -> None:
     chosen: list[Finding] = []
     said: list[str] = []
     listed = FindingList(chosen.append, said.append)
-    healthy = finding(topic="alive", verdict="ongoing", records_held=9_000, action=None)
+    healthy = finding(topic="alive", verdict=Verdict.ONGOING, records_held=9_000, action=None)
     listed.show([healthy, *many(499)], None)
     buttons = listed.choices.children
     assert len(buttons) == PAGE, "the page, and not one for each finding"

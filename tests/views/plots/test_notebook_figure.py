@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from tests.views.plots.busy import busy, finding, history
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import figure_html, plot_history, plot_lag, plot_overview, plot_timeline
 from toolkit.views.plots.figure_svg import WIDTH, figure_svg
 from toolkit.views.plots.notebook_figure import theme_style
@@ -26,7 +27,7 @@ def _timeline() -> go.Figure:
 
 
 FIGURES: dict[str, Callable[[], go.Figure]] = {
-    "overview": lambda: plot_overview([finding(), finding(topic="a & <b>", verdict="unknown")]),
+    "overview": lambda: plot_overview([finding(), finding(topic="a & <b>", verdict=Verdict.UNKNOWN)]),
     "timeline": _timeline,
     "lag": lambda: plot_lag([LAG]),
     "history": lambda: plot_history([history()]),

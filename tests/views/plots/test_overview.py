@@ -6,8 +6,8 @@ from typing import Any
 from tests.views.plots.busy import NOW, finding
 from tests.views.plots.drawn import hovers, traces, words
 from toolkit.schema import FINDINGS, PARTITIONS
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_overview
-from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE
 
 NOTHING: dict[str, Any] = dict.fromkeys(PARTITIONS.names)
 PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW, "brokers_time": NOW}
@@ -15,10 +15,10 @@ PARTITION = NOTHING | {"topic": "orders", "partition": 0, "observed_at": NOW, "b
 
 def test_the_title_is_the_result_and_the_worst_are_first() -> None:
     rows = [
-        finding(topic="clicks", verdict="ongoing", held_from=NOW - dt.timedelta(days=9)),
+        finding(topic="clicks", verdict=Verdict.ONGOING, held_from=NOW - dt.timedelta(days=9)),
         finding(topic="orders"),
-        finding(topic="refunds", verdict="unknown", missing=["broker 2"]),
-        finding(topic="carts", verdict="ended"),
+        finding(topic="refunds", verdict=Verdict.UNKNOWN, missing=["broker 2"]),
+        finding(topic="carts", verdict=Verdict.ENDED),
     ]
     figure = plot_overview(FINDINGS.frame(rows))
     assert "1 partition hangs, longest orders-0 for 3 h" in words(figure)
@@ -27,12 +27,10 @@ def test_the_title_is_the_result_and_the_worst_are_first() -> None:
 
 
 def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() -> None:
-    rows = [
-        finding(topic=verdict, verdict=verdict, producer_id=100 + n) for n, verdict in enumerate(VERDICT_APPEARANCE)
-    ]
+    rows = [finding(topic=verdict, verdict=verdict, producer_id=100 + n) for n, verdict in enumerate(Verdict)]
     figure = plot_overview(rows)
     drawn = traces(figure)["held for"]
-    assert len(set(drawn["marker"]["symbol"])) == len(drawn["y"]) == len(VERDICT_APPEARANCE) - 2
+    assert len(set(drawn["marker"]["symbol"])) == len(drawn["y"]) == len(Verdict) - 2
     for text, name in zip(drawn["text"], drawn["y"], strict=True):
         assert f"<b>{name.removesuffix('-0')}</b> · 3 h" in text
     text = "\n".join(hovers(figure))
@@ -40,13 +38,15 @@ def test_each_verdict_has_its_symbol_and_its_name_and_a_hover_with_every_id() ->
 
 
 def test_a_partition_has_its_worst_verdict() -> None:
-    figure = plot_overview([finding(verdict="ongoing"), finding(queue_position=2, held_from=None)])
+    figure = plot_overview([finding(verdict=Verdict.ONGOING), finding(queue_position=2, held_from=None)])
     assert traces(figure)["held for"]["text"][0].strip() == "<b>hanging</b> · 3 h +1 more"
 
 
 def test_five_hundred_hanging_partitions_stay_readable_and_those_not_drawn_are_counted() -> None:
     """All 500 were drawn: 17,788 pixels, 1.2 MB."""
-    rows = [finding(topic=f"t{n}") for n in range(500)] + [finding(topic=f"u{n}", verdict="long") for n in range(5)]
+    rows = [finding(topic=f"t{n}") for n in range(500)] + [
+        finding(topic=f"u{n}", verdict=Verdict.LONG) for n in range(5)
+    ]
     figure = plot_overview(rows)
     assert len(traces(figure)["held for"]["y"]) == 25
     assert "500 partitions hang" in words(figure)

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from tests.views.plots.drawn import contrast
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import UsageError
-from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, VERDICT_APPEARANCE, theme_named
+from toolkit.schema.verdict import Verdict
+from toolkit.views.plots.plot_theme import KINDS, STATES, THEMES, theme_named
 
 
 @pytest.mark.parametrize("name", THEMES)
@@ -18,10 +18,9 @@ def test_every_colour_has_enough_contrast(name: str) -> None:
         assert contrast(theme[role], theme.background) >= least, role
 
 
-def test_every_verdict_has_its_own_symbol_and_the_worst_are_first() -> None:
-    assert VERDICT_APPEARANCE.keys() == VERDICTS.keys()
-    assert next(iter(VERDICT_APPEARANCE)) == "hanging"
-    assert len({appearance.symbol for appearance in VERDICT_APPEARANCE.values()}) == len(VERDICT_APPEARANCE)
+def test_every_verdict_has_its_own_symbol_and_the_worst_is_first() -> None:
+    assert min(Verdict, key=lambda verdict: verdict.urgency) == "hanging"
+    assert len({verdict.symbol for verdict in Verdict}) == len(Verdict)
 
 
 def test_every_kind_has_its_own_symbol_and_hanging_is_the_widest() -> None:

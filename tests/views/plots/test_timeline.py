@@ -13,6 +13,7 @@ from toolkit.schema.coerce import records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.log import LogTransaction, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots import plot_timeline
 from toolkit.views.plots.lso_curve import LsoCurve
 from toolkit.views.plots.plot_text import when
@@ -125,7 +126,7 @@ def test_an_ended_hold_is_marked_and_in_the_past_tense() -> None:
     log_transactions, _ = busy(500, hanging=0)
     first, last = log_transactions[200], log_transactions[300]
     over = finding(
-        verdict="ended",
+        verdict=Verdict.ENDED,
         queue_position=None,
         start_offset=first["first_offset"],
         held_from=first["start"],
@@ -148,7 +149,7 @@ def test_an_ended_hold_is_marked_and_in_the_past_tense() -> None:
 def test_open_transactions_precede_ended_ones() -> None:
     log_transactions, findings = busy(500, hanging=1)
     over = finding(
-        verdict="ended",
+        verdict=Verdict.ENDED,
         queue_position=None,
         start_offset=FIRST,
         held_from=log_transactions[0]["start"],

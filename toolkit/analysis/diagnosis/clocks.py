@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from toolkit.analysis.coordinator.transaction_states import TWO_PHASE_COMMIT
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
+from toolkit.schema.verdict import Verdict
 
 CLOCKS_DIFFER = dt.timedelta(seconds=5)  # tolerated difference between the clocks of two brokers
 TIMEOUT_GRACE = dt.timedelta(seconds=15)  # transaction.abort.timed.out.transaction.cleanup.interval.ms is 10 s
@@ -136,11 +137,11 @@ def is_overdue(owner: Transaction | None, age: TransactionAge) -> bool:
     return age.proven > dt.timedelta(milliseconds=timeout_ms) + TIMEOUT_GRACE
 
 
-def age_verdict(owner: Transaction, age: TransactionAge, *, long_after: dt.timedelta) -> str:
+def age_verdict(owner: Transaction, age: TransactionAge, *, long_after: dt.timedelta) -> Verdict:
     """``overdue``, ``long`` or ``ongoing``: the verdict on a live transaction.
 
     Only `overdue` has to be proven: both others are live, and differ in the word.
     """
     if is_overdue(owner, age):
-        return "overdue"
-    return "long" if max(age.since_start or age.observed_for, age.observed_for) > long_after else "ongoing"
+        return Verdict.OVERDUE
+    return Verdict.LONG if max(age.since_start or age.observed_for, age.observed_for) > long_after else Verdict.ONGOING

@@ -30,11 +30,11 @@ from toolkit.analysis.diagnosis.observation import (
     is_held,
     observed_between,
 )
-from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.live import EvidenceEntry, Finding, Partition
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.verdict import Verdict
 
 
 def transaction_key(finding: Finding | LateTransaction) -> TransactionKey:
@@ -197,7 +197,7 @@ def _in_order(found: Sequence[Finding]) -> list[Finding]:
 
 def _transaction(evidence: OpenEvidence) -> Finding:
     txn, decision = evidence.txn, decide(evidence)
-    opened_at, clock = _opened(txn, owned=decision.verdict in OWNED)
+    opened_at, clock = _opened(txn, owned=decision.verdict.is_owned)
     return replace(
         _decided(decision, txn.leader, txn.observation),
         producer_id=txn.producer_id,
@@ -213,7 +213,7 @@ def _transaction(evidence: OpenEvidence) -> Finding:
         ),
         opened_at=opened_at,
         opened_at_clock=clock,
-        expires_at=txn.expires_at if decision.verdict in {"ongoing", "long", "overdue"} else None,
+        expires_at=txn.expires_at if decision.verdict in {Verdict.ONGOING, Verdict.LONG, Verdict.OVERDUE} else None,
         broker_id=txn.producer.broker_id,
         observed_at=txn.observation.observed_at,
     )

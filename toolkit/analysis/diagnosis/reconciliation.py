@@ -11,12 +11,12 @@ from types import MappingProxyType
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.verdicts import OWNED
 from toolkit.schema.derived import Reconciliation
 from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
 from toolkit.schema.record import replace
 from toolkit.schema.table import TransactionKey
+from toolkit.schema.verdict import Verdict
 
 COMBINATIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -88,7 +88,11 @@ def _reconciled(
         means="",
     )
     combination = (
-        _combination(found) if found.verdict == "hanging" else "its own" if found.verdict in OWNED else "unknown"
+        _combination(found)
+        if found.verdict is Verdict.HANGING
+        else "its own"
+        if found.verdict and found.verdict.is_owned
+        else "unknown"
     )
     means = "; ".join(finding.missing) if finding and combination == "unknown" else ""
     return replace(found, combination=combination, means=means or COMBINATIONS[combination])

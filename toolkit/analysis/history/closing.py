@@ -18,11 +18,11 @@ from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TwoSourceEvidence
 from toolkit.analysis.diagnosis.evidence_text import at
-from toolkit.analysis.diagnosis.verdicts import HEALTHY
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
 from toolkit.schema.record import replace
 from toolkit.schema.table import Error, TransactionKey
+from toolkit.schema.verdict import Verdict
 
 VERDICT_BEFORE = "verdict_before"
 MILLISECOND = dt.timedelta(milliseconds=1)
@@ -60,7 +60,7 @@ def close(finding: Finding, *, end: str, before: Finding | None = None) -> Findi
     evidence = finding.evidence
     entry = None if before is None else _entry_before(before)
     if before is not None and entry is not None:
-        why = "." if before.verdict == "ended" else f": {before.reason}"
+        why = "." if before.verdict is Verdict.ENDED else f": {before.reason}"
         seen_at = "an unknown time" if entry.observed_at is None else at(entry.observed_at)
         end = f"{end} Last seen open at {seen_at}. While it was open it was {entry.value}{why}"
         evidence = (*(each for each in evidence if each.name != VERDICT_BEFORE), entry)
@@ -101,26 +101,30 @@ def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) 
 
 def is_open(finding: Finding) -> bool:
     """Whether a finding is of an open transaction."""
-    return finding.start_offset is not None and finding.verdict != "ended"
+    return finding.start_offset is not None and finding.verdict is not Verdict.ENDED
 
 
 def unread(findings: Iterable[PartitionFinding]) -> str | None:
     """Why a sample could not read a partition, by its findings; null if it did."""
     for each in findings:
-        if each.producer_id is None and each.verdict == "unknown":
+        if each.producer_id is None and each.verdict is Verdict.UNKNOWN:
             return Error.of(each.error or "; ".join(each.missing)).code
     return None
 
 
-def verdict_before(finding: Finding) -> str | None:
+def verdict_before(finding: Finding) -> Verdict | None:
     """The verdict of an ended transaction while it was open; null if there is none."""
-    entry = None if finding.verdict != "ended" else _entry_before(finding)
-    return None if entry is None else entry.value
+    entry = None if finding.verdict is not Verdict.ENDED else _entry_before(finding)
+    return None if entry is None or entry.value is None else Verdict(entry.value)
 
 
 def without_short(findings: Iterable[Finding], *, min_held_ms: int) -> list[Finding]:
     """Leave out ended transactions that were healthy and held the LSO for less."""
-    return [each for each in findings if verdict_before(each) not in HEALTHY or (each.held_ms or 0) >= min_held_ms]
+    return [
+        each
+        for each in findings
+        if (before := verdict_before(each)) is None or not before.is_healthy or (each.held_ms or 0) >= min_held_ms
+    ]
 
 
 def without_stale(findings: Iterable[Finding], *, sampled_at: dt.datetime) -> list[Finding]:
@@ -130,7 +134,7 @@ def without_stale(findings: Iterable[Finding], *, sampled_at: dt.datetime) -> li
 
 def _entry_before(finding: Finding) -> EvidenceEntry | None:
     """Evidence entry: when a transaction was last seen open, and with which verdict."""
-    if finding.verdict == "ended":
+    if finding.verdict is Verdict.ENDED:
         return next((entry for entry in finding.evidence if entry.name == VERDICT_BEFORE), None)
     return EvidenceEntry(
         source="findings",
@@ -206,9 +210,9 @@ def _both(log: Finding, recorded: Sequence[Finding]) -> Finding:
     last = max(recorded, key=lambda each: each.observed_at)
     decision = decide(TwoSourceEvidence(log=log, recorded=last))
     merged = decision.applied_to(_filled(log, recorded, last))
-    if log.verdict == "ended":
+    if log.verdict is Verdict.ENDED:
         merged = close(merged, end=log.reason, before=last)
-    elif decision.verdict == "ended":
+    elif decision.verdict is Verdict.ENDED:
         merged = replace(
             merged,
             queue_position=None,
@@ -217,7 +221,7 @@ def _both(log: Finding, recorded: Sequence[Finding]) -> Finding:
             held_to=last.held_to,
             held_ms=None,
         )
-    elif last.verdict == "ended":
+    elif last.verdict is Verdict.ENDED:
         return replace(merged, held_to=log.held_to)
     if merged.held_ms is None and merged.held_from is not None:
         # A recording may have begin and end by the recorder's clock: its brokers' time and duration give the brokers'.
@@ -246,7 +250,7 @@ def _filled(log: Finding, recorded: Sequence[Finding], last: Finding) -> Finding
         held_to=_first(log.held_to, last.held_to),
         evidence=(*log.evidence, *(entry for each in recorded for entry in each.evidence)),
     )
-    if log.verdict == "ended":
+    if log.verdict is Verdict.ENDED:
         return filled
     return replace(
         filled,

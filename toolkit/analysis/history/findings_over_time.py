@@ -20,6 +20,7 @@ from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.record import column_values, replace
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import Error
+from toolkit.schema.verdict import Verdict
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +131,7 @@ class _Sampled(NamedTuple):
     start_offset: int | None
     queue_position: int | None
     transactional_id: str | None
-    verdict: str
+    verdict: Verdict
     reason: str
     missing: tuple[str, ...]
     held_from: dt.datetime | None
@@ -140,7 +141,7 @@ class _Sampled(NamedTuple):
 
 
 def _sampled(findings: pa.Table) -> Iterator[_Sampled]:
-    columns = (column_values(findings[name]) for name in _Sampled._fields[1:])
+    columns = (column_values(findings[name], enum=Finding.enums.get(name)) for name in _Sampled._fields[1:])
     return map(_Sampled, range(findings.num_rows), *columns)
 
 
@@ -208,7 +209,7 @@ def _lifetimes(findings: Iterable[_Sampled], known: Mapping[dt.datetime, Observa
         by_sample[each.sampled_at].append(each)
         if each.start_offset is not None:
             by_key[each.start_offset, each.producer_id].append(each)  # a superseding epoch does not end it
-        elif each.producer_id is None and each.verdict != "clear":
+        elif each.producer_id is None and each.verdict is not Verdict.CLEAR:
             by_key[None, each.verdict].append(each)
     samples = _Samples(known=known, by_sample=by_sample)
     for _, found in sorted(by_key.items(), key=lambda item: str(item[0])):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.analysis.coordinator.transaction_owners import ClientGroup, GroupMember, possible_groups
-from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.errors import BrokerError, ConnectionFailed, DecodeError
 from toolkit.formats.coordinator.group_members import read_connect_assignment, read_connect_url, read_streams_process_id
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
@@ -39,7 +38,7 @@ def with_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Findi
     held = [
         FetchPosition(tp, each.last_stable_offset, each.broker_id)
         for each in findings
-        if each.queue_position == 1 and each.verdict not in BRIEF and (tp := each.tp) is not None
+        if each.queue_position == 1 and not each.verdict.is_brief and (tp := each.tp) is not None
         if each.last_stable_offset is not None and each.broker_id is not None
     ]
     groups = groups_held(client, held) if held else {}

@@ -15,17 +15,18 @@ from itertools import islice
 from typing import Any
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.verdicts import BRIEF, COMMIT, OUTCOMES, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.schema.live import Finding
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.recording.sampler import Sample
 from toolkit.version import __version__
 
 MAX_PARTITIONS = MAX_GROUPS = 1000  # with a series of their own in Prometheus
 MAX_GROUP_LAGS = 1000  # series, one per group and partition
-OPEN = [verdict for verdict in VERDICTS if verdict not in {"clear", "ended", "unreplicated"}]
+OPEN = [verdict for verdict in Verdict if verdict.is_open]
 LATE = "kafka_txn_broker_late_partitions"
 PARTITION_GAUGES = (
     ("lso_lag_offsets", "lso_lag", "Offsets from the last stable offset to the high watermark."),
@@ -179,7 +180,7 @@ def _group_lag_series(lags: Iterable[GroupLag]) -> tuple[dict[tuple[str, str, in
 
 def _is_reported(finding: Finding, sample: Sample) -> bool:
     first_seen = sample.first_seen.get(transaction_key(finding))
-    return finding.verdict not in BRIEF or (first_seen is not None and first_seen < finding.observed_at)
+    return not finding.verdict.is_brief or (first_seen is not None and first_seen < finding.observed_at)
 
 
 def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int) -> PartitionSeries:
@@ -187,9 +188,11 @@ def _partition_series(findings: Sequence[Finding], sample: Sample, *, late: int)
         lso_lag=max(each.offsets_held or 0 for each in findings),
         held_seconds=max(_held_seconds(each, sample) for each in findings),
         open=sum(each.producer_id is not None for each in findings),
-        hanging=sum(each.verdict == "hanging" for each in findings),
+        hanging=sum(each.verdict is Verdict.HANGING for each in findings),
         late=late,
-        commits_without_marker=sum(each.verdict == "stuck_ending" and each.outcome == COMMIT for each in findings),
+        commits_without_marker=sum(
+            each.verdict is Verdict.STUCK_ENDING and each.outcome == COMMIT for each in findings
+        ),
         groups_held=sorted({group for each in findings for group in each.groups_held or ()}),
     )
 

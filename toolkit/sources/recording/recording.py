@@ -24,6 +24,7 @@ from toolkit.schema.coerce import in_utc
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Coordinator, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.recorded import RecordedSample
+from toolkit.schema.verdict import Verdict
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec
 from toolkit.sources.recording.recorded_samples import (
     FoundSamples,
@@ -243,7 +244,7 @@ class Recording(Source):
             ended = [
                 each
                 for each in past
-                if each.verdict == "ended" and (everything or (each.topic, each.partition) in selected)
+                if each.verdict is Verdict.ENDED and (everything or (each.topic, each.partition) in selected)
             ]
             findings += without_short(ended, min_held_ms=arguments.min_held_ms)
         return [*findings, *_failed_samples(found)]

@@ -11,7 +11,6 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.diagnosis.verdicts import BRIEF
 from toolkit.analysis.history.sample_findings import (
     LATE_PADDING_MS,
     first_seen,
@@ -211,7 +210,7 @@ def held_groups(client: BrokerClient, findings: Sequence[Finding]) -> list[Group
     for each in findings:
         lso, high_watermark = each.last_stable_offset, each.high_watermark
         is_held = lso is not None and high_watermark is not None and lso < high_watermark
-        if each.tp is not None and each.verdict not in BRIEF and is_held:
+        if each.tp is not None and not each.verdict.is_brief and is_held:
             held[each.tp] = each
     if not held:
         return []

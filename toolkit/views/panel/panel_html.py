@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.verdicts import VERDICTS
 from toolkit.errors import (
     ActionFailed,
     ActionRefused,
@@ -19,6 +18,7 @@ from toolkit.errors import (
 )
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 from toolkit.views.report.finding_sections import answer
 from toolkit.views.report.report_parts import partition_name
 from toolkit.views.report.report_tables import evidence_grid
@@ -83,24 +83,14 @@ def grid(table: Grid) -> str:
     return f"{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
 
 
-_TONES = {
-    "hanging": "alarm",
-    "unknown": "warn",
-    "stuck_ending": "warn",
-    "overdue": "warn",
-    "prepared": "warn",
-    "unreplicated": "warn",
-}
-
-
 def tone(finding: Finding) -> str:
     """The colour of a verdict: ``alarm``, ``warn`` or ``calm``."""
-    return _TONES.get(finding.verdict, "calm")
+    return "calm" if finding.verdict.tone == "muted" else finding.verdict.tone
 
 
 def choice(finding: Finding) -> str:
     """``HANGING · orders-0 at offset 12 · 23 records held · for 2 min · group billing cannot read on``."""
-    verdict = finding.verdict.upper() if finding.verdict == "hanging" else finding.verdict
+    verdict = finding.verdict.upper() if finding.verdict is Verdict.HANGING else finding.verdict
     offset = "" if finding.start_offset is None else f" at offset {finding.start_offset}"
     parts = [verdict, f"{partition_name(finding)}{offset}"]
     if finding.outcome == "commit" and finding.action == "complete":
@@ -133,7 +123,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
     return finding.topic, finding.partition, finding.producer_id, finding.start_offset
 
 
-FENCED = {"ongoing", "long"}
+FENCED = {Verdict.ONGOING, Verdict.LONG}
 """Verdicts of live owners: the command that fences one by choice is shown, and not run."""
 
 _FIRST = ("Outcome", "Why", "Cause", "Who was affected", "Missing", "Error")
@@ -160,7 +150,7 @@ def why_not_html(finding: Finding) -> str:
     return card(
         tone(finding),
         f"<h3>No action here: {line(verdict)}</h3>",
-        paragraph(VERDICTS.get(verdict, "")),
+        paragraph(verdict.sentence),
         f"<p><b>Remedy</b> {line(finding.remedy)}</p>",
     )
 

@@ -15,14 +15,14 @@ from plotly.subplots import make_subplots
 from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import finding_facts, hover, plain, row_axis
 from toolkit.views.plots.plot_text import lines as wrapped
-from toolkit.views.plots.plot_theme import VERDICT_APPEARANCE, Theme, ThemeName, apply_theme, theme_named
+from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
 from toolkit.views.row_formats import count
 from toolkit.views.urgency import age, by_urgency, newest
 
-WORST = list(VERDICT_APPEARANCE)
 NAME_WIDTH = 24
 ROOM = 0.42  # share of the panel for the longest bar; the text after it takes the rest
 
@@ -92,7 +92,7 @@ class PartitionLine:
     """A partition, by the worst of its findings."""
 
     name: str
-    verdict: str
+    verdict: Verdict
     finding: Finding
     others: int
     age: dt.timedelta | None
@@ -123,7 +123,7 @@ def partition_lines(findings: Iterable[Finding], now: dt.datetime) -> list[Parti
     """The lines of the overview: a partition each that is not clear, by its most urgent finding, the worst first."""
     by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
     for finding in by_urgency(findings, now):
-        if finding.verdict not in {"clear", "ended"}:
+        if finding.verdict not in {Verdict.CLEAR, Verdict.ENDED}:
             by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
     lines = []
     for (topic, partition), here in by_partition.items():
@@ -158,21 +158,19 @@ def _add_panel(
     low, high = -0.12, math.log10(max(greatest, 10)) / ROOM
     at = [max(value or 1, 1) for value in values]
     for line, value in zip(lines, at, strict=True):
-        style = VERDICT_APPEARANCE[line.verdict]
         figure.add_trace(
             go.Scatter(x=[10**low, value], y=[line.label] * 2, mode="lines", hoverinfo="skip", showlegend=False,
-                       line={"color": theme[style.role], "width": 7 if line.verdict == "hanging" else 2,
-                             "dash": "solid" if line.verdict == "hanging" else "dot"}),
+                       line={"color": theme[line.verdict.tone], "width": 7 if line.verdict is Verdict.HANGING else 2,
+                             "dash": "solid" if line.verdict is Verdict.HANGING else "dot"}),
             row=1, col=col,
         )  # fmt: skip
-    appearances = [VERDICT_APPEARANCE[line.verdict] for line in lines]
-    colours = [theme[style.role] for style in appearances]
+    colours = [theme[line.verdict.tone] for line in lines]
     figure.add_trace(
         go.Scatter(
             x=at,
             y=[line.label for line in lines],
             mode="markers+text",
-            marker={"symbol": [style.symbol for style in appearances], "color": colours, "size": 13,
+            marker={"symbol": [line.verdict.symbol for line in lines], "color": colours, "size": 13,
                     "line": {"width": 1.5, "color": colours}},
             text=[f"   {text}" for text in texts],
             textposition="middle right",
@@ -190,26 +188,26 @@ def _add_panel(
 
 def _add_legend(figure: go.Figure, lines: Sequence[PartitionLine], theme: Theme) -> None:
     there = {line.verdict for line in lines}
-    for verdict, style in VERDICT_APPEARANCE.items():
+    for verdict in Verdict:
         if verdict in there:
-            marker: dict[str, Any] = {"symbol": style.symbol, "color": theme[style.role], "size": 12,
-                                      "line": {"width": 1.5, "color": theme[style.role]}}  # fmt: skip
+            marker: dict[str, Any] = {"symbol": verdict.symbol, "color": theme[verdict.tone], "size": 12,
+                                      "line": {"width": 1.5, "color": theme[verdict.tone]}}  # fmt: skip
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=verdict), row=1, col=1)
 
 
 def _title(lines: Sequence[PartitionLine]) -> str:
     """``2 partitions hang, longest orders-0 for 3 h``."""
     counted = Counter(line.verdict for line in lines)
-    hanging = counted.pop("hanging", 0)
+    hanging = counted.pop(Verdict.HANGING, 0)
     if not hanging:
         return f"Nothing hangs: {_named(counted)}"
-    longest = max((line for line in lines if line.verdict == "hanging"), key=lambda line: line.age_s or 0)
+    longest = max((line for line in lines if line.verdict is Verdict.HANGING), key=lambda line: line.age_s or 0)
     since = "" if longest.age is None else f" for {duration(longest.age)}"
     return f"{count(hanging, 'partition hangs', 'partitions hang')}, longest {plain(longest.name, longest=50)}{since}"
 
 
-def _named(counted: Counter[str]) -> str:
-    return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in WORST if counted[verdict])
+def _named(counted: Counter[Verdict]) -> str:
+    return ", ".join(f"{counted[verdict]:,} {verdict.replace('_', ' ')}" for verdict in Verdict if counted[verdict])
 
 
 def _subtitle(lines: Sequence[PartitionLine], visible: Sequence[PartitionLine]) -> str:

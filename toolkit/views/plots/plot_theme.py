@@ -88,21 +88,6 @@ class Appearance:
     width: float = 2
 
 
-VERDICT_APPEARANCE: Mapping[str, Appearance] = {
-    "hanging": Appearance(role="alarm", symbol="x"),
-    "stuck_ending": Appearance(role="warn", symbol="diamond"),
-    "overdue": Appearance(role="warn", symbol="triangle-up"),
-    "prepared": Appearance(role="warn", symbol="square"),
-    "unknown": Appearance(role="warn", symbol="cross"),
-    "unreplicated": Appearance(role="warn", symbol="hexagon"),
-    "long": Appearance(role="calm", symbol="triangle-up-open"),
-    "ending": Appearance(role="calm", symbol="diamond-open"),
-    "ongoing": Appearance(role="calm", symbol="circle-open"),
-    "ended": Appearance(role="muted", symbol="square-open"),
-    "clear": Appearance(role="muted", symbol="circle"),
-}
-"""Worst first; each verdict has a symbol of its own."""
-
 KINDS: Mapping[str, Appearance] = {
     "commit": Appearance(role="done", symbol="triangle-up", dash="solid"),
     "abort": Appearance(role="undone", symbol="x", dash="dot"),

@@ -12,6 +12,7 @@ from toolkit.analysis.cluster_events import events_around
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.lso_curve import EARLIEST, LsoCurve
 from toolkit.views.plots.plot_text import place_name
 from toolkit.views.plots.state_lanes import StateInterval, intervals
@@ -143,7 +144,7 @@ def _bar(
     marker, first = txn.marker_offset, txn.first_offset
     first_offset = marker if first is None else first
     assert first_offset is not None, "without both, nothing is drawn"
-    is_over = marker is not None or txn.end is not None or (finding is not None and finding.verdict == "ended")
+    is_over = marker is not None or txn.end is not None or (finding is not None and finding.verdict is Verdict.ENDED)
     end = (curve.time_at(marker + 1) if marker is not None else None) or txn.end or now
     end = end if is_over else now
     return TransactionBar(
@@ -169,7 +170,7 @@ def _start(txn: LogTransaction, finding: Finding | None, *, curve: LsoCurve, end
 
 
 def _kind(txn: LogTransaction, finding: Finding | None, *, is_over: bool) -> str:
-    if finding is not None and finding.verdict == "hanging":
+    if finding is not None and finding.verdict is Verdict.HANGING:
         return "hanging"
     return txn.outcome or ("undecided" if is_over else "open")
 

@@ -14,6 +14,7 @@ from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.notebook_figure import NotebookFigure, empty_figure
 from toolkit.views.plots.plot_text import lines, number, place_name, plain, when
 from toolkit.views.plots.plot_theme import Theme, ThemeName, apply_theme, theme_named
@@ -200,14 +201,16 @@ def no_states(timeline: TimelineData) -> str:
 
 def title_of(timeline: TimelineData) -> str:
     """``orders-0: LSO held at 913,095,344 for 3 h by producer 4711``."""
-    holder = next((each for each in timeline.findings if each.queue_position == 1 and each.verdict != "ended"), None)
+    holder = next(
+        (each for each in timeline.findings if each.queue_position == 1 and each.verdict is not Verdict.ENDED), None
+    )
     if holder is not None:
         since = holder.held_from or holder.opened_at
         is_known = since is not None and holder.brokers_time is not None and since <= timeline.now
         for_ = f" for {duration(timeline.now - since)}" if since and is_known else ""
         by = f" by producer {holder.producer_id}" if holder.producer_id is not None else ""
         held = f"LSO held at {number(holder.last_stable_offset)}{for_}{by}"
-        hanging = [each for each in timeline.findings if each.verdict == "hanging" and each is not holder]
+        hanging = [each for each in timeline.findings if each.verdict is Verdict.HANGING and each is not holder]
         behind = f", {count(len(hanging), 'more hangs', 'more hang')} behind it" if hanging else ""
         return f"{timeline.name}: {held}{behind}"
     past = past_holds(timeline.findings)
@@ -246,7 +249,7 @@ def subtitle_of(timeline: TimelineData, aggregated_bars: Sequence[AggregatedBar]
 
 def _facts(finding: Finding) -> list[str]:
     """The verdict, and who is or was affected."""
-    is_over = finding.verdict == "ended"
+    is_over = finding.verdict is Verdict.ENDED
     facts = [finding.verdict.replace("_", " ")]
     waits, wait, cannot = ("waited", "waited", "could not") if is_over else ("waits", "wait", "cannot")
     if finding.records_held is not None:

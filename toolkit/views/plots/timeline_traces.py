@@ -13,6 +13,7 @@ from toolkit.analysis.cluster_events import LEADER_EVENTS
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.metadata import ClusterEvent
+from toolkit.schema.verdict import Verdict
 from toolkit.views.plots.lso_curve import EARLIEST, CurvePoint, LsoCurve
 from toolkit.views.plots.plot_text import finding_facts, hover, id_text, number, plain, when
 from toolkit.views.plots.plot_theme import KINDS, Theme
@@ -41,7 +42,10 @@ def past_holds(findings: Iterable[Finding]) -> list[PastHold]:
     holds = [
         PastHold(finding, finding.start_offset, finding.held_from, finding.held_to)
         for finding in findings
-        if finding.verdict == "ended" and finding.held_from and finding.held_to and finding.start_offset is not None
+        if finding.verdict is Verdict.ENDED
+        and finding.held_from
+        and finding.held_to
+        and finding.start_offset is not None
     ]
     return sorted(holds, key=lambda hold: -hold.length)
 

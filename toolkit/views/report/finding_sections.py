@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.verdicts import OUTCOMES, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.schema.durations import duration
+from toolkit.schema.verdict import Verdict
 from toolkit.views.findings_text import finding_page, is_healthy
 from toolkit.views.report.report_parts import UNKNOWN, Fact, Grid, ReportSection, moment, partition_name, text
 from toolkit.views.row_formats import count, printable
@@ -66,7 +67,6 @@ def held_from_source(finding: Finding, sampled_at: Collection[dt.datetime | None
 MAX_FINDINGS = 20
 """Maximum number of findings with a section; the others are in one table."""
 
-NOTHING_OPEN = {"clear", "unreplicated", "ended"}
 """Verdicts of a finding without producer that say that no transaction is open; others could not look."""
 
 _CLOCKS = {"coordinator": "the coordinator's clock", "producer": "the producer's clock", "broker": "the broker's clock"}
@@ -117,7 +117,7 @@ def _lead(finding: Finding, end: HoldEnd | None) -> str:
     who = f"producer {_producer(finding)}" + (
         f' of "{printable(finding.transactional_id)}"' if finding.transactional_id else ""
     )
-    if finding.verdict == "ended":
+    if finding.verdict is Verdict.ENDED:
         return f"{where} was held{_how_long(finding, end)} by {who}. It is over.{_held(finding)}"
     if finding.queue_position == 1 and finding.producer_id is not None:
         return f"{where} has been held{_how_long(finding, end)} by {who}.{_held(finding)}"
@@ -129,7 +129,7 @@ def _lead(finding: Finding, end: HoldEnd | None) -> str:
 
 def _how_long(finding: Finding, end: HoldEnd | None) -> str:
     since, length = finding.held_from or finding.opened_at, _length(finding, end)
-    text_ = f" since {moment(since)}" if finding.verdict != "ended" and since else ""
+    text_ = f" since {moment(since)}" if finding.verdict is not Verdict.ENDED and since else ""
     return text_ + (f" for {up_to(end)}{duration(length)}" if length is not None else "")
 
 
@@ -141,7 +141,7 @@ def up_to(end: HoldEnd | None) -> str:
 def _held(finding: Finding) -> str:
     if finding.records_held is None:
         return ""
-    one, many = ("was", "were") if finding.verdict == "ended" else ("is", "are")
+    one, many = ("was", "were") if finding.verdict is Verdict.ENDED else ("is", "are")
     return f" {count(finding.records_held, f'record {one}', f'records {many}')} held, its own included."
 
 
@@ -166,7 +166,7 @@ def _facts(finding: Finding, end: HoldEnd | None) -> Iterator[Fact]:
     yield Fact("Since", (_since(finding),))
     yield Fact("Until", (_until(finding, end),))
     yield Fact("By whom", tuple(_who(finding)))
-    yield Fact("Verdict", (f"{finding.verdict}: {VERDICTS.get(finding.verdict, '')}",))
+    yield Fact("Verdict", (f"{finding.verdict}: {finding.verdict.sentence}",))
     if finding.outcome:
         yield Fact("Outcome", (f"{finding.outcome}: {OUTCOMES.get(finding.outcome, '')}",))
     yield Fact("Why", (printable(finding.reason),))
@@ -181,14 +181,14 @@ def _facts(finding: Finding, end: HoldEnd | None) -> Iterator[Fact]:
 
 def _what(finding: Finding) -> Iterator[str]:
     lso = f"the last stable offset (LSO) of {partition_name(finding)}"
-    if finding.verdict == "ended":
+    if finding.verdict is Verdict.ENDED:
         yield f"{lso}, at offset {text(finding.start_offset)}"
     elif finding.last_stable_offset is not None:
         yield f"{lso}, at {finding.last_stable_offset}; the high watermark is {text(finding.high_watermark)}"
     else:
         yield f"{lso}, which is {UNKNOWN}"
     if finding.offsets_held:
-        could = "could" if finding.verdict == "ended" else "can"
+        could = "could" if finding.verdict is Verdict.ENDED else "can"
         yield f"{count(finding.offsets_held, 'offset', 'offsets')} that no read_committed consumer {could} read"
 
 
@@ -212,7 +212,7 @@ def _until(finding: Finding, end: HoldEnd | None) -> str:
         if end.last_seen is None:
             return f"before {first_without}"
         return f"between {moment(end.last_seen)}, when it was last seen open, and {first_without}"
-    if finding.producer_id is None and finding.verdict not in NOTHING_OPEN:
+    if finding.producer_id is None and finding.verdict.is_open:
         return UNKNOWN
     if finding.queue_position is None:
         return "it does not hold the LSO"
@@ -222,7 +222,7 @@ def _until(finding: Finding, end: HoldEnd | None) -> str:
 
 def _who(finding: Finding) -> Iterator[str]:
     if finding.producer_id is None:
-        yield "no producer: nothing is open" if finding.verdict in NOTHING_OPEN else f"{UNKNOWN}: it could not be read"
+        yield f"{UNKNOWN}: it could not be read" if finding.verdict.is_open else "no producer: nothing is open"
         return
     yield f"producer id {finding.producer_id}, epoch {text(finding.producer_epoch)}"
     name = finding.transactional_id

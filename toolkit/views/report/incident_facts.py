@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, HEALTHY, UNKNOWN
+from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNKNOWN
 from toolkit.analysis.history.closing import VERDICT_BEFORE, verdict_before
 from toolkit.schema.actions import OUTCOME, unfinished
+from toolkit.schema.verdict import Verdict
 from toolkit.views.report.finding_sections import LOG, RECORDING, HoldEnd, held_from_source, hold_end
 from toolkit.views.report.report_parts import ReportTables, partition_name, text
 
@@ -95,13 +96,13 @@ class IncidentFacts:
     @property
     def is_over(self) -> bool:
         """Whether its end is known."""
-        return self.finding.verdict == "ended"
+        return self.finding.verdict is Verdict.ENDED
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """The verdict; of an ended one that while it was open, by a recorder or by the check before its marker."""
         checked = self.marker_step.verdict if self.is_over and self.marker_step else None
-        return verdict_before(self.finding) or checked or self.finding.verdict
+        return verdict_before(self.finding) or (Verdict(checked) if checked else self.finding.verdict)
 
     @property
     def holds(self) -> bool:
@@ -228,7 +229,7 @@ def group_stalls(finding: Finding, tables: ReportTables) -> list[GroupStall]:
     stalls = []
     for group in sorted(groups):
         samples = sorted((due, each.observed_at) for due, each in own if group in (each.groups_held or ()))
-        if samples or finding.verdict != "ended":
+        if samples or finding.verdict is not Verdict.ENDED:
             stalls.append(_stall(finding, group, samples, tables))
     return stalls
 
@@ -242,7 +243,7 @@ def _begin_source(finding: Finding, tables: ReportTables) -> str:
 def _facts(finding: Finding, tables: ReportTables, number: int | None) -> IncidentFacts:
     actions = tuple(sorted((step for step in tables.actions if is_about(step, finding)), key=lambda step: step.at))
     end = hold_end(finding, tables.log_transactions)
-    holds = finding.verdict == "ended" or finding.queue_position == 1
+    holds = finding.verdict is Verdict.ENDED or finding.queue_position == 1
     since = finding.held_from or (finding.opened_at if holds else None)
     begun = None if since is None else IncidentTime(
         time=since, what="the hold began", source=_begin_source(finding, tables)
@@ -291,14 +292,14 @@ def _seen(finding: Finding) -> Iterator[IncidentTime]:
         seen = next((each.observed_at for each in finding.evidence if each.name == VERDICT_BEFORE), None)
         if seen is not None:
             yield IncidentTime(time=seen, what=str(verdict_before(finding)), source=f"{RECORDER}: last seen open")
-    elif not recorded and finding.verdict != "ended":
+    elif not recorded and finding.verdict is not Verdict.ENDED:
         yield IncidentTime(time=finding.observed_at, what=finding.verdict, source=DIAGNOSIS)
 
 
 def _detected(seen: Sequence[IncidentTime], acted: IncidentTime | None, finding: Finding) -> IncidentTime | None:
     """The first time at which its verdict, or a person's action, says that it does not end by itself."""
     verdict = verdict_before(finding) or finding.verdict
-    known = [each for each in seen if each.what == verdict and verdict not in HEALTHY]
+    known = [each for each in seen if each.what == verdict and not verdict.is_healthy]
     return min([*known[:1], *([acted] if acted else [])], key=lambda each: each.time, default=None)
 
 

@@ -20,7 +20,7 @@ from toolkit.schema.coerce import Data, records_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.views.report.finding_sections import MAX_FINDINGS, NOTHING_OPEN, answer, is_answer, others
+from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
 from toolkit.views.report.prevention import is_unread, items_section, prevention_section
@@ -353,7 +353,7 @@ def _timeline(
     grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
     lead = ""
     if not grids and not has_figure:
-        unknown = any(finding.verdict not in NOTHING_OPEN for finding in shown)
+        unknown = any(finding.verdict.is_open for finding in shown)
         lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
     if charts and find_spec("plotly") is None:
         charts = ()

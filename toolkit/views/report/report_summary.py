@@ -6,9 +6,10 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES, UNKNOWN, VERDICTS
+from toolkit.analysis.diagnosis.verdicts import COMMIT, OUTCOMES, UNKNOWN
 from toolkit.schema.actions import OUTCOME
 from toolkit.schema.durations import duration
+from toolkit.schema.verdict import Verdict
 from toolkit.views.findings_text import summary
 from toolkit.views.report.finding_sections import up_to
 from toolkit.views.report.incident_facts import IncidentFacts
@@ -175,10 +176,10 @@ def _why(incident: IncidentFacts) -> str:
     cause = incident.finding.cause
     verdict = incident.verdict
     was = "was" if incident.is_over else "is"
-    if verdict == "ended":
+    if verdict is Verdict.ENDED:
         verdict_text = "Its verdict while it was open is not known."
     else:
-        verdict_text = f"It {was} {verdict}: {VERDICTS.get(verdict, '')}"
+        verdict_text = f"It {was} {verdict}: {verdict.sentence}"
     return f"{verdict_text} Cause: {printable(cause)}." if cause else f"{verdict_text} Its cause is not known."
 
 

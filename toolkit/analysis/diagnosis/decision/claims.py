@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from toolkit.analysis.diagnosis.decision.disowned_rules import are_markers_unread, doubts
 from toolkit.analysis.diagnosis.decision.owned_rules import first_owned_rule
 from toolkit.analysis.diagnosis.evidence_kinds import ALL_COMMITTED, NO_COMMIT, NOT_OWNED, OpenEvidence, recorded_claims
-from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, UNKNOWN, Claim
+from toolkit.analysis.diagnosis.verdicts import NOT_PROVEN, PROVEN, REFUTED, Claim
 from toolkit.schema.live import EvidenceEntry, Finding
+from toolkit.schema.verdict import Verdict
 
 NEEDED = {"abort": (NOT_OWNED, NO_COMMIT), "complete": (NOT_OWNED, ALL_COMMITTED)}
 """The claims that an action needs."""
@@ -20,10 +21,10 @@ NEEDED = {"abort": (NOT_OWNED, NO_COMMIT), "complete": (NOT_OWNED, ALL_COMMITTED
 def claim_entries(e: OpenEvidence) -> Iterator[EvidenceEntry]:
     """The claims about an open transaction as evidence; none if a coordinator owns it, and its log was not read."""
     rule = first_owned_rule(e)
-    if e.txn.start is None or (rule is not None and rule.verdict != UNKNOWN and e.log is None):
+    if e.txn.start is None or (rule is not None and rule.verdict is not Verdict.UNKNOWN and e.log is None):
         return
     status = PROVEN if rule is None and not doubts(e) else NOT_PROVEN
-    if rule is not None and rule.verdict != UNKNOWN:
+    if rule is not None and rule.verdict is not Verdict.UNKNOWN:
         status = REFUTED
     not_owned = Claim(words=f"no live transaction owns {e.outcome.offsets}", status=status)
     no_commit = e.outcome.no_commit
@@ -51,6 +52,6 @@ def needed_override(finding: Finding, action: str) -> str | None:
     Null if nothing is to be overridden, or nothing may be: a claim is refuted, or the transaction has an owner.
     """
     claims = claims_of(finding, action)
-    if finding.verdict != UNKNOWN or not claims or any(each.status == REFUTED for each in claims):
+    if finding.verdict is not Verdict.UNKNOWN or not claims or any(each.status == REFUTED for each in claims):
         return None
     return ", and ".join(each.words for each in claims if each.status == NOT_PROVEN) or None

@@ -19,6 +19,7 @@ from toolkit.analysis.diagnosis.evidence_kinds import (
 from toolkit.analysis.diagnosis.evidence_text import at, number
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 
 PartitionText = Callable[[PartitionEvidence], str]
 
@@ -29,7 +30,7 @@ class PartitionRule:
 
     name: str
     applies: Callable[[PartitionEvidence], bool]
-    verdict: str
+    verdict: Verdict
     why: PartitionText
     remedy: PartitionText
 
@@ -40,7 +41,7 @@ class PartitionRule:
             outcome=None,
             reason=self.why(p),
             remedy=self.remedy(p),
-            missing=tuple(p.errors) if self.verdict == "unknown" else (),
+            missing=tuple(p.errors) if self.verdict is Verdict.UNKNOWN else (),
             rule=self.name,
         )
 
@@ -49,14 +50,14 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
     PartitionRule(
         name="not read",
         applies=lambda p: bool(p.errors),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         why=lambda p: "The partition could not be read.",
         remedy=lambda p: "Diagnose again.",
     ),
     PartitionRule(
         name="began during the copy",
         applies=lambda p: p.is_held and p.has_begun,
-        verdict="clear",
+        verdict=Verdict.CLEAR,
         why=lambda p: (
             f"Nothing was held when the coordinators' log was copied: the transaction at the LSO "
             f"{p.partition.last_stable_offset} began afterwards, while the files were copied."
@@ -66,14 +67,14 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
     PartitionRule(
         name="ended meanwhile",
         applies=lambda p: p.is_held and p.has_moved,
-        verdict="ending",
+        verdict=Verdict.ENDING,
         why=lambda p: f"The transaction that held the LSO at {number(p.lso_before)} ended in the meantime.",
         remedy=lambda p: "None: the blocking transaction ended normally.",
     ),
     PartitionRule(
         name="unreplicated",
         applies=lambda p: p.is_held,
-        verdict="unreplicated",
+        verdict=Verdict.UNREPLICATED,
         why=lambda p: (
             f"Nothing is open at the LSO {p.partition.last_stable_offset}, which stays below the high watermark "
             f"{p.partition.high_watermark} (log end {number(p.partition.log_end_offset)}): a marker is written and "
@@ -86,7 +87,7 @@ PARTITION_RULES: tuple[PartitionRule, ...] = (
     PartitionRule(
         name="clear",
         applies=lambda p: True,
-        verdict="clear",
+        verdict=Verdict.CLEAR,
         why=lambda p: (
             f"The LSO {number(p.partition.last_stable_offset)} is the high watermark: nothing is held back. A consumer "
             "that shows a lag of 1 here is at a transaction marker, which is never delivered to it."
@@ -118,7 +119,7 @@ class TwoSourceRule:
         if source is not None:
             return _decision_of(source, rule=self.name)
         return Decision(
-            verdict="unknown",
+            verdict=Verdict.UNKNOWN,
             outcome=UNKNOWN,
             reason=self.why(e),
             remedy=GET_MISSING,
@@ -152,20 +153,24 @@ def _tells_more(e: TwoSourceEvidence) -> bool:
 
     A `hanging` of a version that did not record the outcome may be of committed records, and decides nothing.
     """
-    return e.log.verdict == "unknown" and not (e.recorded.verdict == "hanging" and e.recorded.outcome is None)
+    return e.log.verdict is Verdict.UNKNOWN and not (
+        e.recorded.verdict is Verdict.HANGING and e.recorded.outcome is None
+    )
 
 
 TWO_SOURCE_RULES: tuple[TwoSourceRule, ...] = (
-    TwoSourceRule(name="ended in the log", applies=lambda e: e.log.verdict == "ended", source=lambda e: e.log),
+    TwoSourceRule(name="ended in the log", applies=lambda e: e.log.verdict is Verdict.ENDED, source=lambda e: e.log),
     TwoSourceRule(
         name="open after its recorded end",
-        applies=lambda e: e.recorded.verdict == "ended" and e.is_logged_later,
+        applies=lambda e: e.recorded.verdict is Verdict.ENDED and e.is_logged_later,
         source=lambda e: None,
         why=lambda e: f"It is open as of {at(e.log.observed_at)}. {e.recorded.reason}",
         needs=lambda e: f"why the sample of {at(e.recorded.observed_at)} does not have what is open after it",
     ),
     TwoSourceRule(
-        name="ended in the recording", applies=lambda e: e.recorded.verdict == "ended", source=lambda e: e.recorded
+        name="ended in the recording",
+        applies=lambda e: e.recorded.verdict is Verdict.ENDED,
+        source=lambda e: e.recorded,
     ),
     TwoSourceRule(
         name="committed by one source only",
@@ -199,10 +204,14 @@ def decide(evidence: Evidence) -> Decision:
         return next(rule for rule in TWO_SOURCE_RULES if rule.applies(evidence)).decision(evidence)
     if isinstance(evidence, EndEvidence):
         return Decision(
-            verdict="ended", outcome=None, reason=evidence.proof, remedy="None: it has ended.", rule="it has ended"
+            verdict=Verdict.ENDED,
+            outcome=None,
+            reason=evidence.proof,
+            remedy="None: it has ended.",
+            rule="it has ended",
         )
     return Decision(
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN if evidence.is_open else None,
         reason=evidence.reason,
         remedy=evidence.remedy,
@@ -226,4 +235,4 @@ def needs_markers(evidence: OpenEvidence) -> bool:
 def needs_recheck(evidence: OpenEvidence) -> bool:
     """Whether one observation does not decide: another has to show the same."""
     rule = first_owned_rule(evidence)
-    return rule is None or rule.verdict in {"unknown", "ending", "stuck_ending"}
+    return rule is None or rule.verdict in {Verdict.UNKNOWN, Verdict.ENDING, Verdict.STUCK_ENDING}

@@ -10,13 +10,14 @@ from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import PROVEN, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
 from toolkit.schema.record import replace
+from toolkit.schema.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """A decision on a transaction, a partition or the cluster."""
 
-    verdict: str  # one of `verdicts.VERDICTS`
+    verdict: Verdict
     outcome: str | None  # one of `verdicts.OUTCOMES`; null if nothing is open
     # reason, remedy: sentences for the operator
     reason: str
@@ -62,7 +63,7 @@ class OpenRule:
 
     name: str  # what it is about
     applies: Callable[[OpenEvidence], bool]  # whether it applies
-    verdict: str  # one of `verdicts.VERDICTS`
+    verdict: Verdict
     # one of `verdicts.OUTCOMES`; null if it has ended. `undecided` becomes `unknown` if logs were read and prove it not
     outcome: str | None
     # why, remedy: sentences for the operator
@@ -83,6 +84,6 @@ class OpenRule:
             remedy=self.remedy(e),
             action=self.action,
             missing=self.needs(e),
-            cause=None if self.verdict == "unknown" else self.cause,
+            cause=None if self.verdict is Verdict.UNKNOWN else self.cause,
             rule=self.name,
         )

@@ -10,6 +10,7 @@ from toolkit.analysis.diagnosis.observation import OpenTransaction
 from toolkit.analysis.diagnosis.verdicts import ABORT, COMMIT, NOT_PROVEN, REFUTED, UNDECIDED, UNKNOWN
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.schema.live import Finding
+from toolkit.schema.verdict import Verdict
 
 OUTCOME_NOT_PROVEN = "outcome not proven"
 COMMIT_IS_LIKELY = "a commit is likely"
@@ -127,20 +128,20 @@ def _decided_rule(outcome: str) -> OpenRule:
     return OpenRule(
         name=f"its {outcome} is decided and the marker on the way",
         applies=lambda e: e.outcome.name == outcome and _is_decided_only(e),
-        verdict="ending",
+        verdict=Verdict.ENDING,
         outcome=outcome,
         why=lambda e: f"{_capital(e.outcome.reason)} yet: its coordinator has only just decided.",
         remedy=lambda e: "Wait: its coordinator writes the marker. Diagnose again.",
     )
 
 
-_DISOWNED_VERDICTS = {"hanging", "stuck_ending"}  # of transactions that no coordinator will end
+_DISOWNED_VERDICTS = {Verdict.HANGING, Verdict.STUCK_ENDING}  # of transactions that no coordinator will end
 
 DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="not proven to be disowned",
         applies=lambda e: bool(doubts(e)),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -149,7 +150,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="recorded otherwise",
         applies=lambda e: e.log is None and e.recorded is not None and _is_recorded_otherwise(e.recorded),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -158,7 +159,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="the log has another producer's batch",
         applies=lambda e: e.log is not None and e.log.other_producer_id is not None,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -169,7 +170,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="the log has its marker, the producer state has not",
         applies=lambda e: e.log is not None and e.log.marker_contradicts,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -178,7 +179,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="its marker came meanwhile",
         applies=lambda e: e.log is not None and e.log.marker_after is not None,
-        verdict="ending",
+        verdict=Verdict.ENDING,
         outcome=None,
         why=lambda e: f"The {e.log and e.log.marker_after} has ended it in the meantime.",
         remedy=lambda e: "None: it has ended.",
@@ -186,7 +187,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="it has ended meanwhile",
         applies=lambda e: e.log is not None and e.log.has_ended,
-        verdict="ending",
+        verdict=Verdict.ENDING,
         outcome=None,
         why=lambda e: f"It has ended in the meantime: {e.outcome.reason}.",
         remedy=lambda e: "None: it has ended.",
@@ -196,7 +197,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="committed without its marker",
         applies=lambda e: e.outcome.name == COMMIT,
-        verdict="stuck_ending",
+        verdict=Verdict.STUCK_ENDING,
         outcome=COMMIT,
         why=lambda e: f"{_capital(e.outcome.reason)}, and none will be written.",
         remedy=lambda e: (
@@ -208,7 +209,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="committed in part",
         applies=lambda e: e.outcome.no_commit.status == e.outcome.all_committed.status == REFUTED,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: (
@@ -221,7 +222,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name=COMMIT_IS_LIKELY,
         applies=lambda e: e.outcome.name == UNKNOWN and e.outcome.all_committed.status == NOT_PROVEN,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: (
@@ -234,7 +235,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name=OUTCOME_NOT_PROVEN,
         applies=lambda e: e.outcome.name == UNKNOWN,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -243,7 +244,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name=MARKERS_NOT_READ,
         applies=are_markers_unread,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: GET_MISSING,
@@ -255,7 +256,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="aborted without its marker",
         applies=lambda e: e.outcome.name == ABORT,
-        verdict="hanging",
+        verdict=Verdict.HANGING,
         outcome=ABORT,
         why=_aborted_reason,
         remedy=_abort,
@@ -264,7 +265,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="to be committed by a checkpoint of Flink",
         applies=lambda e: e.checkpoint is not None,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=_not_proven,
         remedy=lambda e: (
@@ -278,7 +279,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="superseded epoch",
         applies=_is_superseded,
-        verdict="hanging",
+        verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
         remedy=_abort_before_the_marker,
@@ -288,7 +289,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="not added to the open transaction",
         applies=lambda e: e.txn.state == "Ongoing",
-        verdict="hanging",
+        verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
         remedy=lambda e: f"On this partition only: {_abort(e)}",
@@ -298,7 +299,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="nothing open under its id",
         applies=lambda e: e.txn.owner is not None,
-        verdict="hanging",
+        verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
         remedy=_abort,
@@ -307,7 +308,7 @@ DISOWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="no owner",
         applies=lambda e: True,
-        verdict="hanging",
+        verdict=Verdict.HANGING,
         outcome=UNDECIDED,
         why=_hanging_reason,
         remedy=_abort,

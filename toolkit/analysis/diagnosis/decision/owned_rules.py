@@ -20,6 +20,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Transaction
+from toolkit.schema.verdict import Verdict
 
 NOT_CHECKPOINTED = "if no checkpoint of Flink is to commit it"
 COMPARED_AFTER = dt.timedelta(seconds=10)  # of a live transaction, before its log is read for records of an earlier one
@@ -63,7 +64,7 @@ def _timeout(txn: OpenTransaction) -> dt.timedelta:
     return dt.timedelta(milliseconds=(txn.owner.timeout_ms if txn.owner else None) or 0)
 
 
-def _age_verdict(e: OpenEvidence) -> str:
+def _age_verdict(e: OpenEvidence) -> Verdict:
     return age_verdict(_owner(e), e.txn.age, long_after=e.long_after)
 
 
@@ -159,7 +160,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     yield OpenRule(
         name=f"{state} for long",
         applies=lambda e: e.txn.state == state and e.txn.listed and _state_since(e.txn) > PREPARE_GRACE,
-        verdict="stuck_ending",
+        verdict=Verdict.STUCK_ENDING,
         outcome=outcome,
         why=lambda e: f"{_says(e)} for {duration(_state_since(e.txn))}{_as_of(e.txn)} and has not ended it here.",
         remedy=lambda e: (
@@ -173,7 +174,7 @@ def _ending_rules(state: str, outcome: str) -> Iterator[OpenRule]:
     yield OpenRule(
         name=state,
         applies=lambda e: e.txn.state == state and e.txn.listed,
-        verdict="ending",
+        verdict=Verdict.ENDING,
         outcome=outcome,
         why=lambda e: f"{_says(e)}: the outcome is decided and its marker is on the way.",
         remedy=lambda e: (
@@ -188,7 +189,7 @@ def _over_committed(name: str, outcome: str, is_committed: Callable[[OpenEvidenc
     return OpenRule(
         name=name,
         applies=lambda e: _is_live(e) and is_committed(e),
-        verdict="ongoing",
+        verdict=Verdict.ONGOING,
         outcome=outcome,
         why=lambda e: (
             f"{_says(e)}{_age(e.txn)}, and committed records of an earlier transaction are open here, too: "
@@ -206,7 +207,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="on the coordinators' topic",
         applies=lambda e: e.txn.tp[0] == STATE_TOPIC,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: "An open transaction on __transaction_state cannot come from a producer.",
         remedy=lambda e: "Never write a marker here; keep a copy of the segment and report it to Kafka.",
@@ -216,7 +217,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="several coordinators",
         applies=lambda e: len(e.txn.owners) > 1,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{len(e.txn.owners)} coordinators report producer {e.txn.producer_id}.",
         remedy=lambda e: GET_MISSING,
@@ -226,7 +227,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="not described",
         applies=lambda e: e.txn.owner is not None and bool(e.txn.owner.error),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f'Transactional id "{e.txn.transactional_id}" could not be described.',
         remedy=lambda e: GET_MISSING,
@@ -239,7 +240,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="ending elsewhere",
         applies=lambda e: e.txn.state.startswith("Prepare"),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} on other partitions and no longer expects a marker here.",
         remedy=lambda e: "Do not abort while the coordinator is ending the transaction; diagnose again when it has.",
@@ -249,7 +250,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="prepared",
         applies=lambda e: e.txn.state == "Ongoing" and e.txn.two_phase and e.txn.listed,
-        verdict="prepared",
+        verdict=Verdict.PREPARED,
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)} by two-phase commit (no timeout), so it never expires.",
         remedy=lambda e: "Ask the external coordinator of this id whether to commit or abort; never decide it here.",
@@ -258,7 +259,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="prepared elsewhere",
         applies=lambda e: e.txn.two_phase and e.txn.state == "Ongoing",
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} by two-phase commit, which may run ahead of its producer id.",
         remedy=lambda e: "Ask the external coordinator of this id; never decide it here.",
@@ -268,7 +269,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="stale coordinator",
         applies=lambda e: e.txn.owner_epoch >= 0 and e.txn.epoch > e.txn.owner_epoch,
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)} with epoch {e.txn.owner_epoch}, older than the partition's {e.txn.epoch}.",
         remedy=lambda e: GET_MISSING,
@@ -284,7 +285,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="live, of two epochs",
         applies=lambda e: _is_live(e) and e.txn.is_mixed,
-        verdict="ongoing",
+        verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
         why=lambda e: (
             f"{_says(e)} with epoch {e.txn.epoch}, but the first batch has the dead epoch "
@@ -301,7 +302,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="pre-committed by a checkpoint of Flink",
         applies=lambda e: _is_live(e) and e.checkpoint is not None,
-        verdict="prepared",
+        verdict=Verdict.PREPARED,
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)}{_age(e.txn)}, and {_checkpoint(e).name} of its Flink job is to commit it.",
         remedy=lambda e: (
@@ -313,8 +314,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="overdue, perhaps over committed records",
-        applies=lambda e: _is_live(e) and _age_verdict(e) == "overdue" and _may_have_committed(e),
-        verdict="overdue",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE and _may_have_committed(e),
+        verdict=Verdict.OVERDUE,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
@@ -326,8 +327,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="overdue",
-        applies=lambda e: _is_live(e) and _age_verdict(e) == "overdue",
-        verdict="overdue",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.OVERDUE,
+        verdict=Verdict.OVERDUE,
         outcome=UNDECIDED,
         why=lambda e: f"{_says(e)}{_past_timeout(e)}.",
         remedy=lambda e: (
@@ -341,8 +342,8 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     ),
     OpenRule(
         name="long",
-        applies=lambda e: _is_live(e) and _age_verdict(e) == "long",
-        verdict="long",
+        applies=lambda e: _is_live(e) and _age_verdict(e) is Verdict.LONG,
+        verdict=Verdict.LONG,
         outcome=UNDECIDED,
         why=_within_timeout,
         remedy=_wait,
@@ -351,17 +352,19 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="live, with an older first batch",
         applies=lambda e: _is_live(e) and _begins_earlier(e.txn),
-        verdict="ongoing",
+        verdict=Verdict.ONGOING,
         outcome=UNDECIDED,
         why=_within_timeout,
         remedy=_wait,
         is_explained=True,
     ),
-    OpenRule(name="live", applies=_is_live, verdict="ongoing", outcome=UNDECIDED, why=_within_timeout, remedy=_wait),
+    OpenRule(
+        name="live", applies=_is_live, verdict=Verdict.ONGOING, outcome=UNDECIDED, why=_within_timeout, remedy=_wait
+    ),
     OpenRule(
         name="an epoch is missing",
         applies=lambda e: e.txn.owner is not None and (e.txn.owner_epoch < 0 or (e.txn.listed and e.txn.epoch < 0)),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, and whether this transaction is an older one is not known.",
         remedy=lambda e: GET_MISSING,
@@ -374,7 +377,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
     OpenRule(
         name="overdue, fenced by the last epoch",
         applies=_is_stuck_at_last_epoch,
-        verdict="overdue",
+        verdict=Verdict.OVERDUE,
         outcome=UNDECIDED,
         why=lambda e: (
             f"{_says(e)}, its timeout of {duration(_timeout(e.txn))} has passed, and its epoch is "
@@ -399,7 +402,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             and e.txn.listed
             and _owner(e).last_update_time is None
         ),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: (
             f"{_says(e)} with epoch {e.txn.owner_epoch} on this partition: either epoch {e.txn.epoch} is "
@@ -418,7 +421,7 @@ OWNED_RULES: tuple[OpenRule, ...] = (
             e.txn.owner is not None
             and e.txn.state not in {"Ongoing", "Empty", "CompleteCommit", "CompleteAbort", "Dead"}
         ),
-        verdict="unknown",
+        verdict=Verdict.UNKNOWN,
         outcome=UNKNOWN,
         why=lambda e: f"{_says(e)}, a state this version does not know.",
         remedy=lambda e: GET_MISSING,

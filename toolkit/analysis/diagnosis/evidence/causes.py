@@ -22,6 +22,7 @@ from toolkit.schema.live import EvidenceEntry
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
 from toolkit.schema.table import Error
+from toolkit.schema.verdict import Verdict
 
 FLINK_ID = re.compile(r".+-\d+-\d+")  # prefix, subtask, checkpoint
 RANDOM_ID = re.compile(r".*[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}.*", re.IGNORECASE)
@@ -392,8 +393,8 @@ CHECKS: Mapping[str, tuple[CauseCheck, ...]] = {
     "unknown": (_head_deleted, _mixed_epochs),
     "ongoing": (_mixed_epochs,),
     "long": (_mixed_epochs, _head_deleted, _habit),
-    "overdue": (_head_deleted, _habit),
-    "prepared": (_two_phase,),
-    "stuck_ending": (_not_ended,),
+    Verdict.OVERDUE: (_head_deleted, _habit),
+    Verdict.PREPARED: (_two_phase,),
+    Verdict.STUCK_ENDING: (_not_ended,),
 }
 """Causes of the others, by verdict."""

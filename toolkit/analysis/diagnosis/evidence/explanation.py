@@ -31,6 +31,7 @@ from toolkit.formats.log.headers import COMMIT, StructuredRow
 from toolkit.schema import utc
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
+from toolkit.schema.verdict import Verdict
 
 MAX_EVENTS = 20  # of the cluster, from shortly before the first batch on
 LOG_LEFT_OUT = (
@@ -122,7 +123,7 @@ def _explained(
     if batches is not None and finding.queue_position == 1:
         finding = held_since(finding, batches)
     is_ended = context.txn.state.startswith("Prepare")
-    is_disowned = finding.verdict == "hanging" or (finding.verdict == "stuck_ending" and not is_ended)
+    is_disowned = finding.verdict is Verdict.HANGING or (finding.verdict is Verdict.STUCK_ENDING and not is_ended)
     why = cause(context, DISOWNED if is_disowned else CHECKS.get(finding.verdict, ()))
     if why is None:
         return finding

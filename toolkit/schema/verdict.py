@@ -1,0 +1,123 @@
+"""Verdicts: what each says, how urgent it is, how it is shown; `toolkit.analysis.diagnosis.decision` has the rules."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from toolkit.errors import UsageError
+
+Tone = Literal["alarm", "warn", "calm", "muted"]
+
+
+class Verdict(StrEnum):
+    """Who holds a partition's LSO, in a word; the most urgent verdict is first.
+
+    Attributes
+    ----------
+    sentence
+        What it says.
+    tone
+        Its colour on pages, in plots and in a terminal: a role of the theme.
+    symbol
+        Its marker in plots, as Plotly names it; each verdict has its own.
+    colour
+        Its colour on a dashboard, as Grafana names it.
+    exit_code
+        That of a command whose most urgent finding has it.
+    """
+
+    sentence: str
+    tone: Tone
+    symbol: str
+    colour: str
+    exit_code: int
+
+    HANGING = "hanging", "No coordinator owns this transaction, so none will end it.", "alarm", "x", "red", 1
+    UNKNOWN = "unknown", "Evidence is missing; `missing` names it.", "warn", "cross", "purple", 3
+    STUCK_ENDING = (
+        "stuck_ending",
+        "The coordinator decided long ago, and its marker is not written here.",
+        "warn",
+        "diamond",
+        "orange",
+    )
+    OVERDUE = (
+        "overdue",
+        "Ongoing past its own timeout: its coordinator should have aborted it.",
+        "warn",
+        "triangle-up",
+        "yellow",
+    )
+    PREPARED = (
+        "prepared",
+        "Prepared by two-phase commit, or by a checkpoint of Flink: only that external coordinator may decide.",
+        "warn",
+        "square",
+        "blue",
+    )
+    UNREPLICATED = "unreplicated", "Nothing is open; the LSO waits for replication.", "warn", "hexagon"
+    ENDED = "ended", "It was open and has ended; it holds nothing any more.", "muted", "square-open"
+    ENDING = "ending", "The coordinator is writing its markers.", "calm", "diamond-open", "light-green"
+    LONG = (
+        "long",
+        "A live transaction within its own timeout, but open longer than brokers allow by default (Flink).",
+        "calm",
+        "triangle-up-open",
+        "light-blue",
+    )
+    ONGOING = "ongoing", "A live transaction within its own timeout.", "calm", "circle-open", "green"
+    CLEAR = "clear", "Nothing is held back.", "muted", "circle"
+
+    def __new__(
+        cls,
+        name: str,
+        sentence: str = "",
+        tone: Tone = "calm",
+        symbol: str = "",
+        colour: str = "text",
+        exit_code: int = 0,
+    ) -> Self:
+        self = str.__new__(cls, name)
+        self._value_ = name
+        self.sentence, self.tone, self.symbol, self.colour, self.exit_code = sentence, tone, symbol, colour, exit_code
+        return self
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise UsageError(f"There is no verdict {value!r}.", do=f"Verdicts are {', '.join(cls)}.")
+
+    @property
+    def urgency(self) -> int:
+        """Its place among the verdicts, 0 for the most urgent one."""
+        return _URGENCY[self]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is open, or may be."""
+        return self not in (Verdict.UNREPLICATED, Verdict.ENDED, Verdict.CLEAR)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it needs no action."""
+        return self in (Verdict.ENDING, Verdict.LONG, Verdict.ONGOING, Verdict.CLEAR)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it is healthy and nothing waits long behind it: what waits behind a `long` one is worth showing."""
+        return self.is_healthy and self is not Verdict.LONG
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether its coordinator will end it or has ended it, or another system has to decide it."""
+        return self in (
+            Verdict.STUCK_ENDING,
+            Verdict.OVERDUE,
+            Verdict.PREPARED,
+            Verdict.ENDING,
+            Verdict.LONG,
+            Verdict.ONGOING,
+        )
+
+
+_URGENCY = {verdict: place for place, verdict in enumerate(Verdict)}
