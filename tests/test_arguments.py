@@ -24,7 +24,6 @@ UNUSED = {  # functions whose callers decide what they take
 NOT_PASSED = {  # caller and callee: why an optional argument of the same name is another one, or is left out
     ("_base_offset", "read_header"): "position 0",
     ("_first_batch", "read_header"): "of the bytes that were fetched",
-    ("_of_recording", "sample_row"): "the newest sample, as at is null",
     ("_decided", "record_entry"): "a name of our own",
     ("_open", "init"): "only where it is set",
     ("commit_offset", "coordinator"): "of the id",
@@ -45,8 +44,11 @@ NOT_PASSED = {  # caller and callee: why an optional argument of the same name i
 NAMED_OTHERWISE = {  # arguments that are named like another parameter of their callee, and right
     *("ActionStep(target=transactional_id)", "Coordinator(broker_id=coordinator_id)", "Partition(broker_id=leader)"),
     *("FenceResult(producer_epoch_before=producer_epoch)", "FenceResult(producer_id_before=producer_id)"),
-    *("LogTransaction(first_offset=start)", "Observation(partitions_after=partitions)"),
-    *("Observation(producers_after=producers)", "OffsetsLogRecord(group_partition=partition)"),
+    *(
+        "Observation(partitions_after=partitions)",
+        "Observation(producers_after=producers)",
+        "OffsetsLogRecord(group_partition=partition)",
+    ),
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
     *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
     *("class_archive_options(new=archive)", "id_exposure(now=as_of)", "is_contiguous(stop=start)"),

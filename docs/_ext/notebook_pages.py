@@ -11,8 +11,7 @@ from tests.notebooks.books import BOOKS, PLOTLY, code_cells, read
 __all__ = ["notebook_pages"]
 
 PICTURES = {  # widgets need a kernel
-    "panel": "![The panel, right before the marker is written](../panel.png)",
-    "page": "![The live page: all partitions, and the timeline and evidence of the worst one](../live_page.png)",
+    "panel": "![The panel, right before the marker is written](../panel.png)"
 }
 
 

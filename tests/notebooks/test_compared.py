@@ -40,7 +40,7 @@ def test_only_wrong_outputs_false_claims_and_warnings_fail_cells(tmp_path: Path)
     cell.source = cell.source.replace("show(steps", "shown = show(steps") + "\nlso += 1\nshown"  # a claim compares it
     without_count, cell = find_cell(book, "lag-rows")
     cell.outputs, cell.execution_count = [], None
-    with_warning, cell = find_cell(book, "live")
+    with_warning, cell = find_cell(book, "picture")
     cell.source = 'import warnings\nwarnings.warn("an old name")\n' + cell.source
     outcome = run(write(book, tmp_path / BOOK.name), tmp_path)
     assert outcome.failed.keys() == {with_wrong_output, with_false_claim, with_warning}, outcome.output

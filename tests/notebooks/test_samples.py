@@ -14,7 +14,7 @@ SAMPLES = {
     "05": ["late-message"],
     "06": ["flight-recording"],
     "07": ["flight-recording"],
-    "09": ["flight-recording"],
+    "09": ["several-open"],
 }
 CASES = [
     pytest.param(path, name, id=f"{path.stem}-{name}") for path in BOOKS for name in SAMPLES.get(path.stem[:2], ())

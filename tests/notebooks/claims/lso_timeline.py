@@ -22,7 +22,3 @@ def lag_rows(opened: Any, lag: Any, findings: Any, topic: str) -> None:
         row = lag[(lag.topic == topic) & (lag.partition == known["partition"])].iloc[0]
         assert row.lag == row.behind + row.held + row.markers
         assert row.held == findings.records_held.fillna(row.held).iloc[0] > 0, "the group waits for what is held"
-
-
-def live(timeline: Any) -> None:
-    assert timeline.problems == []

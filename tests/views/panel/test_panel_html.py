@@ -10,13 +10,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from toolkit.actions.abort import AbortPlan, AbortResult
 from toolkit.actions.impact import MarkerImpact
 from toolkit.errors import ActionRefused, ToolkitError
-from toolkit.schema.live import Finding, Partition
+from toolkit.schema.live import Finding
 from toolkit.schema.verdict import Verdict
 from toolkit.views.panel.finding_list import PAGE, FindingList
 from toolkit.views.panel.panel_html import (
@@ -31,7 +30,7 @@ from toolkit.views.panel.panel_html import (
 )
 from toolkit.views.panel.plan_html import done_html, lso_difference, lso_planned, plan_html
 from toolkit.views.panel.timeline_picture import FigureFrame, TimelinePicture
-from toolkit.views.report.gap_chart import gap_chart
+from toolkit.views.plots import figure_html, plot_overview
 from toolkit.views.urgency import by_urgency
 
 NOW = dt.datetime(2026, 11, 21, 9, 0, tzinfo=dt.UTC)
@@ -123,8 +122,9 @@ def test_every_error_has_a_heading_and_only_bugs_a_traceback() -> None:
 
 def test_a_figure_is_self_contained_with_one_script() -> None:
     frame = FigureFrame()
-    figure = go.Figure(go.Scatter(x=[1], y=[2], name=f"</script>{EVIL}<!--"))
-    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    figure = plot_overview([finding()])
+    figure.data[0].name = f"</script>{EVIL}<!--"
+    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, problems=[]))
     script, data = frame.children
     page = re.sub(r'<script type="text/plain" id="packed">.*?</script>', "", _srcdoc(script.value), flags=re.DOTALL)
     assert not re.search(r"https?:|//[a-z]|\bsrc=|\bimport\b", page), "it asks nobody for anything"
@@ -132,34 +132,20 @@ def test_a_figure_is_self_contained_with_one_script() -> None:
     assert packed
     assert gzip.decompress(base64.b64decode(packed[1])).decode() == get_plotlyjs()
     assert len(script.value) < 2_500_000
-    inside = re.fullmatch(r'<script type="application/json">(.*)</script>', data.value, flags=re.DOTALL)
-    assert inside
-    assert "<" not in inside[1]
-    assert json.loads(inside[1])["dark"]["data"][0]["name"].startswith("</script>")
-    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, still=None, problems=[]))
+    inside, _, still = data.value.removeprefix('<script type="application/json">').partition("</script>")
+    assert "<" not in inside
+    assert json.loads(inside)["dark"]["data"][0]["name"].startswith("</script>")
+    assert EVIL not in still
+    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, problems=[]))
     assert frame.children == (script, data)
 
 
-def test_without_scripts_a_static_chart_is_shown() -> None:
-    samples = [
-        Partition(
-            topic="orders",
-            partition=0,
-            last_stable_offset=100,
-            observed_at=NOW + dt.timedelta(seconds=each),
-            high_watermark=100 + each,
-        )
-        for each in (0, 9)
-    ]
+def test_without_scripts_a_static_picture_is_shown() -> None:
+    figure = plot_overview([finding()])
     frame = FigureFrame()
-    frame.show(
-        TimelinePicture(
-            figures={}, still=gap_chart(finding(), steps=[], log_transactions=[], samples=samples), problems=[]
-        )
-    )
+    frame.show(TimelinePicture(figures={"light": figure, "dark": figure}, problems=[]))
     still = frame.children[1].value.partition("</script>")[2]
-    assert "LSO and end of the log of orders-0" in still
-    assert still.count("<path") == 5  # three, and two in the key
+    assert f'<div class="still">{figure_html(figure)}</div>' == still
     frame.clear()
     assert frame.children[1].value == ""
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.views.plots.busy import busy, finding, history
 from toolkit.schema.verdict import Verdict
-from toolkit.views.plots import plot_history, plot_lag, plot_overview, plot_timeline
+from toolkit.views.plots import figure_html, plot_history, plot_lag, plot_overview, plot_timeline
 from toolkit.views.plots.figure_svg import WIDTH, figure_svg
 from toolkit.views.plots.notebook_figure import theme_style
 from toolkit.views.plots.plot_theme import THEMES
@@ -53,6 +53,15 @@ def test_a_figure_is_a_picture_with_all_that_plotly_draws(name: str) -> None:
     ]
     assert all(-100 < number < max(WIDTH, figure.layout.height) + 100 for number in numbers)
     assert not list(picture.iter(f"{SVG}script"))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_colour_of_a_picture_in_a_widget_follows_the_theme(name: str) -> None:
+    style, _, picture = figure_html(FIGURES[name]()).partition("</style>")
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]*)"', picture))
+    variables = {each for each in colours if each.startswith("var(--kafka-txn-")}
+    assert {each for each in colours - variables if not each.startswith("url(")} <= {"none"}
+    assert all(each.removeprefix("var(").partition(",")[0] + ":" in style for each in variables)
 
 
 def test_the_output_of_a_notebook_is_drawn_without_plotly_too() -> None:

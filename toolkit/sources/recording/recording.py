@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,14 +114,7 @@ class Recording(Source):
         """
         return self.history("late_transactions", start=start, stop=stop)
 
-    def history(
-        self,
-        table: str,
-        *,
-        start: dt.datetime | None = None,
-        stop: dt.datetime | None = None,
-        values: Mapping[str, Sequence[object]] | None = None,
-    ) -> pd.DataFrame:
+    def history(self, table: str, *, start: dt.datetime | None = None, stop: dt.datetime | None = None) -> pd.DataFrame:
         """All rows of a recorded table, with the time of their sample (``schema.RECORDED``).
 
         Parameters
@@ -130,8 +123,6 @@ class Recording(Source):
             samples, partitions, producers, transactions, findings or late_transactions.
         start, stop
             As for `samples`.
-        values
-            Only rows that have one of these values in the column; no others are read.
 
         Raises
         ------
@@ -140,7 +131,7 @@ class Recording(Source):
         """
         import pandas as pd
 
-        frame: pd.DataFrame = self._history(table, start, stop, values).to_pandas(types_mapper=pd.ArrowDtype)
+        frame: pd.DataFrame = self._history(table, start, stop).to_pandas(types_mapper=pd.ArrowDtype)
         return frame
 
     def observe(
@@ -274,13 +265,7 @@ class Recording(Source):
         samples = RecordedSample.of_table(self._history("samples", start, stop))
         return over_time(findings, observation_times(samples))
 
-    def _history(
-        self,
-        table: str,
-        start: dt.datetime | None,
-        stop: dt.datetime | None,
-        values: Mapping[str, Sequence[object]] | None = None,
-    ) -> pa.Table:
+    def _history(self, table: str, start: dt.datetime | None, stop: dt.datetime | None) -> pa.Table:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -288,7 +273,7 @@ class Recording(Source):
             raise UsageError(f"A recording has no table {table!r}.", do=f"Use {', '.join(schema.RECORDED)}.")
         start, stop = (None if time is None else in_utc(time) for time in (start, stop))
         complete = sample_times(self.path, start, stop)  # first, to leave out samples written meanwhile
-        rows = read(self.path, table, start=start, stop=stop, values=values)
+        rows = read(self.path, table, start=start, stop=stop)
         return rows.filter(pc.is_in(rows["sampled_at"], value_set=pa.array(complete, rows["sampled_at"].type)))
 
     def _find_samples(self, at: dt.datetime | None) -> FoundSamples:

@@ -20,7 +20,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,11 +133,8 @@ def read(
     start: dt.datetime | None = None,
     stop: dt.datetime | None = None,
     columns: Sequence[str] | None = None,
-    values: Mapping[str, Sequence[object]] | None = None,
 ) -> pa.Table:
     """Rows of a table, of samples due from `start` to before `stop`, in the declared order.
-
-    `values`: only rows that have one of them in the column.
 
     Raises
     ------
@@ -153,7 +150,7 @@ def read(
                 for file in files_of(directory, table)
                 if (stop is None or file.start < stop) and (start is None or file.stop > start)
             ]
-            return _read(table, files, start=start, stop=stop, columns=columns, values=values or {})
+            return _read(table, files, start=start, stop=stop, columns=columns)
         except FileNotFoundError as error:
             missing = error
             time.sleep(RETRY_BACKOFF_S)
@@ -194,7 +191,6 @@ def _read(
     start: dt.datetime | None,
     stop: dt.datetime | None,
     columns: Sequence[str] | None,
-    values: Mapping[str, Sequence[object]],
 ) -> pa.Table:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -205,7 +201,6 @@ def _read(
         return empty if columns is None else empty.select(columns)
     bounds = ((start, pc.greater_equal), (stop, pc.less))
     terms = [compare(pc.field("sampled_at"), pc.scalar(bound)) for bound, compare in bounds if bound is not None]
-    terms += [pc.field(name).isin(list(wanted)) for name, wanted in values.items()]
     condition = functools.reduce(operator.and_, terms) if terms else None
     dataset = ds.dataset([str(file.path) for file in files], schema=schema, format="parquet")
     rows = dataset.to_table(filter=condition, columns=list(columns) if columns else None)

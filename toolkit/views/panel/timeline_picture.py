@@ -14,8 +14,6 @@ import ipywidgets as widgets
 from toolkit.errors import ToolkitError
 from toolkit.schema.coerce import records_of
 from toolkit.schema.log import LogTransaction, LsoStep
-from toolkit.views.report.gap_chart import gap_chart
-from toolkit.views.report.report_parts import drawn
 
 if TYPE_CHECKING:
     from toolkit.schema.live import Finding, Partition
@@ -30,10 +28,9 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelinePicture:
-    """A timeline by theme, the shapes of a static one, and sentences about unreadable data."""
+    """A timeline by theme, and sentences about unreadable data."""
 
     figures: Mapping[str, Any]
-    still: Mapping[str, Any] | None
     problems: Sequence[str]
 
 
@@ -85,8 +82,7 @@ def picture(
         )
         for theme in themes
     }
-    still = gap_chart(findings[0], steps=steps, log_transactions=log_transactions, samples=samples)
-    return TimelinePicture(figures=figures, still=still, problems=problems)
+    return TimelinePicture(figures=figures, problems=problems)
 
 
 # A figure in an Output needs a renderer that Databricks does not bring, HTML of a widget runs no script, and a picture
@@ -109,10 +105,11 @@ class FigureFrame(widgets.VBox):  # type: ignore[misc]
         if not self._has_script:  # the script is sent once a figure is shown
             self.children = (widgets.HTML(_frame_html()), self._data)
             self._has_script = True
+        from toolkit.views.plots import figure_html
+
         figures = {theme: figure.to_json() for theme, figure in picture.figures.items()}
         # The static picture is for pages that forbid the script.
-        still = f'<div class="still">{drawn(picture.still)}</div>' if picture.still else ""
-        self._data.value = _data_html(figures) + still
+        self._data.value = f'{_data_html(figures)}<div class="still">{figure_html(picture.figures["light"])}</div>'
 
     def clear(self) -> None:
         """Show none."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toolkit.views.plots.lag_plot import plot_lag
-from toolkit.views.plots.live_timeline import LiveTimeline
+from toolkit.views.plots.notebook_figure import figure_html
 from toolkit.views.plots.overview_plot import plot_overview
 from toolkit.views.plots.timeline_plot import plot_timeline
 from toolkit.views.plots.transaction_history_plot import plot_history
 
-__all__ = ["LiveTimeline", "plot_history", "plot_lag", "plot_overview", "plot_timeline"]
+__all__ = ["figure_html", "plot_history", "plot_lag", "plot_overview", "plot_timeline"]

@@ -24,14 +24,9 @@ LETTER = 0.55  # width of a letter by the size of its font
 TAG = re.compile(r"<(/?)(b|br)\s*/?>")
 
 
-def figure_svg(figure: go.Figure, *, row_click: str = "") -> str:
-    """Draw a figure.
-
-    Returns: SVG with the title as its accessible name, and without a script.
-    `row_click`: script for a click on a row of its category axis, whose ``this.dataset.row`` is its number from the
-        top.
-    """
-    return _Drawing(figure.to_plotly_json()).text(row_click)
+def figure_svg(figure: go.Figure) -> str:
+    """A figure as SVG with the title as its accessible name, and without a script."""
+    return _Drawing(figure.to_plotly_json()).text()
 
 
 def figure_text(figure: go.Figure) -> str:
@@ -71,7 +66,7 @@ class _Drawing:
         self.height = self.layout["height"]
         self.areas = self._areas()
 
-    def text(self, row_click: str) -> str:
+    def text(self) -> str:
         """Draw everything, in plotly's order."""
         self._draw_axes()
         for shape in self.layout.get("shapes", ()):
@@ -82,7 +77,6 @@ class _Drawing:
             self._draw_annotation(note)
         self._draw_title()
         self._draw_legend()
-        self._draw_rows(row_click)
         title = _escaped(_plain(self.layout["title"]["text"]))
         defs = "".join(self.patterns.values())
         return (
@@ -295,18 +289,6 @@ class _Drawing:
                 self._draw_key(trace, x, y - 4)
                 self._write(trace["name"], x + 36, y, size=12)
                 x += 52 + _width(trace["name"], 12)
-
-    def _draw_rows(self, row_click: str) -> None:
-        """Invisible rows that can be clicked."""
-        axis = next(iter(self.areas.values())).y
-        rows = axis.categories[::-1] if row_click else ()
-        height = abs(axis.at(1) - axis.at(0))
-        for number, name in enumerate(rows):
-            y = axis.at(axis.number(name)) - height / 2
-            self.parts.append(
-                f'<rect x="0" y="{y:.1f}" width="{WIDTH}" height="{height:.1f}" fill="transparent" cursor="pointer" '
-                f'data-row="{number}" onclick="{_escaped(row_click)}"/>'
-            )
 
     def _draw_key(self, trace: Mapping[str, Any], x: float, y: float) -> None:
         box, marker = f"M{x} {y - 6}h28v12h-28Z", trace.get("marker", {})

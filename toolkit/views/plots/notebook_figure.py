@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from toolkit.views.plots.figure_svg import figure_svg, figure_text
-from toolkit.views.plots.plot_theme import THEMES, Theme, apply_theme
+from toolkit.views.plots.plot_theme import DARK_VARIABLES, THEMES, Theme, apply_theme, follow_theme
 
 OWN_RENDERERS = {"plotly_mimetype", "plotly_mimetype+notebook"}  # plotly's choice in Jupyter; others are the user's
 
@@ -42,6 +42,21 @@ class NotebookFigure(go.Figure):  # type: ignore[misc]
             "image/svg+xml": picture,
             "text/plain": text,
         }
+
+
+def figure_html(figure: go.Figure) -> str:
+    """A figure as HTML without a script, for a widget that is redrawn in place; it follows the theme of the page.
+
+    Parameters
+    ----------
+    figure
+        A light figure of this package.
+
+    Examples
+    --------
+    >>> ipywidgets.HTML(figure_html(plot_overview(cluster.findings())))  # doctest: +SKIP
+    """
+    return f'<style>[data-jp-theme-light="false"] {{ {DARK_VARIABLES}}}</style>{follow_theme(figure_svg(figure))}'
 
 
 @cache

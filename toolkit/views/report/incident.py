@@ -35,7 +35,7 @@ from toolkit.schema.log import LogTransaction
 from toolkit.schema.table import TransactionKey
 from toolkit.sources.logdir import LogDir
 from toolkit.sources.recording import Recording
-from toolkit.views.report.report import complete
+from toolkit.views.report.report import complete, report
 from toolkit.views.report.report_parts import Figure
 
 if TYPE_CHECKING:
@@ -218,38 +218,15 @@ def tables_around(
 
 
 def timeline_of(tables: IncidentFindings) -> Figure | None:
-    """The timeline of the first partition of a report, for its `figure`; null if there is none.
+    """The timeline of the first partition of a report, for its `figure`; null if there is none, or no plotly.
 
     Parameters
     ----------
     tables
         From `collect_incident`.
-
-    Raises
-    ------
-    ImportError
-        If plotly is not installed.
     """
-    from toolkit.views.plots import plot_timeline
-
-    findings = records_of(tables["findings"], Finding)
-    first = next(iter(complete(findings)), None)
-    if first is None or first.topic is None:
-        return None
-    own = tables.get("partitions")
-    if own is not None and first.held_to is None:  # later data would be drawn under an older verdict
-        own = [row for row in own if row["observed_at"] <= first.observed_at]
-    return lambda theme: plot_timeline(
-        tables.get("log_transactions", []),
-        lso_timeline=tables.get("lso_timeline"),
-        partitions=own,
-        transaction_history=tables.get("transaction_history"),
-        cluster_events=tables.get("cluster_events"),
-        findings=findings,
-        topic=first.topic,
-        partition=first.partition,
-        theme="dark" if theme == "dark" else "light",
-    )
+    charts = [chart for section in report(**tables).sections for chart in section.charts]
+    return charts[0] if charts else None
 
 
 def _closed_by(

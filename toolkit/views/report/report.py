@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
@@ -19,7 +21,6 @@ from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.views.report.finding_sections import MAX_FINDINGS, answer, is_answer, others
-from toolkit.views.report.gap_chart import gap_chart
 from toolkit.views.report.incident_facts import IncidentFacts, incident_facts
 from toolkit.views.report.incident_sections import cause_section, impact_section, overview_section, times_section
 from toolkit.views.report.prevention import is_unread, items_section, prevention_section
@@ -28,8 +29,7 @@ from toolkit.views.report.report_parts import (
     Grid,
     ReportSection,
     ReportTables,
-    charts_of,
-    drawn,
+    escaped,
     html,
     markdown,
     notebook,
@@ -48,6 +48,9 @@ from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
+
+    from toolkit.views.plots.plot_theme import ThemeName
 
 THEME_SCRIPT = """<script>
 try {
@@ -101,7 +104,8 @@ class Report:
     @cached_property
     def html(self) -> str:
         """One self-contained page without network requests."""
-        return html(self.title, self.summary, self.sections, figure=self.figure)
+        pictures = [picture for _, picture in self.pictures]
+        return html(self.title, self.summary, self.sections, pictures=pictures, figure=self.figure)
 
     @cached_property
     def markdown(self) -> str:
@@ -109,9 +113,14 @@ class Report:
         return markdown(self.title, self.summary, self.sections)
 
     @cached_property
-    def pictures(self) -> list[str]:
-        """The LSO of each partition as an SVG file."""
-        return [drawn(chart, standalone=True) for chart in charts_of(self.sections)]
+    def pictures(self) -> list[tuple[str, str]]:
+        """The timeline of each partition: its alternative text, and an SVG file."""
+        figures = [chart("light") for section in self.sections for chart in section.charts]
+        if not figures:  # perhaps as plotly is not installed
+            return []
+        from toolkit.views.plots.figure_svg import figure_svg, figure_text
+
+        return [(figure_text(figure), figure_svg(figure)) for figure in figures]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write it to a file, completely or not at all, and return its path.
@@ -119,7 +128,7 @@ class Report:
         Parameters
         ----------
         path
-            ``.html``; ``.md``, with its pictures beside it as ``NAME-1.svg``; or ``.ipynb``, a notebook to edit.
+            ``.html``; or ``.md`` or ``.ipynb``, a notebook to edit, with the pictures beside it as ``NAME-1.svg``.
 
         Raises
         ------
@@ -129,18 +138,16 @@ class Report:
         path = Path(path)
         if path.suffix not in SUFFIXES:
             raise UsageError(f"{path} ends in none of {', '.join(SUFFIXES)}.", do="The suffix selects the format.")
-        text = self.html
-        if path.suffix == ".md":
-            names = [f"{path.stem}-{number}.svg" for number, _ in enumerate(self.pictures, start=1)]
-            for name, picture in zip(names, self.pictures, strict=True):
-                _write(path.with_name(name), picture)
-            text = markdown(self.title, self.summary, self.sections, pictures=[quote(name) for name in names])
-        elif path.suffix == ".ipynb":
-            from toolkit.views.report.chart_png import chart_png
-
-            pictures = list(map(chart_png, charts_of(self.sections)))
-            text = notebook(self.title, self.summary, self.sections, pictures=pictures)
-        _write(path, text)
+        if path.suffix == ".html":
+            _write(path, self.html)
+            return path
+        links = []
+        for number, (text, picture) in enumerate(self.pictures, start=1):
+            file = path.with_name(f"{path.stem}-{number}.svg")
+            _write(file, picture)
+            links.append(f"![{escaped(text)}]({quote(file.name)})")
+        form = markdown if path.suffix == ".md" else notebook
+        _write(path, form(self.title, self.summary, self.sections, pictures=links))
         return path
 
     def _repr_html_(self) -> str:
@@ -208,7 +215,7 @@ def report(
         What could not be read, as sentences.
     figure
         A plotly Figure for the page, or a function that gives one for ``"light"`` and for ``"dark"``; plotly's script
-        (4 MB) comes along. Without it, and on paper, the page draws the LSO itself.
+        (4 MB) comes along. Without it, and on paper, the page has the timeline of each partition as a picture.
     title
         Heading; made of the partitions if null.
     generated_at
@@ -309,7 +316,7 @@ def _sections(
     if any(each.finding.producer_id is not None for each in incidents):
         yield impact_section(incidents)
         yield times_section([each for each in incidents if each.holds])
-    yield _timeline(shown, tables, has_figure=has_figure)
+    yield _timeline(shown, findings, tables, has_figure=has_figure)
     if shown:
         yield cause_section(incidents)
     yield _done(tables)
@@ -339,27 +346,54 @@ def _done(tables: ReportTables) -> ReportSection:
     return ReportSection(title=title, grids=(action_grid(tables.actions),))
 
 
-def _timeline(shown: Sequence[Finding], tables: ReportTables, *, has_figure: bool) -> ReportSection:
-    by_partition: dict[tuple[str | None, int | None], list[Finding]] = {}
-    for finding in shown:
-        by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
-    charts = [
-        gap_chart(
-            first,
-            steps=tables.lso_timeline,
-            log_transactions=tables.log_transactions,
-            samples=tables.partitions,
-            others=more,
-        )
-        for first, *more in by_partition.values()
-    ]
+def _timeline(
+    shown: Sequence[Finding], findings: Sequence[Finding], tables: ReportTables, *, has_figure: bool
+) -> ReportSection:
+    charts = tuple(_charts(shown, findings, tables))
     grids = tuple(event_grid(finding, tables) for finding in shown if finding.producer_id is not None)
     lead = ""
     if not grids and not has_figure:
         unknown = any(finding.verdict.is_open for finding in shown)
         lead = "It could not be read whether anything was open." if unknown else "Nothing was open."
-    drawn = tuple(chart for chart in charts if chart)
-    return ReportSection(title="Timeline", lead=lead, grids=grids, charts=drawn, figure=has_figure)
+    if charts and find_spec("plotly") is None:
+        charts = ()
+        lead = f"{lead} Not drawn: plotly is not installed (pip install 'kafka-txn-toolkit[notebooks]').".lstrip()
+    return ReportSection(title="Timeline", lead=lead, grids=grids, charts=charts, figure=has_figure)
+
+
+def _charts(
+    shown: Iterable[Finding], findings: Sequence[Finding], tables: ReportTables
+) -> Iterator[Callable[[ThemeName], go.Figure]]:
+    """The timeline of each partition of which more than findings is known."""
+
+    def draw(
+        theme: ThemeName, *, topic: str | None, partition: int | None, partitions: Sequence[Partition]
+    ) -> go.Figure:
+        from toolkit.views.plots import plot_timeline
+
+        return plot_timeline(
+            tables.log_transactions,
+            lso_timeline=tables.lso_timeline,
+            partitions=partitions,
+            findings=findings,
+            transaction_history=tables.transaction_history,
+            cluster_events=tables.cluster_events,
+            topic=topic,
+            partition=partition,
+            theme=theme,
+        )
+
+    firsts: dict[tuple[str | None, int | None], Finding] = {}
+    for finding in shown:
+        firsts.setdefault((finding.topic, finding.partition), finding)
+    for (topic, partition), first in firsts.items():
+        # later samples would be drawn under an older verdict
+        samples = [each for each in tables.partitions if first.held_to or each.observed_at <= first.observed_at]
+        rows: Iterable[LogTransaction | LsoStep | Partition] = chain(
+            tables.log_transactions, tables.lso_timeline, samples
+        )
+        if any((each.topic, each.partition) == (topic, partition) for each in rows):
+            yield partial(draw, topic=topic, partition=partition, partitions=samples)
 
 
 def _around(shown: Iterable[Finding], tables: ReportTables) -> tuple[Grid, ...]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -17,13 +15,15 @@ from toolkit.views.html_page import page
 from toolkit.views.row_formats import printable
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
     from toolkit.schema.actions import ActionStep
     from toolkit.schema.live import Exposure, Finding, Partition
     from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
     from toolkit.schema.metadata import ClusterEvent
+    from toolkit.views.plots.plot_theme import ThemeName
 
 UNKNOWN = "not known"
-PNG = "image/png"  # JupyterLab attaches no SVG
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class ReportSection:
     lead: str = ""
     facts: tuple[Fact, ...] = ()
     grids: tuple[Grid, ...] = ()
-    charts: tuple[Mapping[str, Any], ...] = ()
+    charts: tuple[Callable[[ThemeName], go.Figure], ...] = ()  # drawn when they are called
     figure: bool = False
     appendix: bool = False
 
@@ -109,43 +109,35 @@ def moment(time: dt.datetime | None, *, otherwise: str = UNKNOWN) -> str:
 Figure = Any
 """A plotly Figure, or a function that returns one for ``"light"`` and for ``"dark"``; plotly is not imported here."""
 
-TEMPLATE, CHART = "page.html", "chart.svg"
 
+def html(
+    title: str,
+    summary: Sequence[str],
+    sections: Sequence[ReportSection],
+    *,
+    pictures: Sequence[str] = (),
+    figure: Figure | None = None,
+) -> str:
+    """The page of a report.
 
-def html(title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, figure: Figure | None = None) -> str:
-    """The page of a report. `title`, `summary`, `sections`: as for `markdown`. `figure`: figure under the findings."""
-    drawings = [drawn(chart) for chart in charts_of(sections)]
+    `title`, `summary`, `sections`: as for `markdown`. `pictures`: SVG of each chart, all in one section.
+    `figure`: figure under the findings.
+    """
+    dark = ""
+    if pictures:
+        from toolkit.views.plots.plot_theme import DARK_VARIABLES, follow_theme
+
+        pictures, dark = list(map(follow_theme, pictures)), DARK_VARIABLES
     values = {
         "title": title,
         "summary": summary,
-        "sections": numbered(sections),
+        "sections": sections,
         "figures": _figures(figure),
-        "drawings": drawings,
+        "pictures": pictures,
+        "dark_pictures": dark,
         "docs_url": DOCS_URL,
     }
-    return page(__name__.rpartition(".")[0], TEMPLATE, **values) + "\n"
-
-
-def charts_of(sections: Iterable[ReportSection]) -> list[Mapping[str, Any]]:
-    """The charts of a report, in its order."""
-    return [chart for section in sections for chart in section.charts]
-
-
-def drawn(chart: Mapping[str, Any], *, standalone: bool = False) -> str:
-    """A chart as SVG: for a page, in the page's colours; or as a file of its own.
-
-    `chart`: a chart of `gap_chart`. `standalone`: whether it is a file of its own.
-    """
-    return page(__name__.rpartition(".")[0], CHART, chart=chart, standalone=standalone)
-
-
-def numbered(sections: Iterable[ReportSection]) -> list[ReportSection]:
-    """The sections; each chart with its number in the report."""
-    number = itertools.count()
-    return [
-        replace(section, charts=tuple({**chart, "number": next(number)} for chart in section.charts))
-        for section in sections
-    ]
+    return page(__name__.rpartition(".")[0], "page.html", **values) + "\n"
 
 
 def _figures(figure: Figure | None) -> dict[str, str]:
@@ -169,7 +161,7 @@ def markdown(
 ) -> str:
     """The text of a report.
 
-    `summary`: sentences under the heading. `pictures`: a link for each chart, in their order; none without charts.
+    `summary`: sentences under the heading. `pictures`: Markdown of each chart, in their order; none if empty.
     """
     return "\n".join(markdown_parts(title, summary, sections, pictures=pictures))
 
@@ -181,9 +173,8 @@ def markdown_parts(
 
     `title`, `summary`, `sections`, `pictures`: as for `markdown`.
     """
-    links = iter(pictures)
     head = [f"# {escaped(title)}", "", *(line for one in summary for line in (escaped(one), ""))]
-    parts = [head, *(list(_section(section, links)) for section in sections)]
+    parts = [head, *(list(_section(section, pictures)) for section in sections)]
     return ["\n".join(lines).rstrip() + "\n" for lines in parts]
 
 
@@ -192,7 +183,7 @@ def escaped(text: str) -> str:
     return " ".join(f"<{word}>" if _PAGE.fullmatch(word) else _SPECIAL.sub(r"\\\1", word) for word in text.split())
 
 
-def _section(section: ReportSection, links: Iterator[str]) -> Iterator[str]:
+def _section(section: ReportSection, pictures: Sequence[str]) -> Iterator[str]:
     verdict = f": {escaped(section.verdict)}" if section.verdict else ""
     appendix = "Appendix: " if section.appendix else ""
     yield from (f"## {appendix}{escaped(section.title)}{verdict}", "")
@@ -202,8 +193,8 @@ def _section(section: ReportSection, links: Iterator[str]) -> Iterator[str]:
         for fact in section.facts:
             yield f"- {escaped(fact.label)}: {'; '.join(_value(fact, line) for line in fact.lines)}"
         yield ""
-    for chart, link in zip(section.charts, links, strict=False):
-        yield from (f"![{escaped(chart['title'])}]({link})", "", escaped(chart["caption"]), "")
+    for picture in pictures if section.charts else ():
+        yield from (picture, "")
     for grid in section.grids:
         yield from _grid(grid)
 
@@ -232,31 +223,16 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def notebook(
-    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[bytes] = ()
+    title: str, summary: Sequence[str], sections: Sequence[ReportSection], *, pictures: Sequence[str] = ()
 ) -> str:
-    """The JSON of a notebook (nbformat 4.5) without code: a Markdown cell for each section, with its pictures attached.
+    """The JSON of a notebook (nbformat 4.5) without code: a Markdown cell for each section.
 
-    `title`, `summary`, `sections`: as for `markdown`. `pictures`: the charts as PNG, in their order.
+    `title`, `summary`, `sections`, `pictures`: as for `markdown`.
     """
-    names = [f"lso-{number}.png" for number, _ in enumerate(pictures, start=1)]
-    parts = markdown_parts(title, summary, sections, pictures=[f"attachment:{name}" for name in names])
-    attached = iter(zip(names, pictures, strict=True))
-    counts = [0, *(len(charts_of([section])) for section in sections)]
     cells = [
-        _cell(number, part, attached, count) for number, (part, count) in enumerate(zip(parts, counts, strict=True))
+        {"cell_type": "markdown", "id": f"section-{number}", "metadata": {}, "source": part.splitlines(keepends=True)}
+        for number, part in enumerate(markdown_parts(title, summary, sections, pictures=pictures))
     ]
     metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     content = {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-
-
-def _cell(number: int, part: str, attached: Iterator[tuple[str, bytes]], count: int) -> dict[str, object]:
-    images = dict(next(attached) for _ in range(count))
-    attachments = {name: {PNG: base64.b64encode(picture).decode()} for name, picture in images.items()}
-    cell: dict[str, object] = {
-        "cell_type": "markdown",
-        "id": f"section-{number}",
-        "metadata": {},
-        "source": part.splitlines(keepends=True),
-    }
-    return {**cell, "attachments": attachments} if attachments else cell
