@@ -3,18 +3,17 @@
 ``broker_software.toml`` has what is known, and ``api_versions.txt`` the API keys and versions of Apache Kafka. It was
 computed from the jars of every release from 2.8.0 to 4.4.0 (``ApiKeys`` of kafka-clients); patch releases have the
 table of their minor release, except 4.0.0. Responses of real brokers match it; a broker deviates from it by its
-settings only as `ReleasedApi.allows` and `ReleasedApi.is_required` permit.
+settings only as `ReleasedApi` permits.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolkit.errors import UsageError
 
@@ -107,6 +106,8 @@ class BrokerFacts:
 @cache
 def broker_facts() -> BrokerFacts:
     """What is known of brokers' software."""
+    import tomllib  # 4 ms that a cluster where nothing is open does not take
+
     text = (resources.files(__package__) / "broker_software.toml").read_text(encoding="utf-8")
     return parse_facts(**tomllib.loads(text))
 
@@ -159,59 +160,39 @@ Apis = Mapping[int, tuple[int, int]]
 RELEASES = ["2.8", *(f"3.{minor}" for minor in range(10)), "4.0.0", *(f"4.{minor}" for minor in range(5))]
 LISTENERS = {"kraft": RELEASES, "zookeeper": RELEASES[: RELEASES.index("4.0.0")]}
 
-PRODUCE = 0  # from 4.0 on it is listed from version 0 on, for librdkafka (KAFKA-18659)
-TELEMETRY = 71, 72  # listed only if a metrics reporter of the broker receives clients' metrics (KIP-714)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedApi:
+class ReleasedApi(NamedTuple):
     """An API of a range of releases: a line of ``api_versions.txt``."""
 
     key: int
     name: str
     releases: Sequence[str]  # those of `RELEASES` that have it in these versions
     listeners: Sequence[str]  # ``kraft``, ``zookeeper`` or both
-    # whether brokers forward it to the controller. They list the versions that both know: during a rolling upgrade
-    # fewer than their own
-    forwarded: bool
-    # low, high, unstable: lowest version, highest version, and the highest with unstable.api.versions.enable. `high` is
-    # null if only that setting enables the API
-    low: int
-    high: int | None
-    unstable: int
+    # ``required``: every broker of these releases lists it. ``optional``: if unstable.api.versions.enable or, of client
+    # telemetry, a metrics reporter enables it (KIP-714). ``forwarded`` to the controller: brokers list the versions
+    # that both know, during a rolling upgrade fewer than their own
+    listed: str
+    # lowest: or 0, as Produce is listed from 4.0 on for librdkafka (KAFKA-18659). highest: with and without
+    # unstable.api.versions.enable
+    lowest: Sequence[int]
+    highest: Sequence[int]
 
     def allows(self, low: int, high: int) -> bool:
         """Whether a broker of these releases may list these versions."""
-        if self.forwarded:
-            return self.low <= low <= high <= self.unstable
-        lows = {self.low, 0} if self.key == PRODUCE else {self.low}
-        return low in lows and high in {self.high, self.unstable}
-
-    @property
-    def is_required(self) -> bool:
-        """Whether every broker of these releases lists it."""
-        return self.high is not None and not self.forwarded and self.key not in TELEMETRY
+        if self.listed == "forwarded":
+            return self.lowest[0] <= low <= high <= self.highest[-1]
+        return low in self.lowest and high in self.highest
 
 
 @cache
 def released_apis() -> Sequence[ReleasedApi]:
     """The lines of ``api_versions.txt``."""
-    text = (resources.files(__package__) / "api_versions.txt").read_text(encoding="utf-8")
     found = []
-    for line in text.splitlines():
-        key, name, first, last, listeners, forwarded, low, high, unstable = line.split()
-        found.append(
-            ReleasedApi(
-                key=int(key),
-                name=name,
-                releases=RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1],
-                listeners=listeners.split("+"),
-                forwarded=forwarded == "forwarded",
-                low=int(low),
-                high=None if high == "-" else int(high),
-                unstable=int(unstable),
-            )
-        )
+    for line in (resources.files(__package__) / "api_versions.txt").read_text(encoding="utf-8").splitlines():
+        key, name, first, last, listeners, listed, *versions = line.split()
+        releases = RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1]
+        lowest, highest = ([int(each) for each in text.split("|")] for text in versions)
+        found.append(ReleasedApi(int(key), name, releases, listeners.split("+"), listed, lowest, highest))
     return found
 
 
@@ -231,7 +212,7 @@ def _compared(apis: frozenset[tuple[int, tuple[int, int]]]) -> Sequence[tuple[st
 def _differences(apis: Apis, table: Sequence[ReleasedApi]) -> list[str]:
     found = []
     for api in table:
-        if api.key not in apis and api.is_required:
+        if api.key not in apis and api.listed == "required":
             found.append(f"{api.name} is missing")
         elif api.key in apis and not api.allows(*apis[api.key]):
             low, high = apis[api.key]

@@ -45,7 +45,7 @@ class ObservedCluster:
 
     observed_at: dt.datetime
     features: Mapping[str, int] = field(default_factory=dict)  # finalized level by name
-    features_broker: int | None = None  # which broker returned the features
+    broker_id: int | None = None  # which broker returned the features
     features_error: str | None = None
     brokers: Sequence[ObservedBroker] = ()
     records: Iterable[TransactionLogRecord] = ()  # of ``__transaction_state``
@@ -59,14 +59,8 @@ def exposure_rows(cluster: ObservedCluster, *, release: Release | None = None) -
     """
     for name in (METADATA, VERSION):
         level = None if cluster.features_error else cluster.features.get(name)
-        yield _setting_row(
-            name,
-            None if level is None else str(level),
-            broker_id=cluster.features_broker,
-            observed_at=cluster.observed_at,
-            error=cluster.features_error,
-        )
-    yield from _mixed_versions(cluster.brokers)
+        yield _setting_row(name, None if level is None else str(level), of=cluster, error=cluster.features_error)
+    yield from _mixed_versions(cluster)
     for broker in cluster.brokers:
         yield from _settings(broker, cluster.brokers)
         if broker.software:
@@ -76,7 +70,7 @@ def exposure_rows(cluster: ObservedCluster, *, release: Release | None = None) -
 
 
 def _setting_row(
-    name: str, value: str | None, *, broker_id: int | None, observed_at: dt.datetime, error: str | None
+    name: str, value: str | None, *, of: ObservedBroker | ObservedCluster, error: str | None = None
 ) -> Exposure:
     setting = broker_facts().settings[name]
     exposed, means = (None, UNREAD) if error else setting.meaning(value)
@@ -86,8 +80,8 @@ def _setting_row(
         value=value,
         exposed=exposed,
         means=means,
-        broker_id=broker_id,
-        observed_at=observed_at,
+        broker_id=of.broker_id,
+        observed_at=of.observed_at,
         error=error,
     )
 
@@ -96,9 +90,7 @@ def _settings(broker: ObservedBroker, brokers: Iterable[ObservedBroker]) -> Iter
     older = [str(each.broker_id) for each in brokers if each.settings.get(VERIFICATION, "unknown") is None]
     for name in (VERIFICATION, MAX_TIMEOUT):
         value, beside_older = broker.settings.get(name), broker_facts().settings[name].beside_older
-        row = _setting_row(
-            name, value, broker_id=broker.broker_id, observed_at=broker.observed_at, error=broker.settings_error
-        )
+        row = _setting_row(name, value, of=broker, error=broker.settings_error)
         if row.error is None and name not in broker.settings:  # live, a broker tells all that it has
             row = replace(row, exposed=None, means=NOT_DYNAMIC)
         elif row.exposed is False and beside_older and older:
@@ -123,17 +115,17 @@ def _software(broker: ObservedBroker, software: Software) -> Exposure:
     )
 
 
-def _mixed_versions(brokers: Sequence[ObservedBroker]) -> Iterator[Exposure]:
+def _mixed_versions(cluster: ObservedCluster) -> Iterator[Exposure]:
     """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
     by_release: dict[Release | None, list[str]] = {}
-    for each in brokers:
+    for each in cluster.brokers:
         by_release.setdefault(each.release, []).append(str(each.broker_id))
     unknown = by_release.pop(None, [])
     known = [(release_text(each), by_release[each]) for each in sorted(filter(None, by_release))]
     if len(known) > 1:
         listed = [*known, ("unknown", unknown)] if unknown else known
         value = ", ".join(f"{release} (broker {' '.join(ids)})" for release, ids in listed)
-        yield _setting_row(MIXED, value, broker_id=None, observed_at=brokers[0].observed_at, error=None)
+        yield replace(_setting_row(MIXED, value, of=cluster), broker_id=None)
 
 
 def _bugs(broker: ObservedBroker, cluster: ObservedCluster, release: Release | None) -> Iterator[Exposure]:
@@ -218,12 +210,6 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
                 observed_at=cluster.observed_at,
             )
     for transactional_id, record in sorted(newest.items()):
-        row = _setting_row(
-            CLIENT_VERSION,
-            str(record.client_transaction_version or 0),
-            broker_id=record.broker_id,
-            observed_at=cluster.observed_at,
-            error=None,
-        )
-        if not record.tombstone and row.exposed:
-            yield replace(row, transactional_id=transactional_id)
+        row = _setting_row(CLIENT_VERSION, str(record.client_transaction_version or 0), of=cluster)
+        if row.exposed and not record.tombstone:
+            yield replace(row, transactional_id=transactional_id, broker_id=record.broker_id)
