@@ -203,6 +203,13 @@ def test_what_a_value_means(name: str, value: str | None, exposed: bool | None, 
     assert row.means == getattr(setting, sentence)
 
 
+def test_the_highest_metadata_version_of_each_release() -> None:
+    """Of MetadataVersion: 3.3-IV3 is 7, 4.0-IV3 is 25. Between them are levels that no release ends with."""
+    levels = [7, 8, 11, 14, 19, 20, 21, 25, 27, 29, 30, 33]
+    releases = [*((3, minor) for minor in range(3, 10)), *((4, minor) for minor in range(5))]
+    assert broker_facts().releases == dict(zip(levels, releases, strict=True))
+
+
 def test_the_default_of_the_longest_timeout_is_safe() -> None:
     assert broker_facts().settings[MAX_TIMEOUT].highest_safe == MAX_TRANSACTION_TIMEOUT_MS
 

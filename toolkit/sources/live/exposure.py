@@ -65,9 +65,9 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
         )
         brokers.append(broker)
     try:
-        records, records_until = newest_records(client), _brokers_time(client)
-    except ToolkitError as error:
-        records, records_until = iter([TransactionLogRecord(error=row_text(error))]), None
+        records_until = _brokers_time(client)
+    except ToolkitError:  # the records cannot be read either, and say why
+        records_until = None
     features = [] if of_any.failure else of_any.message.finalized_features or []
     cluster = ObservedCluster(
         observed_at=of_any.observed_at,
@@ -75,7 +75,7 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> It
         broker_id=of_any.broker_id,
         features_error=of_any.failure,
         brokers=brokers,
-        records=records,
+        records=_records_or_error(client),
         records_until=records_until,
     )
     return exposure_rows(cluster, release=release)
@@ -88,6 +88,14 @@ def _minor_release(supported: Iterable[Any], software: Software | None) -> Relea
     if releases and levels and levels[0] in broker_facts().releases:
         return broker_facts().releases[levels[0]]
     return release_of(releases[0]) if len(releases) == 1 else None
+
+
+def _records_or_error(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    """The newest records, and what ends the read as one more."""
+    try:
+        yield from newest_records(client)
+    except ToolkitError as error:
+        yield TransactionLogRecord(error=row_text(error))
 
 
 def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
