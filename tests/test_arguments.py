@@ -51,7 +51,7 @@ NAMED_OTHERWISE = {  # arguments that are named like another parameter of their 
     ),
     *("Outcome(reason=missing)", "TableCell(key=verdict)", "Transaction(coordinator_id=broker_id)"),
     *("_read_headers(end=at)", "answer_findings(of=findings)", "body_html(below=headings)", "decompress(codec=data)"),
-    *("class_archive_options(new=archive)", "id_exposure(now=as_of)", "is_contiguous(stop=start)"),
+    *("class_archive_options(new=archive)", "is_contiguous(stop=start)"),
     *("is_same(other=finding)", "lso_steps(log_end_offset=stop)", "of_topic(name=topic)", "stage_rows(rows=table)"),
     "ticks_of(settings=axis)",
 }

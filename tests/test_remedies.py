@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from toolkit.analysis.broker_software import SYSTEMS
+from toolkit.analysis.broker_software import broker_facts
 from toolkit.analysis.diagnosis.decision.decision import OpenRule
 from toolkit.analysis.diagnosis.decision.disowned_rules import DISOWNED_RULES
 from toolkit.analysis.diagnosis.decision.owned_rules import OWNED_RULES
-from toolkit.analysis.diagnosis.known_bugs import KNOWN_BUGS
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.analysis.symptoms.recognition import SYMPTOMS
 from toolkit.views.monitoring import AlertSettings, alerts, grafana_dashboard
@@ -104,9 +103,11 @@ def of_notebooks() -> Iterator[tuple[str, str]]:
 def of_code() -> Iterator[tuple[str, str]]:
     for name, symptom in SYMPTOMS.items():
         yield f"symptom {name}", " ".join((*symptom.checks, *symptom.safe))
-    for bug in KNOWN_BUGS:
+    for bug in broker_facts().bugs.values():
         yield bug.key, f"{bug.effect} {bug.remedy}"
-    for system in SYSTEMS:
+    for name, setting in broker_facts().settings.items():
+        yield name, " ".join((setting.safe, setting.unsafe, setting.absent, setting.beside_older))
+    for system in broker_facts().systems:
         yield system.name, system.remedy
     for alert in alerts(AlertSettings()):
         yield alert.name, f"{alert.summary} {alert.description}"

@@ -7,21 +7,19 @@ import pytest
 from tests.sources.recorded_apis import RECORDED_APIS
 from toolkit.analysis.broker_software import (
     RELEASES,
-    SYSTEMS,
-    TABLE,
-    UNKNOWN_SYSTEM,
     Apis,
     BrokerIdentity,
     Software,
+    broker_facts,
     is_of_another_system,
-    matching_releases,
-    nearest_release,
+    released_apis,
     software_gaps,
     software_of,
 )
 
 KAFKA = RECORDED_APIS["4.3.1"]
-NAMES = {line.split()[1]: int(line.split()[0]) for line in TABLE.read_text().splitlines()}
+NAMES = {each.name: each.key for each in released_apis()}
+UNKNOWN_SYSTEM = broker_facts().unknown_system
 
 
 def broker(
@@ -64,15 +62,13 @@ def test_real_brokers_of_every_release_are_apache_kafka(recorded: str) -> None:
 
 
 def test_the_table_has_every_release() -> None:
-    lines = [line.split() for line in TABLE.read_text().splitlines()]
-    assert {line[2] for line in lines} | {line[3] for line in lines} >= {"2.8", "3.0", "3.9", "4.0.0", RELEASES[-1]}
-    assert {line[2] for line in lines} | {line[3] for line in lines} <= set(RELEASES)
+    assert {release for each in released_apis() for release in each.releases} == set(RELEASES)
 
 
 @pytest.mark.parametrize(("mine", "controller"), [("3.9.2", "3.5.2"), ("4.3.1", "3.9.2"), ("4.4.0", "4.1.2")])
 def test_a_broker_in_a_rolling_upgrade_is_apache_kafka(mine: str, controller: str) -> None:
     """It lists the forwarded APIs in the versions that the controller, of the older release, knows as well."""
-    forwarded = {int(line.split()[0]) for line in TABLE.read_text().splitlines() if " forwarded " in line}
+    forwarded = {each.key for each in released_apis() if each.listed == "forwarded"}
     apis = intersected(RECORDED_APIS[mine], RECORDED_APIS[controller], forwarded)
     assert apis != RECORDED_APIS[mine]
     assert mine.rpartition(".")[0] in software_of(broker(apis)).releases
@@ -157,15 +153,15 @@ UNKNOWN = {
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_matches_no_release_is_not_proven_to_be_apache_kafka(name: str) -> None:
     software = software_of(broker(UNKNOWN[name]))
-    assert matching_releases(UNKNOWN[name]) == []
     assert (software.system, software.releases) == (UNKNOWN_SYSTEM, ())
     assert len(software_gaps([broker(UNKNOWN[name])])) == 1
 
 
 def test_the_differences_are_named() -> None:
-    assert nearest_release(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)) == (
-        "4.3",
-        ["Fetch is missing", "EndTxn has versions 0 to 9", "API key 95 is unknown", "API key 96 is unknown"],
+    software = software_of(broker(with_apis(KAFKA, EndTxn=(0, 9), key95=(0, 0), key96=(0, 0), Fetch=None)))
+    assert software.evidence == (
+        "its APIs are those of no release of Apache Kafka; against 4.3: Fetch is missing, EndTxn has versions 0 to 9, "
+        "API key 95 is unknown, and 1 more"
     )
     (gap,) = software_gaps([broker(FEW)])
     assert re.search(r"its APIs are those of no release of Apache Kafka; against \d\.\d: .*, and \d+ more\)\. ", gap)
@@ -199,7 +195,7 @@ def test_brokers_of_one_kind_are_one_gap() -> None:
 
 
 def test_every_remedy_is_a_sentence_and_never_an_abort_marker() -> None:
-    for system in (*SYSTEMS, UNKNOWN_SYSTEM):
+    for system in (*broker_facts().systems, UNKNOWN_SYSTEM):
         for text in (system.differs, system.remedy):
             assert text.endswith(".")
             assert "kafka-txn abort" not in text

@@ -6,7 +6,7 @@ import pytest
 
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of, transactional_id_prefixes
-from toolkit.analysis.exposure_rules import growing_prefixes
+from toolkit.analysis.exposure_rules import ObservedCluster, exposure_rows
 from toolkit.schema import TRANSACTIONAL_ID_PREFIXES
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
@@ -116,6 +116,7 @@ def test_an_id_is_new_by_its_first_record_only() -> None:
     ],
 )
 def test_what_grows(records: list[TransactionLogRecord], grows: bool) -> None:
-    rows = list(growing_prefixes(records, now=NOW, as_of=NOW))
+    cluster = ObservedCluster(observed_at=NOW, records=records, records_until=NOW)
+    rows = [row for row in exposure_rows(cluster) if row.subject == "prefix"]
     assert bool(rows) == grows
     assert all(row.exposed and row.name in {"tx", "tx-0"} for row in rows)

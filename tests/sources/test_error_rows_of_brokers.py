@@ -24,9 +24,12 @@ from toolkit.analysis.diagnosis.clocks import BrokersTime
 from toolkit.analysis.exposure_rules import UNREAD as UNREAD_EXPOSURE
 from toolkit.analysis.symptoms.recognition import NamedResources
 from toolkit.config import ClientConfig
+from toolkit.errors import BrokerError
 from toolkit.formats.bulk_messages import ListedOffset
 from toolkit.schema import Row
+from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.live import exposure
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.partition_log import NOT_RETURNED, UNREPLICATED, read_offsets
@@ -262,6 +265,19 @@ def test_exposure_names_what_of_it_could_not_be_read() -> None:
         cluster | {"name": "metadata.version"},
         cluster | {"name": "transaction.version"},
         bugs | {"error": undecoded.format("Broker 1")},
+    ]
+
+
+def test_exposure_keeps_what_was_read_before_a_broker_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+        yield TransactionLogRecord(transactional_id="payments-7", client_transaction_version=1)
+        raise BrokerError("The leader is gone.", code="NOT_LEADER_OR_FOLLOWER")
+
+    monkeypatch.setattr(exposure, "newest_records", records)
+    rows = [row for row in rows_of(load(), "exposure") if row["subject"] == "transactional_id"]
+    assert [(row["transactional_id"], (row["error"] or "").partition(":")[0]) for row in rows] == [
+        ("payments-7", ""),
+        (None, "NOT_LEADER_OR_FOLLOWER"),
     ]
 
 

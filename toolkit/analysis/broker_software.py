@@ -1,21 +1,81 @@
-"""Which software a broker runs, by what it answers.
+"""Which software a broker runs, by what it answers, and what is known of it: settings, bugs, and other systems.
 
-`SYSTEMS` speak Kafka's protocol and end transactions by rules of their own, or copy other clusters' bytes. For each:
-what tells it apart, and its own remedy for a transaction that nobody ends. None of them was tested here; the pages that
-each row is taken from are on the page "Brokers that are not Apache Kafka" of the docs.
-
-`TABLE` has the API keys and versions of released Apache Kafkas. It was computed from the jars of every release from
-2.8.0 to 4.4.0 (``ApiKeys`` of kafka-clients); patch releases have the table of their minor release, except 4.0.0.
-Responses of real brokers match it; a broker deviates from it by its settings only as `ReleasedApi.allows` and
-`ReleasedApi.is_required` permit.
+``broker_software.toml`` has what is known, and ``api_versions.txt`` the API keys and versions of Apache Kafka. It was
+computed from the jars of every release from 2.8.0 to 4.4.0 (``ApiKeys`` of kafka-clients); patch releases have the
+table of their minor release, except 4.0.0. Responses of real brokers match it; a broker deviates from it by its
+settings only as `ReleasedApi` permits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from pathlib import Path
+from importlib import resources
+from typing import Any, NamedTuple
+
+from toolkit.errors import UsageError
+
+Release = tuple[int, ...]
+"""``(4, 3, 1)``; or ``(4, 3)``, a minor release whose patch release is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A feature, a setting of brokers or a property of clients, and what its values mean: a sentence each."""
+
+    subject: str  # of its rows: cluster, broker, transactional_id or prefix
+    # Which values are safe: numbers from this one on or up to this one, or this text.
+    lowest_safe: int | None = None
+    highest_safe: int | None = None
+    safe_value: str | None = None
+    safe: str = ""  # of a safe value; of any value if there is no `unsafe`
+    unsafe: str = ""
+    absent: str = ""  # where there is none; empty if that means the same as an unsafe value
+    absent_exposes: bool | None = None
+    beside_older: str = ""  # of a safe value, if other brokers do not have the setting
+
+    def meaning(self, value: str | None) -> tuple[bool | None, str]:
+        """Whether a value lets transactions hang, or hold an LSO for long; and what it means."""
+        if value is None and self.absent:
+            return self.absent_exposes, self.absent
+        if not self.unsafe:
+            return None, self.safe
+        is_safe = value is not None and (
+            (self.safe_value is not None and value == self.safe_value)
+            or (self.lowest_safe is not None and int(value) >= self.lowest_safe)
+            or (self.highest_safe is not None and int(value) <= self.highest_safe)
+        )
+        return not is_safe, self.safe if is_safe else self.unsafe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBug:
+    """A bug of Kafka's brokers that leaves transactions open, stuck or wrongly refused."""
+
+    key: str  # its issue in JIRA
+    # pairs of the first release that has the bug and the release that fixes it; null if none does
+    affected: Sequence[tuple[Release, Release | None]]
+    transaction_version: int | None = None  # the lowest finalized level of transaction.version with which it occurs
+    # title, effect, remedy: sentences: what is wrong, its effect on a transaction, and what to do
+    title: str
+    effect: str
+    remedy: str
+    verified: str  # how the releases were verified
+
+    def affects(self, release: Release) -> bool | None:
+        """Whether a release has the bug; null if only some patch releases of a minor release do."""
+        bounds = (bound for pair in self.affected for bound in pair if bound)
+        if any(bound[:2] == release and bound[2] for bound in bounds):
+            return None
+        release = (*release, 0)
+        return any(since <= release and (until is None or release < until) for since, until in self.affected)
+
+    @property
+    def fixed_in(self) -> str:
+        """Releases that fix the bug, as text; empty if none does."""
+        return ", ".join(release_text(until) for _, until in self.affected if until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,168 +88,136 @@ class CompatibleSystem:
     differs: str
     remedy: str
     cluster_id: str | None = None  # how its cluster ids begin
-    hosts: tuple[str, ...] = ()  # how host names of its brokers end
-    api_keys: Sequence[int] = ()  # API keys that only it has
+    hosts: Sequence[str] = ()  # how host names of its brokers end
+    api_keys: Sequence[Sequence[int]] = ()  # ranges of API keys that only it has: first and last
 
 
-SYSTEMS: Sequence[CompatibleSystem] = (
-    CompatibleSystem(
-        name="Redpanda",
-        cluster_id="redpanda.",
-        hosts=(".redpanda.com",),
-        api_keys=(15_000,),
-        differs="Its partitions may end a transaction that its coordinator has lost.",
-        remedy="`rpk cluster txn` shows it. mark_transaction_expired of its Admin API aborts it: only if its owner "
-        "confirms that it was not committed.",
-    ),
-    CompatibleSystem(
-        name="Confluent Server or Confluent Cloud",
-        hosts=(".confluent.cloud", ".confluentgov.com"),
-        api_keys=(*range(10_000, 11_000), 32_766, 32_767),
-        differs="A mirror topic of Cluster Linking has the producer ids of its source cluster, where the transaction "
-        "may be alive.",
-        remedy="If `confluent kafka mirror describe` or `kafka-mirrors --describe` shows the topic, diagnose the "
-        "source cluster, or promote the topic first; else ask Confluent's support.",
-    ),
-    CompatibleSystem(
-        name="AutoMQ",
-        api_keys=range(501, 530),
-        differs="It is Apache Kafka's code with a storage of its own, and was not tested.",
-        remedy="Ask AutoMQ's support.",
-    ),
-    CompatibleSystem(
-        name="WarpStream",
-        hosts=(".warpstream.com",),
-        differs="It stores no control records; its control plane decides what consumers receive.",
-        remedy="Markers have no meaning there: ask WarpStream's support.",
-    ),
-    CompatibleSystem(
-        name="Azure Event Hubs",
-        hosts=(".servicebus.windows.net", ".servicebus.chinacloudapi.cn", ".servicebus.usgovcloudapi.net"),
-        differs="Its coordinator is Microsoft's own.",
-        remedy="Wait for the transaction's timeout, then ask Microsoft's support.",
-    ),
-    CompatibleSystem(
-        name="StreamNative",
-        hosts=(".streamnative.cloud", ".snio.cloud"),
-        differs="Its coordinator is its own.",
-        remedy="Ask StreamNative's support.",
-    ),
-)
-"""Known systems, the one that is recognized best first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """What ``broker_software.toml`` has."""
 
-UNKNOWN_SYSTEM = CompatibleSystem(
-    name="software that this version of kafka-txn does not know",
-    differs="It may end transactions by other rules.",
-    remedy="Behind a proxy, connect to the brokers themselves. For a newer Apache Kafka, upgrade kafka-txn. Else ask "
-    "its vendor how a transaction without an owner ends.",
-)
-"""What fits no release of Apache Kafka and no known system."""
+    releases: Mapping[int, Release]  # minor release by the highest metadata.version that it supports
+    settings: Mapping[str, Setting]
+    bugs: Mapping[str, KnownBug]
+    systems: Sequence[CompatibleSystem]  # the one that is recognized best first
+    unknown_system: CompatibleSystem
+
+
+@cache
+def broker_facts() -> BrokerFacts:
+    """What is known of brokers' software."""
+    import tomllib  # 4 ms that a cluster where nothing is open does not take
+
+    text = (resources.files(__package__) / "broker_software.toml").read_text(encoding="utf-8")
+    return parse_facts(**tomllib.loads(text))
+
+
+def parse_facts(
+    *,
+    metadata_versions: Mapping[str, int],
+    settings: Mapping[str, Any],
+    bugs: Mapping[str, Any],
+    systems: Mapping[str, Any],
+    unknown_system: Mapping[str, Any],
+) -> BrokerFacts:
+    """The tables of ``broker_software.toml``. Raises TypeError for a table or a key that it should not have."""
+    return BrokerFacts(
+        releases={level: release_of(release) for release, level in metadata_versions.items()},
+        settings={name: Setting(**row) for name, row in settings.items()},
+        bugs={key: KnownBug(key=key, **row | {"affected": _bounds(**row)}) for key, row in bugs.items()},
+        systems=[CompatibleSystem(name=name, **row) for name, row in systems.items()],
+        unknown_system=CompatibleSystem(**unknown_system),
+    )
+
+
+def _bounds(affected: Iterable[Sequence[str]], **_: object) -> list[tuple[Release, Release | None]]:
+    return [(release_of(pair[0]), release_of(pair[1]) if pair[1:] else None) for pair in affected]
+
+
+def may_affect(key: str, releases: Sequence[str]) -> bool:
+    """Whether one of these releases may have a bug, or which ones they are is not known."""
+    bug = broker_facts().bugs[key]
+    return not releases or any(bug.affects(release_of(each)) is not False for each in releases)
+
+
+def release_of(text: str) -> Release:
+    """``4.3.1`` or ``4.3`` as numbers. Raises UsageError if it is not a Kafka release."""
+    found = re.fullmatch(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)?", text)
+    if not found:
+        raise UsageError(f"{text!r} is not a Kafka version.", do="Pass it as 4.3.1 or 4.3.")
+    return tuple(int(number) for number in found.groups() if number is not None)
+
+
+def release_text(release: Release) -> str:
+    """Numbers as ``4.3.1``."""
+    return ".".join(map(str, release))
 
 
 Apis = Mapping[int, tuple[int, int]]
 """API key to its lowest and highest version, as ApiVersions returns them."""
 
-TABLE = Path(__file__).with_name("api_versions.txt")
-"""Lines of: API key and name, first and last release, listeners, whether brokers forward it, lowest version, highest
-version, highest version with unstable.api.versions.enable."""
-
 # 4.0.0 is a row of its own; 4.0 stands for 4.0.1 and 4.0.2.
 RELEASES = ["2.8", *(f"3.{minor}" for minor in range(10)), "4.0.0", *(f"4.{minor}" for minor in range(5))]
-LISTENERS = "kraft", "zookeeper"
-
-PRODUCE = 0  # from 4.0 on it is listed from version 0 on, for librdkafka (KAFKA-18659)
-TELEMETRY = 71, 72  # listed only if a metrics reporter of the broker receives clients' metrics (KIP-714)
+LISTENERS = {"kraft": RELEASES, "zookeeper": RELEASES[: RELEASES.index("4.0.0")]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedApi:
-    """An API of a range of releases."""
+class ReleasedApi(NamedTuple):
+    """An API of a range of releases: a line of ``api_versions.txt``."""
 
     key: int
     name: str
-    # first, last: positions in `RELEASES`
-    first: int
-    last: int
-    listeners: frozenset[str]  # ``kraft``, ``zookeeper`` or both
-    # whether brokers forward it to the controller. They list the versions that both know: during a rolling upgrade
-    # fewer than their own
-    forwarded: bool
-    # low, high, unstable: lowest version, highest version, and the highest with unstable.api.versions.enable. `high` is
-    # null if only that setting enables the API
-    low: int
-    high: int | None
-    unstable: int
+    releases: Sequence[str]  # those of `RELEASES` that have it in these versions
+    listeners: Sequence[str]  # ``kraft``, ``zookeeper`` or both
+    # ``required``: every broker of these releases lists it. ``optional``: if unstable.api.versions.enable or, of client
+    # telemetry, a metrics reporter enables it (KIP-714). ``forwarded`` to the controller: brokers list the versions
+    # that both know, during a rolling upgrade fewer than their own
+    listed: str
+    # lowest: or 0, as Produce is listed from 4.0 on for librdkafka (KAFKA-18659). highest: with and without
+    # unstable.api.versions.enable
+    lowest: Sequence[int]
+    highest: Sequence[int]
 
     def allows(self, low: int, high: int) -> bool:
         """Whether a broker of these releases may list these versions."""
-        if self.forwarded:
-            return self.low <= low <= high <= self.unstable
-        lows = {self.low, 0} if self.key == PRODUCE else {self.low}
-        return low in lows and high in {self.high, self.unstable}
-
-    @property
-    def is_required(self) -> bool:
-        """Whether every broker of these releases lists it."""
-        return self.high is not None and not self.forwarded and self.key not in TELEMETRY
+        if self.listed == "forwarded":
+            return self.lowest[0] <= low <= high <= self.highest[-1]
+        return low in self.lowest and high in self.highest
 
 
-def matching_releases(apis: Apis) -> list[str]:
-    """The releases of Apache Kafka, oldest first, of which a broker with these APIs can be; empty if of none."""
-    found = [release for release, differences in _compared(frozenset(apis.items())) if not differences]
-    return list(dict.fromkeys(found))
-
-
-def nearest_release(apis: Apis) -> tuple[str, Sequence[str]]:
-    """The release with the fewest differences, and what differs, a phrase each."""
-    return min(reversed(_compared(frozenset(apis.items()))), key=lambda found: len(found[1]))
+@cache
+def released_apis() -> Sequence[ReleasedApi]:
+    """The lines of ``api_versions.txt``."""
+    found = []
+    for line in (resources.files(__package__) / "api_versions.txt").read_text(encoding="utf-8").splitlines():
+        key, name, first, last, listeners, listed, *versions = line.split()
+        releases = RELEASES[RELEASES.index(first) : RELEASES.index(last) + 1]
+        lowest, highest = ([int(each) for each in text.split("|")] for text in versions)
+        found.append(ReleasedApi(int(key), name, releases, listeners.split("+"), listed, lowest, highest))
+    return found
 
 
 @lru_cache(maxsize=100)
 def _compared(apis: frozenset[tuple[int, tuple[int, int]]]) -> Sequence[tuple[str, Sequence[str]]]:
-    """Each release and what differs; once for all brokers with these APIs, as it takes 3 ms."""
+    """Each release, oldest first, and what differs, a phrase each; once for all brokers with these APIs: it is slow."""
     by_key = dict(apis)
-    return [(release, _differences(by_key, table)) for release, table in _tables()]
+    return [
+        ("4.0" if release == "4.0.0" else release, _differences(by_key, table))
+        for release in RELEASES
+        for listener, releases in LISTENERS.items()
+        if release in releases
+        if (table := [each for each in released_apis() if release in each.releases and listener in each.listeners])
+    ]
 
 
-def _differences(apis: Apis, table: Mapping[int, ReleasedApi]) -> list[str]:
+def _differences(apis: Apis, table: Sequence[ReleasedApi]) -> list[str]:
     found = []
-    for key, api in table.items():
-        if key not in apis and api.is_required:
+    for api in table:
+        if api.key not in apis and api.listed == "required":
             found.append(f"{api.name} is missing")
-        elif key in apis and not api.allows(*apis[key]):
-            low, high = apis[key]
+        elif api.key in apis and not api.allows(*apis[api.key]):
+            low, high = apis[api.key]
             found.append(f"{api.name} has versions {low} to {high}")
-    return found + [f"API key {key} is unknown" for key in sorted(apis.keys() - table.keys())]
-
-
-@cache
-def _tables() -> Sequence[tuple[str, Mapping[int, ReleasedApi]]]:
-    """Release and APIs, for each release and each listener that it has."""
-    apis = list(_read())
-    tables = []
-    for position, release in enumerate(RELEASES):
-        for listener in LISTENERS:
-            table = {api.key: api for api in apis if api.first <= position <= api.last and listener in api.listeners}
-            if table:
-                tables.append(("4.0" if release == "4.0.0" else release, table))
-    return tables
-
-
-def _read() -> Iterator[ReleasedApi]:
-    for line in TABLE.read_text().splitlines():
-        key, name, first, last, listeners, forwarded, low, high, unstable = line.split()
-        yield ReleasedApi(
-            key=int(key),
-            name=name,
-            first=RELEASES.index(first),
-            last=RELEASES.index(last),
-            listeners=frozenset(listeners.split("+")),
-            forwarded=forwarded == "forwarded",
-            low=int(low),
-            high=None if high == "-" else int(high),
-            unstable=int(unstable),
-        )
+    return found + [f"API key {key} is unknown" for key in sorted(apis.keys() - {api.key for api in table})]
 
 
 MAX_DIFFERENCES = 3  # in a sentence
@@ -227,23 +255,24 @@ SOFTWARE_GAP = "a coordinator of Apache Kafka"
 
 def is_of_another_system(gap: str) -> bool:
     """Whether a gap names a system that is not Apache Kafka, and has a remedy of its own."""
-    return gap.startswith(SOFTWARE_GAP) and UNKNOWN_SYSTEM.name not in gap
+    return gap.startswith(SOFTWARE_GAP) and broker_facts().unknown_system.name not in gap
 
 
 def software_of(broker: BrokerIdentity) -> Software:
     """The software of a broker."""
-    for system in SYSTEMS:
+    for system in broker_facts().systems:
         if sign := _sign(system, broker):
             return Software(name=system.name, evidence=sign, system=system)
-    releases = matching_releases(broker.apis)
-    if releases:
+    compared = _compared(frozenset(broker.apis.items()))
+    if releases := list(dict.fromkeys(release for release, differences in compared if not differences)):
         evidence = f"its APIs are those of Apache Kafka {' and '.join(releases)}"
         return Software(name="Apache Kafka", releases=releases, evidence=evidence, system=None)
-    release, differences = nearest_release(broker.apis)
+    release, differences = min(reversed(compared), key=lambda found: len(found[1]))
     more = len(differences) - MAX_DIFFERENCES
     listed = ", ".join(differences[:MAX_DIFFERENCES]) + (f", and {more} more" if more > 0 else "")
     evidence = f"its APIs are those of no release of Apache Kafka; against {release}: {listed}"
-    return Software(name=UNKNOWN_SYSTEM.name, evidence=evidence, system=UNKNOWN_SYSTEM)
+    unknown = broker_facts().unknown_system
+    return Software(name=unknown.name, evidence=evidence, system=unknown)
 
 
 def software_gaps(brokers: Iterable[BrokerIdentity]) -> list[str]:
@@ -251,27 +280,26 @@ def software_gaps(brokers: Iterable[BrokerIdentity]) -> list[str]:
 
     With any of them, the absence of an owner proves nothing: no transaction is `hanging`.
     """
-    running: dict[str, list[int]] = {}
+    running: dict[str, list[str]] = {}
     for broker in brokers:
         software = software_of(broker)
         if software.system:
             gap = f"{software.name} ({software.evidence}). {software.system.differs} {software.system.remedy}"
-            running.setdefault(gap, []).append(broker.broker_id)
-    return [
-        f"{SOFTWARE_GAP}: {_brokers(ids)} {'run' if len(ids) > 1 else 'runs'} {gap}" for gap, ids in running.items()
-    ]
+            running.setdefault(gap, []).append(str(broker.broker_id))
+    gaps = []
+    for gap, ids in running.items():
+        run = f"brokers {', '.join(ids)} run" if len(ids) > 1 else f"broker {ids[0]} runs"
+        gaps.append(f"{SOFTWARE_GAP}: {run} {gap}")
+    return gaps
 
 
 def _sign(system: CompatibleSystem, broker: BrokerIdentity) -> str | None:
     """What shows that a broker is of a system; null if nothing does."""
     if system.cluster_id and (broker.cluster_id or "").startswith(system.cluster_id):
         return f"its cluster id is {broker.cluster_id}"
-    if own := sorted(set(system.api_keys) & set(broker.apis)):
-        return f"it has API key {own[0]}, which Apache Kafka has not"
-    if broker.host.lower().rstrip(".").endswith(system.hosts):
+    for key in sorted(broker.apis):
+        if any(first <= key <= last for first, last in system.api_keys):
+            return f"it has API key {key}, which Apache Kafka has not"
+    if broker.host.lower().rstrip(".").endswith(tuple(system.hosts)):
         return f"its address is {broker.host}"
     return None
-
-
-def _brokers(ids: Sequence[int]) -> str:
-    return f"broker{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids))}"

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import itemgetter
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from toolkit.analysis.broker_software import KnownBug, Release, Software, broker_facts, release_text
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids
-from toolkit.analysis.diagnosis.known_bugs import Release, bugs_of, release_text
-from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
@@ -20,250 +17,199 @@ VERIFICATION, MAX_TIMEOUT = "transaction.partition.verification.enable", "transa
 MIXED = "mixed versions"
 CLIENT_VERSION = "client_transaction_version"
 UNREAD = "It could not be read: exposure is unknown."
-LAST_LEVELS: Mapping[int, Release] = {
-    7: (3, 3),
-    8: (3, 4),
-    11: (3, 5),
-    14: (3, 6),
-    19: (3, 7),
-    20: (3, 8),
-    21: (3, 9),
-    25: (4, 0),
-    27: (4, 1),
-    29: (4, 2),
-    30: (4, 3),
-    33: (4, 4),
-}
-"""Highest metadata.version of a release (MetadataVersion): API versions alone do not distinguish those before 4.0."""
+NOT_DYNAMIC = (
+    "It was not changed while the cluster ran: server.properties of the broker decides, or the default, and neither is "
+    "among the files."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRelease:
-    """The minor release of a broker; null if it is unknown, or the broker is not Apache Kafka."""
+class ObservedBroker:
+    """What a source shows of a broker."""
 
-    broker_id: int | None
-    release: Release | None
+    broker_id: int
     observed_at: dt.datetime
-    error: str | None = None
-    source: str = "its API versions"
+    # minor release; null if it is unknown, or the broker is not Apache Kafka
+    release: Release | None = None
+    release_source: str = "its API versions"
+    release_error: str | None = None
+    software: Software | None = None  # null if the source does not show it
+    # its values of `VERIFICATION` and `MAX_TIMEOUT`: null if it has no such setting, left out if that is unknown
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    settings_error: str | None = None
 
 
-def feature_exposure(
-    levels: Mapping[str, int], *, broker_id: int | None, observed_at: dt.datetime, error: str | None
-) -> Iterator[Exposure]:
-    """What the finalized features mean; `error` if `levels` could not be read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCluster:
+    """What a source shows of a cluster."""
+
+    observed_at: dt.datetime
+    features: Mapping[str, int] = field(default_factory=dict)  # finalized level by name
+    broker_id: int | None = None  # which broker returned the features
+    features_error: str | None = None
+    brokers: Sequence[ObservedBroker] = ()
+    records: Iterable[TransactionLogRecord] = ()  # of ``__transaction_state``
+    records_until: dt.datetime | None = None  # by the brokers' clocks; null for the newest time in the records
+
+
+def exposure_rows(cluster: ObservedCluster, *, release: Release | None = None) -> Iterator[Exposure]:
+    """What exposes a cluster, each of its brokers and its clients, and what could not be read.
+
+    `release`: of the brokers; null for the minor release that each one shows.
+    """
     for name in (METADATA, VERSION):
-        level = levels.get(name)
-        exposed, means = (None, UNREAD) if error else MEANING[name](level)
-        yield Exposure(
-            subject="cluster",
-            name=name,
-            value=None if level is None or error else str(level),
-            exposed=exposed,
-            means=means,
-            broker_id=broker_id,
-            observed_at=observed_at,
-            error=error,
-        )
+        level = None if cluster.features_error else cluster.features.get(name)
+        yield _setting_row(name, None if level is None else str(level), of=cluster, error=cluster.features_error)
+    yield from _mixed_versions(cluster)
+    for broker in cluster.brokers:
+        yield from _settings(broker, cluster.brokers)
+        if broker.software:
+            yield _software(broker, broker.software)
+        yield from _bugs(broker, cluster, release)
+    yield from _clients(cluster)
 
 
-def setting_exposure(
-    name: str,
-    value: str | None,
-    *,
-    broker_id: int | None,
-    observed_at: dt.datetime,
-    error: str | None,
-    meaning: tuple[bool | None, str] | None = None,
+def _setting_row(
+    name: str, value: str | None, *, of: ObservedBroker | ObservedCluster, error: str | None = None
 ) -> Exposure:
-    """What a setting of a broker means; `meaning`, if its value alone does not say it; nothing with `error`."""
-    exposed, means = (None, UNREAD) if error else meaning or MEANING[name](value)
+    setting = broker_facts().settings[name]
+    exposed, means = (None, UNREAD) if error else setting.meaning(value)
     return Exposure(
-        subject="broker",
+        subject=setting.subject,
         name=name,
         value=value,
         exposed=exposed,
         means=means,
-        broker_id=broker_id,
-        observed_at=observed_at,
+        broker_id=of.broker_id,
+        observed_at=of.observed_at,
         error=error,
     )
 
 
-def mixed_versions(releases: Sequence[BrokerRelease]) -> Iterator[Exposure]:
+def _settings(broker: ObservedBroker, brokers: Iterable[ObservedBroker]) -> Iterator[Exposure]:
+    older = [str(each.broker_id) for each in brokers if each.settings.get(VERIFICATION, "unknown") is None]
+    for name in (VERIFICATION, MAX_TIMEOUT):
+        value, beside_older = broker.settings.get(name), broker_facts().settings[name].beside_older
+        row = _setting_row(name, value, of=broker, error=broker.settings_error)
+        if row.error is None and name not in broker.settings:  # live, a broker tells all that it has
+            row = replace(row, exposed=None, means=NOT_DYNAMIC)
+        elif row.exposed is False and beside_older and older:
+            row = replace(row, exposed=True, means=beside_older.format(brokers=", ".join(older)))
+        yield row
+
+
+def _software(broker: ObservedBroker, software: Software) -> Exposure:
+    means = f"{software.evidence[0].upper()}{software.evidence[1:]}. "
+    if software.system:
+        means += "There, a transaction without an owner is never proven to hang. "
+        means += f"{software.system.differs} {software.system.remedy}"
+    else:
+        means += "Its coordinators end every transaction that they own; one without an owner is never ended."
+    return Exposure(
+        subject="broker",
+        name="broker software",
+        value=" ".join(filter(None, (software.name, software.release_range))),
+        means=means,
+        broker_id=broker.broker_id,
+        observed_at=broker.observed_at,
+    )
+
+
+def _mixed_versions(cluster: ObservedCluster) -> Iterator[Exposure]:
     """A row if brokers are of several releases, as during a rolling upgrade; those of an unknown one are named, too."""
     by_release: dict[Release | None, list[str]] = {}
-    for each in releases:
+    for each in cluster.brokers:
         by_release.setdefault(each.release, []).append(str(each.broker_id))
     unknown = by_release.pop(None, [])
     known = [(release_text(each), by_release[each]) for each in sorted(filter(None, by_release))]
     if len(known) > 1:
-        yield Exposure(
-            subject="cluster",
-            name=MIXED,
-            value=", ".join(
-                f"{release} (broker {' '.join(ids)})" for release, ids in [*known, ("unknown", unknown)] if ids
-            ),
-            exposed=True,
-            means="The cluster is half-upgraded. A partition and a transactional id have the protection, and the bugs, "
-            "of the broker that leads or coordinates it, until they move to another one. What newer brokers verify, "
-            "they verify with the coordinator only if it is of 3.6 or newer. Complete the upgrade, then finalize "
-            "metadata.version and transaction.version.",
-            observed_at=releases[0].observed_at,
-        )
+        listed = [*known, ("unknown", unknown)] if unknown else known
+        value = ", ".join(f"{release} (broker {' '.join(ids)})" for release, ids in listed)
+        yield replace(_setting_row(MIXED, value, of=cluster), broker_id=None)
 
 
-def bug_exposure(releases: Sequence[BrokerRelease], *, release: Release | None) -> Iterator[Exposure]:
-    """The release of each broker and the known bugs of it: of a minor release, as nothing shows the patch."""
-    for broker in releases:
-        assumed = release or broker.release
-        of_release = Exposure(
-            subject="known bug",
-            name="kafka version",
-            value=release_text(assumed) if assumed else None,
-            means=_release_means(release, broker),
-            broker_id=broker.broker_id,
-            observed_at=broker.observed_at,
-            error=broker.error,
-        )
-        yield of_release
-        for bug, affects in bugs_of(assumed) if assumed else ():
-            condition = "" if affects else f"It depends on the patch release of {of_release.value}. "
-            fixed = f" Fixed in {bug.fixed_in}." if bug.fixed_in else ""
-            means = f"{condition}{bug.title} {bug.effect} {bug.remedy}{fixed}"
-            yield replace(of_release, name=bug.key, exposed=affects or None, means=means, error=None)
+def _bugs(broker: ObservedBroker, cluster: ObservedCluster, release: Release | None) -> Iterator[Exposure]:
+    """The release of a broker and the known bugs of it: of a minor release, as nothing shows the patch."""
+    assumed = release or broker.release
+    if release is None and broker.release is None:
+        means = "Its release is unknown, and so are its bugs. Set it with --kafka-version."
+    elif release is None:
+        means = f"By {broker.release_source}, which do not show the patch release. Set it with --kafka-version."
+    elif broker.release is not None and release[:2] != broker.release:
+        shown = f"{broker.release_source} are those of {release_text(broker.release)}"
+        means = f"As set, but {shown}: check --kafka-version."
+    else:
+        means = "As set with --kafka-version."
+    of_release = Exposure(
+        subject="known bug",
+        name="kafka version",
+        value=release_text(assumed) if assumed else None,
+        means=means,
+        broker_id=broker.broker_id,
+        observed_at=broker.observed_at,
+        error=broker.release_error,
+    )
+    yield of_release
+    if assumed is None:
+        return
+    for bug in broker_facts().bugs.values():
+        affects = bug.affects(assumed)
+        if affects is False:
+            continue
+        exposed, condition = _condition(bug, cluster)
+        if affects is None:
+            exposed = None if exposed else exposed
+            condition = f"It depends on the patch release of {of_release.value}. {condition}"
+        fixed = f" Fixed in {bug.fixed_in}." if bug.fixed_in else ""
+        means = f"{condition}{bug.title} {bug.effect} {bug.remedy}{fixed}"
+        yield replace(of_release, name=bug.key, exposed=exposed, means=means, error=None)
 
 
-def id_exposure(
-    records: Iterable[TransactionLogRecord], *, now: dt.datetime, as_of: dt.datetime | None = None
-) -> Iterator[Exposure]:
-    """Prefixes that get ever more ids, ids whose newest record is of a client below transaction version 2, and errors.
+def _condition(bug: KnownBug, cluster: ObservedCluster) -> tuple[bool | None, str]:
+    """Whether the cluster has the transaction version with which a bug occurs, and a sentence if it has not."""
+    if bug.transaction_version is None:
+        return True, ""
+    needs = f"It needs {VERSION} {bug.transaction_version}"
+    if cluster.features_error:
+        return None, f"{needs}, and the level of this cluster could not be read. "
+    level = cluster.features.get(VERSION, 0)
+    if level >= bug.transaction_version:
+        return True, ""
+    return False, f"{needs}, and this cluster has {level}. "
 
-    `records`: of ``__transaction_state``. `now`: when they were read, or up to when they reach.
-    `as_of`: up to when they reach, by the brokers' clocks; null for the newest time in them.
-    """
-    newest: dict[str, TransactionLogRecord] = {}
+
+def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
+    """Growing prefixes, ids whose newest record is of a client below transaction version 2, and what was not read."""
     readable: list[TransactionLogRecord] = []
-    for record in records:
+    newest: dict[str, TransactionLogRecord] = {}
+    for record in cluster.records:
         if record.error:
-            yield unread_clients(record.error, record.broker_id, partition=record.txn_state_partition, now=now)
-        elif record.transactional_id is not None:
-            readable.append(record)
-            newest[record.transactional_id] = record
-    as_of = as_of or max((each.timestamp for each in readable if each.timestamp is not None), default=None)
-    if as_of is not None:
-        yield from growing_prefixes(readable, now=now, as_of=as_of)
-    for transactional_id, record in sorted(newest.items(), key=itemgetter(0)):
-        version = record.client_transaction_version or 0
-        if not record.tombstone and version < 2:
+            partition = record.txn_state_partition
+            where = STATE_TOPIC if partition is None else f"{STATE_TOPIC}-{partition}"
             yield Exposure(
                 subject="transactional_id",
                 name=CLIENT_VERSION,
-                transactional_id=transactional_id,
-                value=str(version),
-                exposed=True,
-                means="Its client reuses its epoch across transactions: only verification by the brokers keeps a "
-                "late message from hanging, and nothing keeps a delayed EndTxn from ending its next transaction "
-                "halfway, so that the other half may be committed. Upgrade it to a Java client of 4.0 or newer.",
+                means=f"Clients below transaction version 2 are unknown: their records in {where} were not read.",
                 broker_id=record.broker_id,
-                observed_at=now,
+                observed_at=cluster.observed_at,
+                error=record.error,
             )
-
-
-def growing_prefixes(
-    records: Iterable[TransactionLogRecord], *, now: dt.datetime, as_of: dt.datetime
-) -> Iterator[Exposure]:
-    """Prefixes under which new ids are created all the time. `now`, `as_of`: as for `id_exposure`."""
-    for prefix, logged in sorted((logged_ids(records) or {}).items()):
+        elif record.transactional_id is not None:
+            readable.append(record)
+            newest[record.transactional_id] = record
+    times = (each.timestamp for each in readable if each.timestamp is not None)
+    as_of = cluster.records_until or max(times, default=cluster.observed_at)
+    for prefix, logged in sorted((logged_ids(readable) or {}).items()):
         if logged.is_growing(as_of):
             yield Exposure(
                 subject="prefix",
                 name=prefix,
                 value=f"{len(logged.recent(as_of))} new ids in 24 h, {logged.per_hour(as_of):.0f} per hour",
                 exposed=True,
-                means="Its clients do not reuse their ids, so that no later instance fences an abandoned transaction: "
-                "it is aborted after its timeout. Coordinators keep each id for transactional.id.expiration.ms, "
-                "7 days by default. Give each instance an id of its own that stays; Flink has "
-                "TransactionNamingStrategy.POOLING.",
-                observed_at=now,
+                means=broker_facts().settings["growing prefix"].unsafe,
+                observed_at=cluster.observed_at,
             )
-
-
-def unread_clients(error: str, broker_id: int | None, *, partition: int | None = None, now: dt.datetime) -> Exposure:
-    """The row that stands for clients of ids that could not be read; those of all partitions if `partition` is null."""
-    where = STATE_TOPIC if partition is None else f"{STATE_TOPIC}-{partition}"
-    return Exposure(
-        subject="transactional_id",
-        name=CLIENT_VERSION,
-        means=f"Clients below transaction version 2 are unknown: their records in {where} were not read.",
-        broker_id=broker_id,
-        observed_at=now,
-        error=error,
-    )
-
-
-def _release_means(release: Release | None, broker: BrokerRelease) -> str:
-    if release is None and broker.release is None:
-        return "Its release is unknown, and so are its bugs. Set it with --kafka-version."
-    if release is None:
-        return f"By {broker.source}, which do not show the patch release. Set it with --kafka-version."
-    if broker.release is not None and release[:2] != broker.release:
-        return f"As set, but {broker.source} are those of {release_text(broker.release)}: check --kafka-version."
-    return "As set with --kafka-version."
-
-
-def _version(level: int | None) -> tuple[bool, str]:
-    if level is None or level < 2:
-        return True, (
-            "Clients reuse their epoch across transactions. A late message can join the next transaction, or open one "
-            "that never ends: only verification by the brokers prevents that. A delayed EndTxn can end the next "
-            "transaction halfway, so that the other half is committed: nothing prevents that. Upgrade to version 2 "
-            "(Kafka 4.0): kafka-features.sh upgrade --feature transaction.version=2."
-        )
-    return False, (
-        "Clients of 4.0 or newer use a new epoch for each transaction, so brokers reject a late message; older clients "
-        "still reuse theirs."
-    )
-
-
-def _metadata(level: int | None) -> tuple[bool | None, str]:
-    if level is None:
-        return None, "The cluster has no such feature: it runs on ZooKeeper, where transaction.version stays 0."
-    return None, "It limits the other features: transaction.version 2 needs the metadata.version of Kafka 4.0."
-
-
-def _verification(value: str | None) -> tuple[bool, str]:
-    if value is None:
-        return True, (
-            "The broker is older than 3.6 and accepts transactional writes that the coordinator does not know: that is "
-            "how transactions hang."
-        )
-    if value == "true":
-        return False, (
-            "A write of a client below transaction version 2 is rejected if its transaction does not include the "
-            "partition; a late message can still join the next transaction of the same epoch."
-        )
-    return True, (
-        "The broker accepts transactional writes that the coordinator does not know: that is how transactions hang. "
-        "Set it to true; no restart is needed."
-    )
-
-
-def _max_timeout(value: str | None) -> tuple[bool | None, str]:
-    if value is None:
-        return None, UNREAD
-    if int(value) > MAX_TRANSACTION_TIMEOUT_MS:
-        return True, (
-            "A client may keep a transaction open, and hold the LSO, for longer than the default of 15 minutes, as "
-            "Flink requires; an abandoned transaction is aborted only after its timeout."
-        )
-    return False, "No transaction that has an owner holds an LSO for much longer than this."
-
-
-MEANING: Mapping[str, Callable[[Any], tuple[bool | None, str]]] = {
-    VERSION: _version,
-    METADATA: _metadata,
-    VERIFICATION: _verification,
-    MAX_TIMEOUT: _max_timeout,
-}
-"""Feature or setting to whether a value exposes, and what it means."""
+    for transactional_id, record in sorted(newest.items()):
+        row = _setting_row(CLIENT_VERSION, str(record.client_transaction_version or 0), of=cluster)
+        if row.exposed and not record.tombstone:
+            yield replace(row, transactional_id=transactional_id, broker_id=record.broker_id)

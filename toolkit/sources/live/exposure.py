@@ -1,31 +1,27 @@
-"""Exposure of a cluster to hanging transactions (KIP-890): features, broker settings, known bugs, client versions."""
+"""What a cluster shows of its exposure to hanging transactions: features, settings, software, and clients' records."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
-from toolkit.analysis.broker_software import Software, software_of
+from toolkit.analysis.broker_software import Release, Software, broker_facts, release_of, software_of
 from toolkit.analysis.coordinator.transaction_owners import transaction_owners
 from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
-from toolkit.analysis.diagnosis.known_bugs import Release, release_of
 from toolkit.analysis.exposure_rules import (
-    LAST_LEVELS,
     MAX_TIMEOUT,
+    METADATA,
     VERIFICATION,
-    BrokerRelease,
-    bug_exposure,
-    feature_exposure,
-    id_exposure,
-    mixed_versions,
-    setting_exposure,
-    unread_clients,
+    ObservedBroker,
+    ObservedCluster,
+    exposure_rows,
 )
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Exposure, IdPrefix
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import EPOCH, utc_now
+from toolkit.schema.table import EPOCH
 from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
@@ -37,12 +33,11 @@ from toolkit.sources.live.state.leaders import read_metadata
 from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
-SOFTWARE = "broker software"
 NEWEST = 20_000  # offsets of each partition of __transaction_state
 API_VERSIONS = {"client_software_name": "kafka-txn-toolkit", "client_software_version": __version__}
 
 
-def read_exposure(client: BrokerClient, *, release: Release | None = None) -> list[Exposure]:
+def read_exposure(client: BrokerClient, *, release: Release | None = None) -> Iterator[Exposure]:
     """Exposure of the cluster, every broker, its software and known bugs, and ids with exposed clients.
 
     What this principal may not read is a record with `error`. The newest 20,000 offsets of each partition of
@@ -50,64 +45,57 @@ def read_exposure(client: BrokerClient, *, release: Release | None = None) -> li
 
     `release`: release of the brokers; null to detect the minor release.
     """
-    releases = [_detected(client, broker_id) for broker_id in sorted(client.brokers)]
-    brokers = [*_settings(client), *_software(client)]
-    bugs = bug_exposure(releases, release=release)
-    return [*_features(client), *mixed_versions(releases), *brokers, *bugs, *_clients(client)]
-
-
-def _features(client: BrokerClient) -> Iterator[Exposure]:
-    """Finalized features, from ApiVersions version 3."""
-    (response,) = client.send([(None, messages.ApiVersions(**API_VERSIONS))])
-    error, levels = response.failure, dict[str, int]()
-    if not error:
-        levels = {each.name: each.max_version_level for each in response.message.finalized_features or ()}
-    yield from feature_exposure(levels, broker_id=response.broker_id, observed_at=response.observed_at, error=error)
-
-
-def _settings(client: BrokerClient) -> Iterator[Exposure]:
-    configs = broker_configs(client, sorted(client.brokers), [VERIFICATION, MAX_TIMEOUT])
-    older = [each.broker_id for each in configs if not each.error and each.values.get(VERIFICATION) is None]
-    for config in configs:
-        for name in (VERIFICATION, MAX_TIMEOUT):
-            value, meaning = config.values.get(name), None
-            if name == VERIFICATION and value == "true" and older:
-                meaning = (
-                    True,
-                    "It verifies writes with the coordinator of their transactional id, but brokers older than 3.6 "
-                    f"cannot ({', '.join(map(str, older))}): for an id that one of them coordinates, a write is "
-                    "accepted unverified. Upgrade them.",
-                )
-            yield setting_exposure(
-                name,
-                value,
-                broker_id=config.broker_id,
-                observed_at=config.observed_at,
-                error=config.error,
-                meaning=meaning,
-            )
-
-
-def _software(client: BrokerClient) -> Iterator[Exposure]:
-    """The software of each broker that answered; `_settings` has the error of one that did not."""
-    for broker in broker_identities(client, sorted(client.brokers)):
-        software = software_of(broker)
-        yield Exposure(
-            subject="broker",
-            name=SOFTWARE,
-            value=" ".join(filter(None, (software.name, software.release_range))),
-            means=_means(software),
-            broker_id=broker.broker_id,
-            observed_at=utc_now(),
+    ids = sorted(client.brokers)
+    of_brokers = client.send([(each, messages.ApiVersions(**API_VERSIONS)) for each in ids])
+    configs = broker_configs(client, ids, [VERIFICATION, MAX_TIMEOUT])
+    software = {each.broker_id: software_of(each) for each in broker_identities(client, ids)}
+    (of_any,) = client.send([(None, messages.ApiVersions(**API_VERSIONS))])
+    brokers = []
+    for broker_id, response, config in zip(ids, of_brokers, configs, strict=True):
+        own_software = software.get(broker_id)
+        supported = () if response.failure else response.message.supported_features or ()
+        broker = ObservedBroker(
+            broker_id=broker_id,
+            observed_at=config.observed_at,
+            release=None if response.failure else _minor_release(supported, own_software),
+            release_error=response.failure,
+            software=own_software,
+            settings={} if config.error else {name: config.values.get(name) for name in (VERIFICATION, MAX_TIMEOUT)},
+            settings_error=config.error,
         )
+        brokers.append(broker)
+    try:
+        records_until = _brokers_time(client)
+    except ToolkitError:  # the records cannot be read either, and say why
+        records_until = None
+    features = [] if of_any.failure else of_any.message.finalized_features or []
+    cluster = ObservedCluster(
+        observed_at=of_any.observed_at,
+        features={each.name: each.max_version_level for each in features},
+        broker_id=of_any.broker_id,
+        features_error=of_any.failure,
+        brokers=brokers,
+        records=_records_or_error(client),
+        records_until=records_until,
+    )
+    return exposure_rows(cluster, release=release)
 
 
-def _means(software: Software) -> str:
-    evidence = f"{software.evidence[0].upper()}{software.evidence[1:]}."
-    if software.system:
-        differs = f"{software.system.differs} {software.system.remedy}"
-        return f"{evidence} There, a transaction without an owner is never proven to hang. {differs}"
-    return f"{evidence} Its coordinators end every transaction that they own; one without an owner is never ended."
+def _minor_release(supported: Iterable[Any], software: Software | None) -> Release | None:
+    """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
+    releases = software.releases if software else ()
+    levels = [each.max_version for each in supported if each.name == METADATA]
+    if releases and levels and levels[0] in broker_facts().releases:
+        return broker_facts().releases[levels[0]]
+    return release_of(releases[0]) if len(releases) == 1 else None
+
+
+def _records_or_error(client: BrokerClient) -> Iterator[TransactionLogRecord]:
+    """The newest records, and what ends the read as one more."""
+    try:
+        yield from newest_records(client)
+    except ToolkitError as error:
+        yield TransactionLogRecord(error=row_text(error))
 
 
 def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
@@ -116,15 +104,6 @@ def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     Raises BrokerError if this principal may not describe the topic.
     """
     return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
-
-
-def _clients(client: BrokerClient) -> Iterator[Exposure]:
-    """Exposed ids and prefixes, by the coordinators' log."""
-    now = utc_now()
-    try:
-        yield from id_exposure(newest_records(client), now=now, as_of=_brokers_time(client))
-    except ToolkitError as error:
-        yield unread_clients(row_text(error), None, now=now)
 
 
 def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
@@ -146,23 +125,3 @@ def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = 
 
 def _brokers_time(client: BrokerClient) -> dt.datetime | None:
     return read_brokers_time(client, read_metadata(client, COORDINATORS_TOPICS)).time
-
-
-def _detected(client: BrokerClient, broker_id: int) -> BrokerRelease:
-    release, error = None, None
-    try:
-        release = _minor_release(client, broker_id)
-    except ToolkitError as failure:
-        error = row_text(failure)
-    return BrokerRelease(broker_id=broker_id, release=release, observed_at=utc_now(), error=error)
-
-
-def _minor_release(client: BrokerClient, broker_id: int) -> Release | None:
-    """A broker's minor release, by metadata.version or API versions; null if unknown, or not of Apache Kafka."""
-    features = client.send_one(messages.ApiVersions(**API_VERSIONS), broker_id=broker_id).supported_features or ()
-    levels = [feature.max_version for feature in features if feature.name == "metadata.version"]
-    (identity,) = broker_identities(client, [broker_id])
-    releases = software_of(identity).releases
-    if levels and levels[0] in LAST_LEVELS:
-        return LAST_LEVELS[levels[0]] if releases else None
-    return release_of(releases[0]) if len(releases) == 1 else None

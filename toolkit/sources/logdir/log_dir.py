@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from toolkit.sources.offset_queries.offset_reader import OffsetReader
 
 
+NO_METADATA_LOG = (
+    "NO_METADATA_LOG: the files have no __cluster_metadata-0, as with ZooKeeper, or it was not copied; it is on every "
+    "controller and broker."
+)
+
+
 # Modules that a single table needs are imported in its method: this keeps short commands fast.
 class LogDir(LogDirTables, OffsetTables):
     """Files of brokers, read only and listed for every call, or once within ``with``. A broker may be writing them.
@@ -260,18 +266,46 @@ class LogDir(LogDirTables, OffsetTables):
 
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
-        from toolkit.analysis.diagnosis.known_bugs import release_of
-        from toolkit.sources.logdir.file_exposure import read_exposure
+        from toolkit.analysis.broker_software import broker_facts, release_of
+        from toolkit.analysis.exposure_rules import (
+            MAX_TIMEOUT,
+            VERIFICATION,
+            ObservedBroker,
+            ObservedCluster,
+            exposure_rows,
+        )
+        from toolkit.formats.log.metadata_records import MetadataState
+        from toolkit.sources.logdir.replica.metadata_log import MetadataEnd, furthest
 
         version, contents = arguments.kafka_version, self.contents()
         records = list(map(TransactionLogRecord.of, self.transaction_log_rows()))
         times = (each.timestamp for each in records if each.timestamp is not None)
-        return read_exposure(
-            contents,
-            records,
-            release=release_of(version) if version else None,
-            as_of=max(times, default=contents.taken_at),
+        as_of = max(times, default=contents.taken_at)
+        metadata = furthest(contents.metadata_ends) or MetadataEnd(MetadataState(), error=NO_METADATA_LOG)
+        # The log has settings that were changed while the cluster ran: of one broker, or of all.
+        changed = metadata.state.settings
+        brokers = []
+        for broker_id, broker in sorted(metadata.state.brokers.items()):
+            resources = ("broker for all", f"broker {broker_id}")
+            of_both = ((name, changed.get((each, name))) for each in resources for name in (VERIFICATION, MAX_TIMEOUT))
+            observed = ObservedBroker(
+                broker_id=broker_id,
+                observed_at=as_of,
+                release=broker_facts().releases.get(broker.max_metadata_version or 0),
+                release_source="the features that it registered",
+                settings={name: value for name, value in of_both if value is not None},
+                settings_error=metadata.error,
+            )
+            brokers.append(observed)
+        cluster = ObservedCluster(
+            observed_at=as_of,
+            features=metadata.state.features,
+            features_error=metadata.error,
+            brokers=brokers,
+            records=records,
+            records_until=as_of,
         )
+        return exposure_rows(cluster, release=release_of(version) if version else None)
 
     @implements(
         Source.findings,

@@ -1,0 +1,314 @@
+"""What exposes a cluster: the bounds of each known bug, what settings mean, and what is not known."""
+
+import datetime as dt
+import re
+import tomllib
+import types
+from collections.abc import Sequence
+from dataclasses import fields
+from importlib import resources
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from toolkit.analysis.broker_software import (
+    CompatibleSystem,
+    KnownBug,
+    Release,
+    Setting,
+    broker_facts,
+    parse_facts,
+    release_of,
+)
+from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS
+from toolkit.analysis.exposure_rules import (
+    MAX_TIMEOUT,
+    METADATA,
+    NOT_DYNAMIC,
+    UNREAD,
+    VERIFICATION,
+    VERSION,
+    ObservedBroker,
+    ObservedCluster,
+    exposure_rows,
+)
+from toolkit.errors import UsageError
+from toolkit.schema.live import Exposure
+from toolkit.schema.log import TransactionLogRecord
+
+BUGS = broker_facts().bugs
+NOW = dt.datetime(2026, 11, 28, tzinfo=dt.UTC)
+VERSION_2 = {METADATA: 25, VERSION: 2}
+
+
+def observed(*brokers: dict[str, Any], **facts: Any) -> list[Exposure]:
+    """The rows on a cluster; a broker is the fields that it has."""
+    seen = [ObservedBroker(broker_id=number, observed_at=NOW, **each) for number, each in enumerate(brokers, 1)]
+    return list(exposure_rows(ObservedCluster(observed_at=NOW, brokers=seen, **facts)))
+
+
+def bug_rows(version: str, **facts: Any) -> dict[str, Exposure]:
+    rows = observed({"release": release_of(version)}, **{"features": VERSION_2} | facts)
+    return {row.name: row for row in rows if row.name.startswith("KAFKA-")}
+
+
+def previous_release(release: Release) -> Release:
+    """The previous patch release, or one of the previous minor release."""
+    major, minor, patch = release
+    if patch:
+        return major, minor, patch - 1
+    return (major, minor - 1, 9) if minor else (major - 1, 9, 9)
+
+
+@pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.key)
+def test_a_bug_affects_releases_from_its_first_to_before_its_fix(bug: KnownBug) -> None:
+    assert re.fullmatch(r"KAFKA-\d+", bug.key)
+    for text in (bug.title, bug.effect, bug.remedy):
+        assert text.endswith(".")
+    others = [since for since, _ in bug.affected]
+    for since, until in bug.affected:
+        assert bug.affects(since) is True
+        if until:
+            assert bug.affects(previous_release(until)) is True
+            assert bug.affects(until) is (until in others)
+            assert ".".join(map(str, until)) in bug.fixed_in
+    first = bug.affected[0][0]
+    assert bug.affects(previous_release(first)) is False
+    assert bug.affects((99, 0, 0)) is (bug.affected[-1][1] is None)
+
+
+def test_a_minor_release_is_affected_fully_partly_or_not() -> None:
+    cleaner, channel = BUGS["KAFKA-14055"], BUGS["KAFKA-20322"]
+    assert [cleaner.affects(minor) for minor in [(2, 8), (3, 0), (3, 1), (3, 2), (3, 3)]] == [
+        True,
+        None,
+        None,
+        None,
+        False,
+    ]
+    assert BUGS["KAFKA-20785"].affects((4, 0)) is True, "from its first patch release on"
+    assert [channel.affects(minor) for minor in [(4, 1), (4, 2), (4, 3)]] == [False, None, False]
+    assert [BUGS["KAFKA-20090"].affects(minor) for minor in [(0, 10), (3, 9), (4, 2), (4, 3)]] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("KAFKA-14055", "3.0.2, 3.1.2, 3.2.1"), ("KAFKA-19690", "3.9.2, 4.0.2, 4.1.1"), ("KAFKA-20357", "")],
+)
+def test_the_releases_that_fix_a_bug(key: str, text: str) -> None:
+    assert BUGS[key].fixed_in == text
+
+
+EXPECTED = {
+    "0.11.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-20090"],
+    "2.0.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "2.8.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.0.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.1.0": ["KAFKA-14402", "KAFKA-15449", "KAFKA-14055", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.1.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.2.1": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.5.2": ["KAFKA-14402", "KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-20090"],
+    "3.6.0": ["KAFKA-15449", "KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.7.0": ["KAFKA-16352", "KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.8.0": ["KAFKA-17507", "KAFKA-19690", "KAFKA-20090"],
+    "3.9.1": ["KAFKA-19690", "KAFKA-20090"],
+    "3.9.2": ["KAFKA-20090"],
+    "4.0.0": ["KAFKA-19690", "KAFKA-19367", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.0.1": ["KAFKA-19690", "KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.0.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.1.1": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.1.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.2.0": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20322", "KAFKA-20357", "KAFKA-20785"],
+    "4.2.1": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.2.2": ["KAFKA-20090", "KAFKA-20310", "KAFKA-20357", "KAFKA-20785"],
+    "4.3.0": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
+    "4.3.1": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
+    "4.4.0": ["KAFKA-20357", "KAFKA-20734", "KAFKA-20785"],
+}
+
+
+@pytest.mark.parametrize("version", EXPECTED)
+def test_the_bugs_of_a_release(version: str) -> None:
+    assert [(key, row.exposed) for key, row in bug_rows(version).items()] == [(key, True) for key in EXPECTED[version]]
+
+
+def test_a_bug_that_depends_on_the_patch_release_is_unknown() -> None:
+    row = bug_rows("4.2")["KAFKA-20322"]
+    assert (row.value, row.exposed) == ("4.2", None)
+    assert row.means.startswith("It depends on the patch release of 4.2. Coordinators send WriteTxnMarkers version 2 ")
+    assert row.means.endswith(" Fixed in 4.2.1.")
+
+
+def test_a_bug_of_transaction_version_2_needs_it() -> None:
+    """It was exposed without, too, as on a cluster that was upgraded and not finalized."""
+    needs = {key for key, bug in BUGS.items() if bug.transaction_version}
+    assert needs == {key for key, bug in BUGS.items() if bug.title.startswith("With transaction version 2, ")}
+    lower, unread = bug_rows("4.0.0", features={VERSION: 1}), bug_rows("4.0.0", features={}, features_error="TIMEOUT")
+    assert {key for key, row in bug_rows("4.0.0", features={}).items() if row.exposed is False} == needs
+    for rows, exposed, start in (
+        (lower, False, "It needs transaction.version 2, and this cluster has 1. With "),
+        (unread, None, "It needs transaction.version 2, and the level of this cluster could not be read. With "),
+    ):
+        assert {key for key, row in rows.items() if row.exposed is not True} == needs
+        assert all(rows[key].means.startswith(start) and rows[key].exposed is exposed for key in needs)
+    patch_unknown = bug_rows("4.0", features={})
+    assert (patch_unknown["KAFKA-19367"].exposed, patch_unknown["KAFKA-19690"].exposed) == (False, None)
+
+
+def test_the_release_that_is_set_and_the_one_that_is_shown() -> None:
+    def means(release: Release | None, shown: Release | None) -> tuple[str | None, str]:
+        broker = ObservedBroker(broker_id=1, observed_at=NOW, release=shown)
+        rows = exposure_rows(ObservedCluster(observed_at=NOW, brokers=[broker]), release=release)
+        return next((row.value, row.means) for row in rows if row.name == "kafka version")
+
+    assert means(None, None) == (None, "Its release is unknown, and so are its bugs. Set it with --kafka-version.")
+    assert means(None, (4, 2)) == (
+        "4.2",
+        "By its API versions, which do not show the patch release. Set it with --kafka-version.",
+    )
+    assert means((4, 2, 1), (4, 2)) == means((4, 2, 1), None) == ("4.2.1", "As set with --kafka-version.")
+    assert means((4, 2, 1), (4, 1))[1] == "As set, but its API versions are those of 4.1: check --kafka-version."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "exposed", "sentence"),
+    [
+        (METADATA, None, None, "absent"),
+        (METADATA, "25", None, "safe"),
+        (VERSION, None, True, "unsafe"),
+        (VERSION, "1", True, "unsafe"),
+        (VERSION, "2", False, "safe"),
+        (VERSION, "3", False, "safe"),
+        (VERIFICATION, None, True, "absent"),
+        (VERIFICATION, "false", True, "unsafe"),
+        (VERIFICATION, "true", False, "safe"),
+        (MAX_TIMEOUT, None, None, "absent"),
+        (MAX_TIMEOUT, "900000", False, "safe"),
+        (MAX_TIMEOUT, "900001", True, "unsafe"),
+    ],
+)
+def test_what_a_value_means(name: str, value: str | None, exposed: bool | None, sentence: str) -> None:
+    setting = broker_facts().settings[name]
+    if setting.subject == "cluster":
+        rows = observed(features={name: int(value)} if value else {})
+    else:
+        rows = observed({"settings": {name: value}})
+    (row,) = [row for row in rows if row.name == name]
+    assert (row.subject, row.value, row.exposed) == (setting.subject, value, exposed)
+    assert row.means == getattr(setting, sentence)
+
+
+def test_the_highest_metadata_version_of_each_release() -> None:
+    """Of MetadataVersion: 3.3-IV3 is 7, 4.0-IV3 is 25. Between them are levels that no release ends with."""
+    levels = [7, 8, 11, 14, 19, 20, 21, 25, 27, 29, 30, 33]
+    releases = [*((3, minor) for minor in range(3, 10)), *((4, minor) for minor in range(5))]
+    assert broker_facts().releases == dict(zip(levels, releases, strict=True))
+
+
+def test_the_default_of_the_longest_timeout_is_safe() -> None:
+    assert broker_facts().settings[MAX_TIMEOUT].highest_safe == MAX_TRANSACTION_TIMEOUT_MS
+
+
+def test_what_is_not_known_exposes_nothing_and_says_so() -> None:
+    rows = {row.name: row for row in observed({}, features_error="TIMEOUT: no answer.")}
+    assert {(row.exposed, row.means) for row in rows.values() if row.subject == "cluster"} == {(None, UNREAD)}
+    assert {(row.exposed, row.means) for row in rows.values() if row.subject == "broker"} == {(None, NOT_DYNAMIC)}
+    unread = observed({"settings_error": "TIMEOUT: no answer.", "release_error": "TIMEOUT: no answer."})
+    of_broker = [row for row in unread if row.broker_id == 1]
+    assert {row.name for row in of_broker} == {VERIFICATION, MAX_TIMEOUT, "kafka version"}
+    assert {(row.exposed, row.error) for row in of_broker} == {(None, "TIMEOUT: no answer.")}
+
+
+def test_verification_beside_older_brokers_is_exposed() -> None:
+    """A broker of 3.6 or newer verifies with the coordinator, and one that is older cannot answer."""
+    rows = observed({"settings": {VERIFICATION: "true"}}, {"settings": {VERIFICATION: None}}, {"settings_error": "X"})
+    found = [(row.broker_id, row.exposed, "(2)" in row.means) for row in rows if row.name == VERIFICATION]
+    assert found == [(1, True, True), (2, True, False), (3, None, False)]
+
+
+def test_brokers_of_several_releases() -> None:
+    releases: list[Release | None] = [(3, 9), (4, 0), None, (3, 9)]
+    (row,) = [row for row in observed(*({"release": each} for each in releases)) if row.name == "mixed versions"]
+    assert (row.value, row.exposed) == ("3.9 (broker 1 4), 4.0 (broker 2), unknown (broker 3)", True)
+    for same in ([(4, 0), (4, 0)], [(4, 0), None], [None, None]):
+        assert "mixed versions" not in {row.name for row in observed(*({"release": each} for each in same))}
+
+
+def test_clients_below_version_2_and_records_that_could_not_be_read() -> None:
+    def record(name: str, version: int | None, **columns: Any) -> TransactionLogRecord:
+        return TransactionLogRecord(transactional_id=name, client_transaction_version=version, **columns)
+
+    records = [record("older", None), record("newer", 0), record("newer", 2), record("downgraded", 2)]
+    records += [record("downgraded", 1), record("expired", 0), record("expired", None, tombstone=True)]
+    records += [TransactionLogRecord(error="DENIED", txn_state_partition=7), TransactionLogRecord(error="DENIED")]
+    rows = [row for row in observed(records=records) if row.subject == "transactional_id"]
+    assert [(row.transactional_id, row.value, row.exposed) for row in rows] == [
+        (None, None, None),
+        (None, None, None),
+        ("downgraded", "1", True),
+        ("older", "0", True),
+    ]
+    assert "their records in __transaction_state-7 were not read" in rows[0].means
+    assert "their records in __transaction_state were not read" in rows[1].means
+
+
+FACTS = tomllib.loads((resources.files("toolkit.analysis") / "broker_software.toml").read_text(encoding="utf-8"))
+
+
+def fits(value: object, hint: Any) -> bool:
+    """Whether a value is of an annotation, sequences and tuples with their elements."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is types.UnionType:
+        return any(fits(value, each) for each in arguments)
+    if origin is Sequence:
+        return isinstance(value, list | tuple) and all(fits(each, arguments[0]) for each in value)
+    if origin is tuple and arguments[-1:] == (...,):
+        return isinstance(value, tuple) and all(fits(each, arguments[0]) for each in value)
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(fits, value, arguments))
+    return type(value) is hint
+
+
+def test_each_fact_has_the_type_of_its_field() -> None:
+    facts = broker_facts()
+    rows: list[Setting | KnownBug | CompatibleSystem] = [*facts.settings.values(), *facts.bugs.values()]
+    for row in [*rows, *facts.systems, facts.unknown_system]:
+        hints = get_type_hints(type(row))
+        for each in fields(row):
+            assert fits(getattr(row, each.name), hints[each.name]), (row, each.name)
+    assert not fits("2", int | None)
+    assert not fits(((4, 3), None, None), tuple[Release, Release | None])
+
+
+def test_each_setting_is_complete() -> None:
+    for name, setting in broker_facts().settings.items():
+        sentences = [setting.safe, setting.unsafe, setting.absent, setting.beside_older]
+        assert all(text.endswith(".") for text in sentences if text), name
+        assert any(sentences), name
+        limits = [setting.lowest_safe, setting.highest_safe, setting.safe_value]
+        assert sum(limit is not None for limit in limits) <= 1, "only one of them counts"
+        assert setting.subject in {"cluster", "broker", "transactional_id", "prefix"}
+
+
+def test_a_key_that_nothing_reads_is_an_error() -> None:
+    assert len(parse_facts(**FACTS).bugs) == len(BUGS)
+    for table in ("settings", "bugs", "systems"):
+        name, row = next(iter(FACTS[table].items()))
+        with pytest.raises(TypeError, match="misspelt"):
+            parse_facts(**FACTS | {table: {name: row | {"misspelt": "x"}}})
+    with pytest.raises(TypeError, match="misspelt"):
+        parse_facts(**FACTS | {"unknown_system": FACTS["unknown_system"] | {"misspelt": "x"}})
+    with pytest.raises(TypeError, match="misspelt"):
+        parse_facts(**FACTS, misspelt={})  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("text", ["", "4", "four", "4.x", "4.3.1-rc0", "-4.3"])
+def test_an_invalid_version_is_rejected(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a Kafka version"):
+        release_of(text)
+    assert release_of("3.9") == (3, 9)
