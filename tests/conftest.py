@@ -12,6 +12,7 @@ from hypothesis import is_hypothesis_test
 from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
+from tests import raised
 from tests.brokers import Brokers
 from tests.groups import GroupScheduling, order, send_folder, write_groups
 from tests.spark.settings import QUICK
@@ -77,6 +78,12 @@ def all_of_some(values: Iterable[object]) -> bool:
         place = caller.f_code.co_filename, caller.f_lineno
         NOT_EMPTY[place] = NOT_EMPTY.get(place, False) or bool(found)
     return all(found)
+
+
+@pytest.fixture(autouse=True)
+def whole_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The errors of a test are those that are stored, whole."""
+    yield from raised.checked(request.node.nodeid)
 
 
 @pytest.fixture(scope="module", autouse=True)

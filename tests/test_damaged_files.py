@@ -14,6 +14,7 @@ import struct
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -71,7 +72,6 @@ from toolkit.lab.samples import load
 from toolkit.schema import BATCHES, OFFSETS_LOG, TABLES, TRANSACTION_LOG, Row
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.metadata import MetadataLogRecord
-from toolkit.schema.record import replace
 from toolkit.sources.recording.recording_folder import read as read_recording
 from toolkit.sources.recording.recording_folder import sample_name
 from toolkit.sources.recording.sample_writer import SampleWriter

@@ -1,13 +1,12 @@
 """Records of an Arrow table, converted by column, are those of its rows."""
 
 import datetime as dt
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pyarrow as pa
 import pytest
 
 from toolkit.schema.live import EvidenceEntry, Finding, Transaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 

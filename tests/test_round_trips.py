@@ -9,6 +9,7 @@ import io
 import json
 import pkgutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import toolkit
 from tests.distinct import distinct_rows
 from toolkit.schema import RECORDED, TABLES, Row
 from toolkit.schema.coerce import records_of, rows_of
-from toolkit.schema.record import TableRow, replace
+from toolkit.schema.record import TableRow
 from toolkit.sources.recording import Recording
 from toolkit.sources.recording.sample_writer import SampleRows, SampleWriter
 from toolkit.views.row_formats import csv_pieces, json_pieces, write_file

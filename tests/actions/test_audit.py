@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from toolkit.errors import ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.live import EvidenceEntry
-from toolkit.schema.record import replace
 
 ABORT_ACTION = ActionStep(action="abort", bootstrap_servers="localhost:9092", target="orders-0@7")
 CHANGED = json.dumps({**ABORT_ACTION.row(), "at": "2026-11-21T12:00:00Z", "target": 7})

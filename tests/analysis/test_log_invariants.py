@@ -1,6 +1,7 @@
 """Violations of each invariant; test_transaction_history_live.py checks that real logs have none."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
 from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
 from toolkit.schema import VIOLATIONS
 from toolkit.schema.log import TransactionLogRecord, Violation
-from toolkit.schema.record import replace
 
 LAST_SEQUENCE = 2**31 - 1
 

@@ -1,6 +1,7 @@
 """Histories of transactional ids, from records as real brokers write them (see test_transaction_history_live.py)."""
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +12,6 @@ from toolkit.analysis.coordinator.transaction_states import replica_of
 from toolkit.schema import TRANSACTION_HISTORY, TRANSACTIONS
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 
 T0 = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

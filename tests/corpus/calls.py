@@ -124,11 +124,12 @@ class CommandLine:
 
 def _file_text(path: Path, name: Path) -> str:
     if path.suffix == ".parquet" and path.parent.name.endswith(".records"):
-        return f"--- {name}\n" + "".join(map(_line, pq.read_table(path).to_pylist()))
+        return f"--- {name}\n" + "".join(map(json_line, pq.read_table(path).to_pylist()))
     return f"--- {name}\n{path.read_text()}" if path.suffix in SHOWN and len(name.parts) == 1 else f"--- {name}"
 
 
-def _line(row: Any) -> str:
+def json_line(row: Any) -> str:
+    """A row as a line of JSON."""
     return json.dumps(row, default=_plain) + "\n"
 
 
@@ -150,7 +151,7 @@ def table(connect: Connect, kind: str, name: str, *, around: Path | None = None,
                     rows = SOURCE_TABLES[name].table.ordered(source.read(name, TableArguments.of(**arguments)))
             except ToolkitError as error:
                 return f"{type(error).__name__}: {error}\n"
-        return "".join(map(_line, rows)) or "no rows\n"
+        return "".join(map(json_line, rows)) or "no rows\n"
 
     return Call(name=f"table-{name}", run=run, covers=f"{name} of {kind}")
 

@@ -218,3 +218,20 @@ def test_credentials_are_not_read() -> None:
     for key in (10, 11, 22, 26):
         record = read(FRAME + bytes([key, 0]) + b"secret")
         assert "secret" not in repr(record)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("ssl.keystore.password", "abc", "[hidden]"),
+        ("ssl.keystore.password", None, None),
+        ("retention.ms", "abc", "abc"),
+        ("retention.ms", None, None),
+    ],
+)
+def test_a_secret_setting_is_hidden(key: str, value: str | None, shown: str | None) -> None:
+    def text(of: str | None) -> bytes:
+        return b"\0" if of is None else bytes([len(of) + 1]) + of.encode()
+
+    record = read(FRAME + bytes([4, 0, 4]) + text("1") + text(key) + text(value) + NO_TAGS)
+    assert (record.config_resource, record.config_name, record.config_value) == ("broker 1", key, shown)

@@ -403,7 +403,7 @@ def test_a_file_rewritten_during_the_scan_gives_only_intact_batches(tmp_path: Pa
             every = joined(found)
             assert_accounted(every, 0, every.end)
             assert {(int(h["size"]), int(h["crc"]).to_bytes(4, "big")) for h in every.headers} <= sound
-            assert all(each.reason.startswith("TORN_TAIL") for each in every.damage)
+            assert {each.reason.partition(":")[0] for each in every.damage} <= {"TORN_TAIL"}  # none: it was not cut
     finally:
         done.set()
         writer.join(120)

@@ -1,5 +1,6 @@
 """Both sides of an open transaction, for every incident that is recorded, and where a finding proves nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from toolkit.schema import Row
 from toolkit.schema.derived import RECONCILIATION, Reconciliation
 from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.schema.verdict import Verdict
 from toolkit.sources import reconciliation_frame, reconciliation_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -33,7 +33,6 @@ from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
-from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED

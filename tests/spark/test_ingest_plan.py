@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
-from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from tests.sources.log_files import CLEANED, after, data, marker, write_checkpoi
 from tests.spark.read_log import rows
 from tests.spark.test_incomplete_copies import Tables
 from toolkit.errors import UsageError
-from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.pipeline import from_files
 from toolkit.spark.pipeline.log_renames import assumptions, renames

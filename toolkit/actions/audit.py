@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,6 @@ from platformdirs import user_state_path
 from toolkit.errors import ActionFailed, ActionRefused, AuditFailed
 from toolkit.schema import ACTIONS, Row
 from toolkit.schema.actions import INTENT, OUTCOME, REFUSED, ActionStep, unfinished
-from toolkit.schema.record import replace
 from toolkit.sources.recording.durable_files import flush
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from toolkit.actions.audit import Audit
@@ -42,7 +42,6 @@ from toolkit.actions.refusals import check_confirmation
 from toolkit.errors import ActionRefused, BrokerError, NotFound
 from toolkit.formats.flink_checkpoint import Committable, FlinkCheckpoint, read_checkpoint
 from toolkit.schema.live import Finding, Partition, Transaction
-from toolkit.schema.record import replace
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.logs.transaction_records import LastBatch, open_batches

@@ -13,7 +13,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,6 @@ from toolkit.actions.refusals import (
 )
 from toolkit.errors import ActionRefused, BrokerError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
-from toolkit.schema.record import replace
 from toolkit.sources.live.logs.transaction_records import LastBatch
 
 if TYPE_CHECKING:

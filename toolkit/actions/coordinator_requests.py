@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Container
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BrokerError, NotFound
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.live import EvidenceEntry, Transaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_response import error_text
 from toolkit.sources.live.state.coordinators import TRANSACTION, find_coordinators

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from toolkit.errors import ActionFailed, ActionRefused, BrokerError
 from toolkit.schema.actions import ActionStep
 from toolkit.schema.coerce import finding_row
 from toolkit.schema.live import Finding, Partition, Producer, Transaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import Error, TopicPartition
 from toolkit.sources.live.client.broker_response import TOO_OLD
 

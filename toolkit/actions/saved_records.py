@@ -6,7 +6,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from toolkit.errors import ActionRefused, DecodeError, ToolkitError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC, read_group_key, read_offset_commit
 from toolkit.schema import SAVED_RECORDS, utc
 from toolkit.schema.actions import SavedHeader, SavedRecord
-from toolkit.schema.record import replace
 from toolkit.sources.live.logs.transaction_records import LastBatch, OpenBatch, open_batches
 from toolkit.sources.recording.durable_files import flush
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log.metadata_records import MetadataState
 from toolkit.schema.metadata import FROM_METADATA, ClusterEvent, MetadataLogRecord
-from toolkit.schema.record import replace
 
 UNCLEAN = "unclean_election"
 SNAPSHOT = ".checkpoint"

@@ -295,8 +295,9 @@ def audited_plan(action: str, cluster: Cluster, finding: Finding, audit: Audit |
 
     `action`, `cluster`, `finding`: the action, and what it is for. `audit`: null unless it was confirmed.
     """
+    from dataclasses import replace
+
     from toolkit.actions.marker_plan import audited_refusal, transaction_step
-    from toolkit.schema.record import replace
 
     if audit is None:
         return nullcontext()

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 
 TP = r"(?P<tp>[\w.-]+-\d+)"

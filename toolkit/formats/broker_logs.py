@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,6 @@ import pyarrow.compute as pc
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.broker_log_lines import SEARCHED, line_events
 from toolkit.schema.metadata import FROM_BROKER_LOG, ClusterEvent
-from toolkit.schema.record import replace
 
 NAMES = re.compile(
     r"(?:server|controller|state-change|log-cleaner|kafka)(?:[-_.][\w.-]*)?\.log(?:[.-].*)?|kafkaServer\.out(?:[.-].*)?"

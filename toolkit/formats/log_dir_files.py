@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from toolkit.config.properties import parse_properties
 from toolkit.errors import UsageError
 from toolkit.schema.log import CheckpointEntry
-from toolkit.schema.record import replace
 
 UUID_FORM = r"[A-Za-z0-9_-]{22}"
 FOLDER = re.compile(

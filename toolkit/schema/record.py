@@ -12,7 +12,7 @@
 import datetime as dt
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from itertools import accumulate
 from operator import attrgetter
@@ -76,7 +76,6 @@ class TableRow:
     _numbers: ClassVar[Mapping[str, int]]  # of the columns, by name
     _required: ClassVar[tuple[str, ...]]  # columns that are never null
     _values: ClassVar[Any]  # an attrgetter of all columns
-    _of_values: ClassVar[Callable[..., Any]]  # a record of all its values, in the order of its columns
     _lists: ClassVar[tuple[str, ...]]  # columns of lists; pairs and structs among them
     _pairs: ClassVar[tuple[str, ...]]  # columns of topic partitions
     enums: ClassVar[Mapping[str, type[StrEnum]]]  # columns of names that have a type of their own
@@ -135,7 +134,7 @@ class TableRow:
             column_values(table[name], cls._structs.get(name), cls.enums.get(name)) if name in known else nulls
             for name in cls._names
         )
-        return list(map(cls._of_values, *columns))
+        return [cls(**dict(zip(cls._names, values, strict=True))) for values in zip(*columns, strict=True)]
 
     @classmethod
     def columns(cls, records: Sequence[Self]) -> list[list[Any]]:
@@ -145,21 +144,6 @@ class TableRow:
             lists = columns[cls._numbers[name]]
             columns[cls._numbers[name]] = [None if each is None else list(map(struct._values, each)) for each in lists]
         return columns
-
-
-if TYPE_CHECKING:
-    from dataclasses import replace as replace  # its changes are checked
-else:
-
-    def replace(record: TableRow, /, **changes: Any) -> TableRow:
-        """`dataclasses.replace`, faster: a long history copies each of its findings."""
-        values, numbers = [*record._values(record)], record._numbers
-        try:
-            for name, value in changes.items():
-                values[numbers[name]] = value
-        except KeyError:
-            raise TypeError(f"{type(record).__name__} has no {name}.") from None
-        return record._of_values(*values)
 
 
 R = TypeVar("R", bound=type[TableRow])
@@ -184,34 +168,12 @@ def declares(name: str, *, row: str, key: tuple[str, ...] = (), sort: tuple[str,
         cls._numbers = {name: number for number, name in enumerate(cls._names)}
         cls._required = tuple(column.name for column in columns if not column.nullable)
         cls._values = attrgetter(*cls._names)
-        cls.__init__, cls._of_values = _constructors(cls)  # type: ignore[method-assign]
         cls._lists = tuple(column.name for column in columns if isinstance(column.type, ListOf))
         cls._pairs = tuple(column.name for column in columns if column.type == TOPIC_PARTITIONS)
         cls.enums = {name: enum for name in cls._names if (enum := _enum(hints[name]))}
         return cls
 
     return declare
-
-
-def _constructors(cls: type[TableRow]) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """Faster than the `__init__` of a frozen dataclass, which looks up ``object.__setattr__`` for each field.
-    A record gets its values while it is of a class with the same slots that is not frozen.
-
-    Returns: `__init__` with the same keywords and defaults, and a function of all values in the order of the columns.
-    """
-    defaults = {each.name: each.default for each in fields(cls)}  # type: ignore[arg-type]
-    mutable = type(cls.__name__, cls.__bases__, {"__slots__": tuple(defaults)})
-    known: dict[str, Any] = {"defaults": defaults, "new": object.__new__, "set": object.__setattr__}
-    known |= {"cls": cls, "mutable": mutable}
-    names = ", ".join(defaults)
-    keywords = ", ".join(
-        name if default is MISSING else f"{name}=defaults[{name!r}]" for name, default in defaults.items()
-    )
-    body = "".join(f"    self.{name} = {name}\n" for name in defaults) + "    self.__class__ = cls\n"
-    init = f"def init(self, *, {keywords}):\n    set(self, '__class__', mutable)\n{body}"
-    of_values = f"def of_values({names}):\n    self = new(mutable)\n{body}    return self\n"
-    exec(init + of_values, known)  # noqa: S102
-    return known["init"], staticmethod(known["of_values"])
 
 
 def _column(name: str, hint: Any) -> tuple[Column, type[TableRow] | None]:

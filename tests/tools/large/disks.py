@@ -13,6 +13,7 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ from toolkit.lab.queries import until
 from toolkit.lab.samples import load
 from toolkit.schema import RECORDED
 from toolkit.schema.actions import ActionStep
-from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH
 from toolkit.sources.recording.recording_folder import read
 from toolkit.sources.recording.sample_writer import SampleWriter

@@ -29,7 +29,6 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.live import Transaction
 from toolkit.schema.log import PastTransaction, TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.record import replace as changed
 
 MILLISECOND = dt.timedelta(milliseconds=1)
 STAGES = {  # of a transaction, in their order
@@ -271,7 +270,7 @@ class _RecordWindow:
             return past
         if state_of(first) == EXPIRED:
             producer_id = None if before is None else before.producer_id
-            return changed(
+            return replace(
                 past,
                 kind="expired",
                 producer_id=producer_id,
@@ -282,7 +281,7 @@ class _RecordWindow:
                 end_time=last.timestamp,
             )
         if first.state == "Empty":
-            return changed(
+            return replace(
                 past,
                 kind="init",
                 producer_id=last.producer_id,
@@ -295,7 +294,7 @@ class _RecordWindow:
         start, decided_at, end = records.start_time, records.decided_at, records.end_time
         until = self.as_of if how.ended in {"open", "stuck"} else None
         unread_before = before.error if before is not None and not records.is_whole else None
-        return changed(
+        return replace(
             past,
             producer_id=records.producer_id,
             producer_epoch=records.producer_epoch,

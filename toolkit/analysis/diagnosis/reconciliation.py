@@ -7,6 +7,7 @@ combination is stated only if a finding has proven it, and is `unknown` otherwis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
@@ -14,7 +15,6 @@ from toolkit.analysis.diagnosis.diagnose import transaction_key
 from toolkit.schema.derived import Reconciliation
 from toolkit.schema.live import Finding, Producer, Transaction
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import TransactionKey
 from toolkit.schema.verdict import Verdict
 

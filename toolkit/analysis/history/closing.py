@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from toolkit.analysis.diagnosis.decision.decide import decide
@@ -20,7 +21,6 @@ from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, TwoSourceEvid
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import LogTransaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import Error, TransactionKey
 from toolkit.schema.verdict import Verdict
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.analysis.diagnosis.evidence_text import at
@@ -17,7 +17,7 @@ from toolkit.analysis.history.closing import close, unread
 from toolkit.schema.derived import LsoHold, ObservationTime
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
-from toolkit.schema.record import column_values, replace
+from toolkit.schema.record import column_values
 from toolkit.schema.recorded import RecordedSample
 from toolkit.schema.table import Error
 from toolkit.schema.verdict import Verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.decision.decision import Decision
@@ -22,7 +22,6 @@ from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import TransactionKey
 
 MILLISECOND = dt.timedelta(milliseconds=1)

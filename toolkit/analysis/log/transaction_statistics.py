@@ -7,7 +7,7 @@ carry epoch + 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from toolkit.analysis.log.stable_sort import take_rows
 from toolkit.formats.log.headers import ABORT, COMMIT, UNREAD_MARKER, Array
 from toolkit.schema import utc
 from toolkit.schema.log import LogTransaction, MeasureStatistics
-from toolkit.schema.record import replace
 from toolkit.schema.table import LAST_TIME
 
 SIZE = np.dtype(

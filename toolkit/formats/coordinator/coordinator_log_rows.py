@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from toolkit.formats.log.headers import Headers
 from toolkit.formats.primitives import Buffer
 from toolkit.schema import utc
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.schema.record import replace
 from toolkit.schema.table import LAST_TIME
 
 CODEC = 0x07  # bits of attributes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +20,6 @@ from toolkit.formats.log.headers import Array, Headers
 from toolkit.formats.primitives import Buffer
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
 from toolkit.schema.metadata import MetadataLogRecord
-from toolkit.schema.record import replace
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit.config.properties import HIDDEN, SECRET_KEY
@@ -20,7 +20,6 @@ from toolkit.formats.log.batches import BatchHeader
 from toolkit.formats.primitives import Buffer, Reader, known
 from toolkit.schema import utc
 from toolkit.schema.metadata import MetadataLogRecord
-from toolkit.schema.record import replace
 
 FRAME = 1  # its version
 TYPES: Mapping[int, str] = {

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -32,7 +33,6 @@ from toolkit.schema.log import (
     Violation,
 )
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
-from toolkit.schema.record import replace
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
 from toolkit.sources.logdir.contents import COMPACTED, Contents

@@ -40,7 +40,6 @@ from toolkit.schema import utc
 from toolkit.schema.live import Producer
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.metadata import ClusterEvent
-from toolkit.schema.record import replace as change
 from toolkit.schema.recorded import FirstBatch
 from toolkit.schema.table import Error, TopicPartition, TransactionKey
 from toolkit.sources.logdir.consistency import check_consistency, foreign_id_doubts
@@ -99,7 +98,7 @@ def observe_files(
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
-        change(
+        replace(
             partition_of(state),
             leader=state.log.where.broker_id,
             error=state.error or contents.created_again(replicas[tp]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
@@ -12,7 +13,6 @@ from toolkit.analysis.log.log_transactions import log_transaction_table
 from toolkit.schema.derived import LOG_TRANSACTION_COLUMNS, LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.record import replace
 from toolkit.sources.logdir.coordinator_state import StateTopic
 from toolkit.sources.logdir.observe_files import FileObservation
 from toolkit.sources.logdir.replica.replica_state import ReplicaState

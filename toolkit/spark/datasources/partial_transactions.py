@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import builtins  # `bytes` is a column
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from toolkit.analysis.log.stable_sort import run_starts, take_rows
 from toolkit.formats.columns import labels
 from toolkit.formats.log.headers import Array
 from toolkit.formats.log_dir_files import segment_base_offset
-from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares, replace
+from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.sources.log_tables import LogFold, LogId, ReadError, ScanChunk, at_missing_offsets
 from toolkit.spark.arrow_types import struct_type
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
-from toolkit.schema.record import replace
 from toolkit.spark.arrow_types import from_arrow, spark_table, struct_type
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing

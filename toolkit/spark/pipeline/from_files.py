@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from pyspark.sql.session import SparkSession as ClassicSession
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS
-from toolkit.schema.record import replace
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of

@@ -16,12 +16,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from toolkit.schema.live import Partition
-from toolkit.schema.record import replace
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import (

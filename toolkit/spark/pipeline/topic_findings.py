@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ from toolkit.schema import Row
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.live import Finding
 from toolkit.schema.log import PastTransaction
-from toolkit.schema.record import replace
 from toolkit.schema.table import EPOCH, TopicPartition, TransactionKey
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.log_options import LogListing

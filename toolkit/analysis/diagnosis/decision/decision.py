@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.evidence_kinds import OpenEvidence
 from toolkit.analysis.diagnosis.verdicts import PROVEN, UNDECIDED, UNKNOWN
 from toolkit.schema.live import Finding
-from toolkit.schema.record import replace
 from toolkit.schema.verdict import Verdict
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from toolkit.formats.log.batches import CONTROL
 from toolkit.formats.log.headers import Headers
 from toolkit.schema.live import Partition
 from toolkit.schema.log import OffsetsLogRecord, TransactionLogRecord
-from toolkit.schema.record import replace
 from toolkit.schema.table import Error
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.logs.partition_log import NOTHING, FetchedChunk, fetch_range

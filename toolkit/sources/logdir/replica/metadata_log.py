@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from toolkit.formats.log.metadata_records import MetadataState, metadata_log
 from toolkit.formats.log.scan import scan_file_bytes
 from toolkit.formats.log_paths import LogPath, scandir
 from toolkit.schema.metadata import MetadataLogRecord
-from toolkit.schema.record import replace
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC
 from toolkit.sources.logdir.replica.partition_folder import FolderLog

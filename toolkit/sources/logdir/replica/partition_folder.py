@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from toolkit.errors import DecodeError
 from toolkit.formats.coordinator.coordinator_log_rows import offsets_log, transaction_log
@@ -12,7 +13,6 @@ from toolkit.formats.log.headers import ABORT, Headers
 from toolkit.formats.segment_files import read_snapshot, read_txn_index
 from toolkit.schema import utc
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
-from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogFold, LogId, ScanChunk, at_missing_offsets, clip
 from toolkit.sources.logdir.replica.log_dir_layout import IN_PARTITIONS, Replica, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import known_before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -16,7 +17,6 @@ from toolkit.formats.log.headers import Headers
 from toolkit.formats.log_paths import log_path
 from toolkit.formats.segment_files import AbortedTxn, SnapshotEntry
 from toolkit.schema.log import CheckpointEntry, LogSegment, OffsetsLogRecord, TransactionLogRecord, TxnIndexEntry
-from toolkit.schema.record import replace
 from toolkit.sources.log_tables import LogId, ScanChunk
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirRoot, SkippedFile
 from toolkit.sources.logdir.replica.replica_files import SegmentBytes, in_pieces
