@@ -119,11 +119,30 @@ def test_other_systems_are_named_with_their_own_remedy(name: str) -> None:
         (32_767, "Confluent Server or Confluent Cloud"),
         (501, "AutoMQ"),
         (529, "AutoMQ"),
-        *((key, UNKNOWN_SYSTEM.name) for key in (500, 530, 9_999, 11_000, 32_765)),
+        (15_000, "Redpanda"),
+        *((key, UNKNOWN_SYSTEM.name) for key in (500, 530, 9_999, 11_000, 14_999, 15_001, 32_765)),
     ],
 )
 def test_an_api_key_of_its_own_names_a_system(key: int, name: str) -> None:
     assert software_of(broker(KAFKA | {key: (0, 0)})).name == name
+
+
+@pytest.mark.parametrize(
+    ("domain", "name"),
+    [
+        ("redpanda.com", "Redpanda"),
+        *((domain, "Confluent Server or Confluent Cloud") for domain in ("confluent.cloud", "confluentgov.com")),
+        ("warpstream.com", "WarpStream"),
+        ("servicebus.windows.net", "Azure Event Hubs"),
+        ("servicebus.chinacloudapi.cn", "Azure Event Hubs"),
+        ("servicebus.usgovcloudapi.net", "Azure Event Hubs"),
+        *((domain, "StreamNative") for domain in ("streamnative.cloud", "snio.cloud")),
+        ("example.org", "Apache Kafka"),
+    ],
+)
+def test_an_address_names_a_system(domain: str, name: str) -> None:
+    assert software_of(broker(host=f"b0.{domain}")).name == name
+    assert software_of(broker(host=f"{domain}.example.org")).name == "Apache Kafka"
 
 
 def test_the_lowest_key_of_a_system_is_its_evidence() -> None:
