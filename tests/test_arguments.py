@@ -16,7 +16,6 @@ UNUSED = {  # functions whose callers decide what they take
     "_repr_mimebundle_": "IPython",
     "kafka_txn": "--version is read by its callback",
     "latestOffset": "Spark",
-    "load_resources": "databricks-bundles",
     "on_sample": "RecorderListener",
     "parts_near": "ReplicaLog",
     "streamReader": "Spark",

@@ -11,7 +11,7 @@ from toolkit.schema.table import utc_now
 
 
 def test_columns_that_a_row_lacks_are_null_and_others_are_ignored() -> None:
-    """A recording of an older version lacks columns, and its rows have those of the sample besides."""
+    """The audit trail has no nulls, and rows of a recording have columns of the sample besides."""
     row = {"topic": "orders", "partition": 0, "isr": [1], "observed_at": NOW, "sampled_at": NOW, "phase": "before"}
     found = Partition.of(row)
     assert (found.isr, found.replicas, found.leader) == ((1,), None, None)

@@ -138,13 +138,6 @@ def test_an_invalid_line_is_reported(audit: Audit, line: str) -> None:
     assert len(audit.frame()) == 1
 
 
-def test_the_former_name_of_a_column_is_read(audit: Audit) -> None:
-    audit.refused(ActionRefused("It is ongoing."), replace(ABORT_ACTION, override="unknown"))
-    audit.path.write_text(audit.path.read_text().replace("override", "forced_past"))
-    (row,) = audit.rows()
-    assert (row["override"], list(row)) == ("unknown", ACTIONS.names)
-
-
 def test_a_refusal_is_written_and_never_raises(audit: Audit, tmp_path: Path) -> None:
     audit.refused(ActionRefused("It is ongoing."), ABORT_ACTION)
     (row,) = audit.rows()

@@ -189,7 +189,7 @@ def test_what_an_operator_has_to_assert(not_owned: str, no_commit: str, needed: 
 
 
 def test_without_claims_nothing_may_be_overridden() -> None:
-    """Of a finding of an older recording, or of one without a transaction."""
+    """Of a finding without a transaction, or of one whose logs were not read."""
     assert needed_override(finding(), "abort") is None
     assert needed_override(finding(("claim_no_commit", "b: not proven")), "complete") is None
 

@@ -519,7 +519,7 @@ def test_the_time_now_is_the_brokers_and_that_of_the_owners_record_in_files() ->
 
 
 def test_a_recorded_outcome_has_the_reason_of_its_evidence() -> None:
-    """A sample rests on the logs of its time; one of an older version has the outcome alone."""
+    """A sample rests on the logs of its time; one whose logs were not read has the outcome alone."""
     (evidence,) = diagnose(twice(observation(transaction(state="CompleteCommit", on=())))).to_read()
     entries = [
         EvidenceEntry(source="Fetch", observed_at=NOW, name="first_batch", value="offsets: 100"),

@@ -284,13 +284,6 @@ def test_several_epochs_of_a_transaction_are_one_row_with_the_last_verdict() -> 
     assert row.reason.endswith("While it was open it was ongoing.")
 
 
-def test_a_recording_of_an_earlier_version_lacks_newer_columns() -> None:
-    newer = ["owner", "outcome", "action"]
-    old = RECORDED["findings"].arrow([finding(8)]).drop_columns(newer)
-    (row,) = over_time(old, observation_times([sample(8)]))
-    assert (row.owner, row.outcome, row.action) == (None, None, None)
-
-
 def test_a_later_read_of_the_log_reopens_what_a_sample_no_longer_had() -> None:
     log = log_finding(verdict=Verdict.UNKNOWN, outcome="unknown", observed_at=due(20), held_to=None, held_ms=190_000)
     row = only(merge_findings([log], recorded_findings(finding(2))))

@@ -10,6 +10,7 @@ from tests.analysis.build import NOW, ago, clock, observation, only, producer, t
 from tests.analysis.logged import diagnosed
 from toolkit.analysis.diagnosis.clocks import (
     CLOCKS_DIFFER,
+    NOT_READ,
     TIMEOUT_GRACE,
     UNKNOWN_TIME,
     BrokersTime,
@@ -146,11 +147,11 @@ def test_another_transaction_proves_no_age(other: Transaction) -> None:
 
 def test_observations_of_a_recording_prove_no_age() -> None:
     """The recorder's clock may have been set in between."""
-    owner, unknown = transaction(start_time=ago(days=1)), BrokersTime.recorded(None, None)
+    owner, unknown = transaction(start_time=ago(days=1)), BrokersTime.recorded(None, NOT_READ)
     two = [observation(owner, at=at, brokers_time=unknown) for at in (ago(hours=1), NOW)]
     row = only(diagnosed(two))
     assert (row.verdict, row.brokers_time) == ("ongoing", None)
-    assert "unknown: this recording has no broker's time" in {each.value for each in row.evidence}
+    assert f"unknown: {NOT_READ}" in {each.value for each in row.evidence}
 
 
 def test_this_machines_clock_changes_nothing() -> None:

@@ -1,26 +1,25 @@
-"""The bundle for Databricks: its types, its SQL on local Delta tables, and what its jobs run."""
+"""The bundle for Databricks, ``notebooks/databricks.yml``: its fields, its SQL on local Delta tables, and its tasks."""
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
-import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from databricks.bundles.core import Bundle
+from databricks.bundles.alerts import Alert
+from databricks.bundles.dashboards import Dashboard
+from databricks.bundles.genie_spaces import GenieSpace
 from databricks.bundles.jobs import Job
 
 from toolkit import Recording
 from toolkit.errors import UsageError
 from toolkit.lab import Kafka, samples
-from toolkit.spark.bundle.bundle_sql import ALERTS, DATASETS, QUESTIONS, TABLES
-from toolkit.spark.bundle.dashboard import columns_of, dashboard
-from toolkit.spark.bundle.resources import SCHEMA, SCRIPT, load_resources, pipeline_job
-from toolkit.spark.bundle.tasks import main
+from toolkit.spark.databricks_tasks import main
 from toolkit.spark.pipeline import VIEWS, create_views
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.tables.stored_tables import KEPT
@@ -28,52 +27,68 @@ from toolkit.spark.pipeline.tables.stored_tables import KEPT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
-DEFINITION = yaml.safe_load((ROOT / "notebooks" / "databricks.yml").read_text())
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+BUNDLE = yaml.safe_load((NOTEBOOKS / "databricks.yml").read_text())
+FILES = [path for pattern in BUNDLE["include"] for path in sorted(NOTEBOOKS.glob(pattern))]
+RESOURCES: Mapping[str, Any] = {
+    kind: resources for path in FILES for kind, resources in yaml.safe_load(path.read_text())["resources"].items()
+}
+TYPES: Mapping[str, type[Any]] = {"alerts": Alert, "dashboards": Dashboard, "genie_spaces": GenieSpace, "jobs": Job}
+SCHEMA = "${var.catalog}.${var.schema}"
+
+DASHBOARD = json.loads((NOTEBOOKS / "databricks" / RESOURCES["dashboards"]["lso_dashboard"]["file_path"]).read_text())
+DATASETS = {each["name"]: "".join(each["queryLines"]) for each in DASHBOARD["datasets"]}
+GENIE = RESOURCES["genie_spaces"]["lso_questions"]["serialized_space"]
+QUESTIONS = {each["question"][0]: each["sql"][0] for each in GENIE["instructions"]["example_question_sqls"]}
 
 
-def test_the_bundle_has_every_resource() -> None:
-    resources = load_resources(Bundle(target="prod"))
-    assert resources.jobs.keys() == {"lso_pipeline", "lso_recorder"}
-    assert resources.alerts.keys() == ALERTS.keys()
-    assert [len(each) for each in (resources.dashboards, resources.genie_spaces)] == [1, 1]
-    job: Any = pipeline_job().as_dict()
-    assert job["max_concurrent_runs"] == 1
-    assert [each["task_key"] for each in job["tasks"]] == ["pipeline", "notebook"]
-    assert (ROOT / "notebooks" / job["tasks"][1]["notebook_task"]["notebook_path"]).exists()
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_field_is_one_of_databricks(kind: str) -> None:
+    assert RESOURCES.keys() == TYPES.keys()
+    for resource in RESOURCES[kind].values():
+        TYPES[kind].from_dict(resource)
+        with pytest.raises(ValueError, match="misspelt"):
+            TYPES[kind].from_dict({**resource, "misspelt": 1})
 
 
 def test_every_variable_and_parameter_is_defined() -> None:
-    resources = load_resources(Bundle(target="prod"))
-    groups = (resources.jobs, resources.alerts, resources.dashboards, resources.genie_spaces)
-    text = str([each.as_dict() for group in groups for each in group.values()])
-    assert {*re.findall(r"\$\{var\.(\w+)\}", text)} == DEFINITION["variables"].keys()
-    for resource in resources.jobs.values():
-        job: Any = resource.as_dict()
+    text = "".join(path.read_text() for path in FILES)
+    assert {*re.findall(r"\$\{var\.(\w+)\}", text)} == BUNDLE["variables"].keys()
+    for job in RESOURCES["jobs"].values():
         names = {each["name"] for each in job["parameters"]}
         assert {*re.findall(r"job\.parameters\.([\w-]+)", str(job))} == names
-    (script,) = re.findall(rf'^{SCRIPT} = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert script == f"{main.__module__}:{main.__name__}"
-    (function,) = DEFINITION["python"]["resources"]
-    assert function == f"{load_resources.__module__}:{load_resources.__name__}"
 
 
-@pytest.mark.full
-@pytest.mark.xdist_group("mypy")
-def test_a_misspelt_field_is_an_error_of_mypy(tmp_path: Path) -> None:
-    source = (ROOT / "toolkit" / "spark" / "bundle" / "resources.py").read_text()
-    copy = tmp_path / "misspelt.py"
-    copy.write_text(source.replace("max_concurrent_runs=", "max_concurent_runs=", 1).replace("scope:", "scop:", 1))
-    command = [sys.executable, "-m", "mypy", str(copy)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 1
-    assert re.search('Unexpected keyword argument "max_concurent_runs"', done.stdout)
-    assert re.search('has no attribute "scope"', done.stdout)
+def test_the_tasks_are_in_the_package_and_the_folder() -> None:
+    scripts = (NOTEBOOKS.parent / "pyproject.toml").read_text()
+    for task in tasks():
+        if (wheel := task.get("python_wheel_task")) is not None:
+            assert f'{wheel["entry_point"]} = "{main.__module__}:{main.__name__}"\n' in scripts
+            assert f'name = "{wheel["package_name"]}"\n' in scripts
+        else:
+            job = task["notebook_task"]
+            notebook = json.loads((NOTEBOOKS / "databricks" / job["notebook_path"]).read_text())
+            (cell,) = (each for each in notebook["cells"] if "parameters" in each["metadata"].get("tags", ()))
+            assert job["base_parameters"].keys() <= {line.split(" = ")[0] for line in cell["source"]}
 
 
-def test_a_misspelt_field_is_refused_when_it_is_read() -> None:
-    with pytest.raises(ValueError, match="max_concurent_runs"):
-        Job.from_dict({"name": "pipeline", "max_concurent_runs": 1})  # type: ignore[typeddict-unknown-key]
+def tasks() -> Iterator[Any]:
+    """Those of all jobs."""
+    for job in RESOURCES["jobs"].values():
+        yield from job["tasks"]
+
+
+def arguments(job: str, **values: str) -> list[str]:
+    """Arguments of the first task of a job, with values of some variables of the bundle; the others are empty."""
+    definition = RESOURCES["jobs"][job]
+    parameters = {each["name"]: each["default"] for each in definition["parameters"]}
+
+    def filled(text: str) -> str:
+        text = re.sub(r"\{\{job\.parameters\.([\w-]+)\}\}", lambda found: parameters[found[1]], text)
+        text = text.replace(SCHEMA, "${var.output}")
+        return re.sub(r"\$\{var\.(\w+)\}", lambda found: values.get(found[1], ""), text)
+
+    return [filled(each) for each in definition["tasks"][0]["python_wheel_task"]["parameters"]]
 
 
 @pytest.fixture(scope="module")
@@ -95,34 +110,27 @@ def tables(spark: SparkSession, folder: str) -> SparkSession:
 @pytest.mark.parametrize("name", DATASETS)
 def test_the_sql_of_the_dashboard_runs(name: str, tables: SparkSession) -> None:
     found = tables.sql(DATASETS[name])
-    assert found.columns == columns_of(DATASETS[name])
     if name in {"held_now", "totals", "held_by_day", "holders", "incidents"}:
         assert found.count() > 0
-
-
-def test_every_widget_shows_columns_of_its_query() -> None:
-    page = dashboard()
-    names = {each["name"] for each in page["datasets"]}
-    for placed in page["pages"][0]["layout"]:
+    for placed in DASHBOARD["pages"][0]["layout"]:
         (query,) = (each["query"] for each in placed["widget"]["queries"])
-        assert query["datasetName"] in names
+        assert query["datasetName"] in DATASETS
         fields = {each["name"] for each in query["fields"]}
-        assert fields <= {*columns_of(DATASETS[query["datasetName"]])}
         assert {*re.findall(r"'fieldName': '(\w+)'", str(placed["widget"]["spec"]))} == fields
+        assert query["datasetName"] != name or fields <= {*found.columns}
 
 
-@pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_has_a_number_while_a_transaction_hangs(name: str, tables: SparkSession) -> None:
-    column, query, _ = ALERTS[name]
-    (row,) = tables.sql(query.replace("{schema}.", "")).collect()
-    assert row[column] > 0, "of minutes, fewer than 15 in this sample"
+@pytest.mark.parametrize("alert", RESOURCES["alerts"].values(), ids=RESOURCES["alerts"])
+def test_an_alert_has_a_number_while_a_transaction_hangs(alert: Any, tables: SparkSession) -> None:
+    (row,) = tables.sql(alert["query_text"].replace(f"{SCHEMA}.", "")).collect()
+    assert row[alert["evaluation"]["source"]["name"]] > 0, "of minutes, fewer than 15 in this sample"
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_the_sql_of_a_question_runs(question: str, tables: SparkSession) -> None:
-    tables.sql(QUESTIONS[question].replace("{schema}.", "")).collect()
-    assert {*re.findall(r"\{schema\}\.(\w+)", QUESTIONS[question])} <= {*TABLES} <= KEPT.keys() | VIEWS.keys()
-    assert SCHEMA == "${var.catalog}.${var.schema}"
+    tables.sql(QUESTIONS[question].replace(f"{SCHEMA}.", "")).collect()
+    names = {each["identifier"].removeprefix(f"{SCHEMA}.") for each in GENIE["data_sources"]["tables"]}
+    assert {*re.findall(rf"{re.escape(SCHEMA)}\.(\w+)", QUESTIONS[question])} <= names <= KEPT.keys() | VIEWS.keys()
 
 
 def secrets(password: str) -> Any:
@@ -134,13 +142,12 @@ def test_the_pipeline_job_reads_a_volume(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = str(samples.load("late-message").log_dir().paths[0])
-    empty = ["--bootstrap-server", "", "--command-config", "", "--scope", ""]  # parameters of the job that are not set
-    main(["pipeline", "--input", source, "--output", str(tmp_path / "tables"), *empty], spark=spark)
+    main(arguments("lso_pipeline", logs=source, output=str(tmp_path / "tables")), spark=spark)
     shown = capsys.readouterr().out
     assert "log_transactions: " in shown
     assert "unknown" in shown, "a copy that nobody asserts to be consistent proves nothing"
     with pytest.raises(UsageError, match="Neither or both of --input and --bootstrap-server"):
-        main(["pipeline", "--input", source, "--output", "x", "--bootstrap-server", "broker:9092"])
+        main(arguments("lso_pipeline", logs=source, output="x", bootstrap_server="broker:9092"))
 
 
 @pytest.mark.lab
@@ -148,8 +155,9 @@ def test_the_recorder_job_logs_in_with_a_secret_of_a_scope(tmp_path: Path) -> No
     with Kafka(users={"watcher": "s3cr3t"}, super_users=["watcher"]) as kafka:
         config = tmp_path / "client.properties"
         config.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=watcher\n")
-        arguments = ["--bootstrap-server", kafka.bootstrap_servers, "--command-config", str(config), "--scope", "kafka"]
-        command = ["record", "--output", str(tmp_path / "recording"), "--duration", "11s", *arguments]
+        login = {"bootstrap_server": kafka.bootstrap_servers, "command_config": str(config), "scope": "kafka"}
+        command = arguments("lso_recorder", recording=str(tmp_path / "recording"), **login)
+        command[command.index("--duration") + 1] = "11s"
         main(command, dbutils=secrets("s3cr3t"))
     found = Recording(tmp_path / "recording").samples()
     assert len(found) >= 1

@@ -374,27 +374,6 @@ def test_samples_of_a_recording_are_stored_once(spark: SparkSession, tmp_path: P
         assert stored_rows(out, f"recorded_{name}") == sorted_rows(rows_of(samples, name), table), name
 
 
-def test_tables_written_before_findings_had_an_outcome_get_the_column(spark: SparkSession, tmp_path: Path) -> None:
-    recording, out = tmp_path / "recording", tmp_path / "out"
-    samples = [sample(NINE), sample(NINE + dt.timedelta(hours=1))]
-    record(recording, samples[:1])
-    run(spark, recording, str(out))
-    for name in ("findings", "recorded_findings"):
-        stored = spark.read.format("delta").load(f"{out}/{name}").drop("outcome", "action").toArrow()
-        old = spark.createDataFrame(stored).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        old.save(f"{out}/{name}")
-    record(recording, samples[1:])
-    (found,) = run(spark, recording, str(out)).findings
-    assert (found.verdict, found.outcome, found.action) == ("hanging", "undecided", "abort")
-    for name, expected in (
-        ("findings", [("undecided", "abort")]),
-        ("recorded_findings", [(None, None), ("undecided", "abort")]),
-    ):
-        stored = DeltaTable(out / name).to_pyarrow_table(columns=["observed_at", "outcome", "action"])
-        in_order = sorted(stored.to_pylist(), key=lambda each: each["observed_at"])
-        assert [(each["outcome"], each["action"]) for each in in_order] == expected
-
-
 def record(directory: Path, samples: list[Sample]) -> None:
     with SampleWriter(directory) as writer:
         for each in samples:

@@ -1,4 +1,4 @@
-"""The table store: targets, repeated runs, and added columns."""
+"""The table store: targets, and repeated runs."""
 
 from __future__ import annotations
 
@@ -27,20 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL = Table("small", "a row's story", (Column("topic", STRING, "Topic."), Column("n", INT64, "Number.")), (), ())
-GROWN = Table("small", "a row", (*SMALL.columns, Column("later", INT64, "Came later.")), (), ())
 
 
-def write_rows(
-    store: TableStore, *rows: tuple[Any, ...], run_id: int, table: Table = SMALL, changed: str = "", **options: Any
-) -> None:
-    types = "topic string, n long, log string, is_final boolean" + (", later long" if table is GROWN else "")
-    new = store.spark.createDataFrame(list(rows), types)
-    store.write("small", table, new, run_id=run_id, changed=changed.split(), **options)
+def write_rows(store: TableStore, *rows: tuple[Any, ...], run_id: int, changed: str = "", **options: Any) -> None:
+    new = store.spark.createDataFrame(list(rows), "topic string, n long, log string, is_final boolean")
+    store.write("small", SMALL, new, run_id=run_id, changed=changed.split(), **options)
 
 
-def rows(store: TableStore, table: Table = SMALL) -> list[tuple[Any, ...]]:
-    names = (*table.names, RUN_ID, LOG, IS_FINAL)
-    return sorted((tuple(row) for row in store.load("small", table).select(*names).collect()), key=str)
+def rows(store: TableStore) -> list[tuple[Any, ...]]:
+    names = (*SMALL.names, RUN_ID, LOG, IS_FINAL)
+    return sorted((tuple(row) for row in store.load("small", SMALL).select(*names).collect()), key=str)
 
 
 def test_a_run_replaces_provisional_rows_of_changed_logs(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,15 +76,6 @@ def test_files_of_a_killed_run_are_not_read(spark: SparkSession, tmp_path: Path,
         assert rows(store) == [("a", 1, 1, "x", True)]
     finally:
         spark.sql(f"DROP SCHEMA {schema} CASCADE")
-
-
-def test_a_newer_column_is_null_in_older_rows(spark: SparkSession, tmp_path: Path) -> None:
-    store = open_store(spark, f"{tmp_path}/tables")
-    write_rows(store, ("a", 1, "x", True), run_id=1)
-    assert rows(store, GROWN) == [("a", 1, None, 1, "x", True)]
-    write_rows(store, ("a", 2, "x", True, 5), run_id=2, table=GROWN)
-    assert rows(store, GROWN) == [("a", 1, None, 1, "x", True), ("a", 2, 5, 2, "x", True)]
-    assert rows(store) == [("a", 1, 1, "x", True), ("a", 2, 2, "x", True)]
 
 
 def test_a_target_is_a_folder_or_an_existing_schema(spark: SparkSession) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from tests.sources.test_outage import create, is_led
@@ -303,33 +303,6 @@ def test_a_stream_writes_a_recording(spark: SparkSession, three_brokers: Kafka, 
     assert set(recording.partitions()["topic"]) >= {HANGING, ALIVE}
     offsets = [path.read_text() for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
     assert [f'{{"due": {round(sampled_at.timestamp() * 1000)}}}' in text for text in offsets] == [True]
-
-
-@pytest.mark.lab
-@pytest.mark.full
-def test_a_stream_continues_with_the_columns_of_a_later_version(
-    spark: SparkSession, three_brokers: Kafka, tmp_path: Path
-) -> None:
-    """Delta Lake refuses the new column, and says what to set; then each sample is there once, from all versions."""
-    target, new_columns = str(tmp_path / "samples"), ("topic_gaps", "seconds")
-
-    def run(*dropped: str, **options: str) -> None:
-        rows = stream_frame(spark, three_brokers, table="samples", interval="1s").drop(*dropped)
-        writer = rows.writeStream.format("delta").options(checkpointLocation=str(tmp_path / "checkpoint"), **options)
-        query = writer.trigger(availableNow=True).start(target)
-        query.awaitTermination(300)
-
-    for _ in range(2):
-        run(*new_columns)
-        threading.Event().wait(1)
-    with pytest.raises(StreamingQueryException, match=r"mergeSchema"):
-        run()
-    run(mergeSchema="true")
-    run(mergeSchema="true")
-    rows = spark.read.format("delta").load(target).orderBy("sampled_at").collect()
-    assert len({row.sampled_at for row in rows}) == len(rows) >= 3
-    assert [row.error for row in rows] == [None] * len(rows)
-    assert [row.seconds is None for row in rows[:3]] == [True, True, False]
 
 
 @pytest.mark.lab

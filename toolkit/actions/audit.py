@@ -234,8 +234,7 @@ def _step(line: str, number: int) -> ActionStep:
             for entry in found.get("evidence") or ():
                 if entry["observed_at"]:
                     entry["observed_at"] = dt.datetime.fromisoformat(entry["observed_at"])
-            former = {"override": found.get("forced_past")}  # its name in older trails
-            return ActionStep.of({**former, **found, "at": dt.datetime.fromisoformat(found["at"])})
+            return ActionStep.of({**found, "at": dt.datetime.fromisoformat(found["at"])})
     error = f"TORN_LINE: line {number} is cut off, or was changed."
     return ActionStep(step="unreadable", action="", bootstrap_servers="", target="", error=error)
 

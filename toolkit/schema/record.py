@@ -99,7 +99,7 @@ class TableRow:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """The record of a row; columns that it lacks are null, so that rows of an older version can be read.
+        """The record of a row; columns that it lacks are null: the audit trail has no nulls.
 
         Raises TypeError if it lacks a column that is never null.
         """

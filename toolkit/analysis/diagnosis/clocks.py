@@ -80,9 +80,9 @@ class BrokersTime:
 
     @classmethod
     def recorded(cls, time: dt.datetime | None, clock: str | None) -> BrokersTime:
-        """That of a recording, from its time and `clock`; both are null in recordings of older versions."""
+        """That of a recording, from its time and `clock`."""
         if time is None or clock is None:
-            return cls(error=clock or "this recording has no broker's time")
+            return cls(error=clock)
         return cls(time=time, source=clock, is_current=clock.startswith(CLOCK_OF))
 
 

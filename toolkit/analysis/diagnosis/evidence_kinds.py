@@ -154,7 +154,7 @@ class GapEvidence:
 
 
 def _by_brokers(finding: Finding) -> dt.datetime:
-    """When it was observed: that of a log has the times in it, that of an older recording only the recorder's."""
+    """When it was observed: if no broker's time is known, by the clock of who observed it."""
     return finding.brokers_time or finding.observed_at
 
 

@@ -74,8 +74,7 @@ def over_time(findings: pa.Table, samples: Iterable[ObservationTime]) -> list[Fi
     is `ended`. A transaction still open in the last sample has that sample's decision. Earlier verdicts are evidence.
     Each verdict on the partition itself, such as waiting for replication or unreadable, has a finding without these
     times.
-    `findings`: ``schema.RECORDED["findings"]``, of one partition or of several; those of other samples are ignored. A
-        table of an earlier version may lack newer columns, which are null then.
+    `findings`: ``schema.RECORDED["findings"]``, of one partition or of several; those of other samples are ignored.
     `samples`: the samples that did not fail.
     """
     known = {each.sampled_at: each for each in samples}

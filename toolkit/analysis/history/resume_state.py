@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from toolkit.analysis.history.lso_holds import candidates, hold_table, without_short_holds
+from toolkit.analysis.history.lso_holds import candidates, without_short_holds
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     LOG_TRANSACTION,
@@ -221,7 +221,7 @@ class LogState:
         state._files = {name: number for number, name in enumerate(row["files"])}
         state._records, state._bytes = row["records"], row["bytes"]
         state._before = {at: (records, size) for at, records, size in np.frombuffer(row["before"], COUNTED).tolist()}
-        state._keep(hold_table(from_ipc(row["holds"]), {}))  # an earlier release lacks a column
+        state._keep(from_ipc(row["holds"]))
         return state
 
     @property

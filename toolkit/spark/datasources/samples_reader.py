@@ -152,7 +152,7 @@ class StreamSampleReader(_PlannedRows, DataSourceStreamReader, SupportsTriggerAv
 
 
 def _due(offset: Mapping[str, object]) -> int:
-    """The due time of an offset, which does not depend on the columns of a version."""
+    """The due time of an offset."""
     due = offset.get("due")
     if not isinstance(due, int):
         raise UsageError(

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 PROOF, COUNTS = "files_proof", "table_counts"
 STAGE_NAME = "stage"
-DECIDED_WITH = "topics"  # findings of a version without it are decided anew, even if nothing else is new
 
 
 def run(
@@ -280,7 +279,7 @@ class _PipelineRun:
         return jobs
 
     def _signature(self, logs: PipelineSource) -> str:
-        return f"{logs.signature} {self.min_held_ms} {DECIDED_WITH}"
+        return f"{logs.signature} {self.min_held_ms}"
 
     # Logs.
 

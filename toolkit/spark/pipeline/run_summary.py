@@ -56,8 +56,7 @@ class RunSummary:
     findings: Sequence[Finding]  # the current findings, in the order of ``schema.FINDINGS``
     verdicts: Mapping[str, int]  # number of findings by verdict; all past ones count as ``ended``
     proof: str | None = None  # what the files prove and what they do not, in one line; null without files
-    # sentences: what became of logs that version 0.1 stored twice, and what is assumed because ids are missing
-    assumptions: Sequence[str] = ()
+    assumptions: Sequence[str] = ()  # sentences: what is assumed because ids are missing
     seconds: float  # duration of the run
 
     @property

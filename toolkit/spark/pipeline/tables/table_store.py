@@ -35,9 +35,7 @@ from toolkit.spark.pipeline.tables.stored_tables import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 FORMATS = ("delta", "parquet")
-"""Version of the layout of a table, and the table property that has it."""
 INTERNAL = "internal"
 """The folder of the pipeline's own tables, and the suffix of their schema in a catalog."""
 
@@ -79,7 +77,7 @@ class TableStore:
     def load(self, name: str, table: Table) -> DataFrame:
         """A stored table with the declared columns, by their declared names, and those of the pipeline.
 
-        It is empty if it does not exist. A column that was declared after the table was written is null.
+        It is empty if it does not exist.
         """
         frame = self.find(name)
         empty = stored_type(name, table)
@@ -87,16 +85,8 @@ class TableStore:
 
     def _declared(self, name: str, table: Table, frame: DataFrame) -> DataFrame:
         """A stored table with the declared columns and those of the pipeline."""
-        have = set(frame.columns)
-        stored = ((STORED_NAMES.get(f.name, f.name), f) for f in struct_type(with_extra(name, table)))
-        return frame.select(
-            *(
-                sf.col(f"`{column}`").alias(field.name)
-                if column in have
-                else sf.lit(None).cast(field.dataType).alias(field.name)
-                for column, field in stored
-            )
-        )
+        names = with_extra(name, table).names
+        return frame.select(*(sf.col(f"`{STORED_NAMES.get(each, each)}`").alias(each) for each in names))
 
     def rows(self, name: str, table: Table, *columns: str) -> list[Row]:
         """Rows of a small stored table: some columns, or the declared ones; no rows if it does not exist."""
@@ -148,7 +138,6 @@ class TableStore:
             self.create(name, table)
             self._save(name, new, mode="append")
             return
-        self._add_columns(name, table, stored)
         if changed is not None:
             provisional = stored.where(~sf.col(IS_FINAL) & (sf.col(RUN_ID) < run_id))
             logs = self.spark.createDataFrame([(log,) for log in changed], f"{LOG} string")
@@ -184,7 +173,6 @@ class TableStore:
         stored = None if self.format == "parquet" else self.find(name)
         old: dict[tuple[Any, ...], Row] = {}
         if stored is not None:
-            self._add_columns(name, table, stored)
             found = self._declared(name, table, stored).select(*declared.names).toArrow()
             old = rows_by_key(name, found.cast(declared.arrow_schema).to_pylist())
         written = [
@@ -273,16 +261,6 @@ class TableStore:
         # Connect cannot infer the types of no rows.
         frame = from_arrow(self.spark, spark_table(made)) if len(made) else self.spark.createDataFrame([], types)
         return frame.select(*(sf.col(f"`{each}`").alias(STORED_NAMES.get(each, each)) for each in declared.names))
-
-    def _add_columns(self, name: str, table: Table, stored: DataFrame) -> None:
-        """Add the columns that were declared after a table was made."""
-        have = set(stored.columns)
-        if missing := [field for field in stored_type(name, table) if field.name not in have]:
-            columns = ", ".join(
-                f"`{field.name}` {field.dataType.simpleString()} COMMENT {_text(field.metadata['comment'])}"
-                for field in missing
-            )
-            self.spark.sql(f"ALTER TABLE {self.identifier(name)} ADD COLUMNS ({columns})")
 
     def _merge(self, name: str, changes: DataFrame) -> None:
         columns = [each for each in changes.columns if each != IS_DELETED]

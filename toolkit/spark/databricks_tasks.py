@@ -1,4 +1,4 @@
-"""What the jobs of the bundle run: the pipeline and the recorder, with the secrets of a scope."""
+"""What the jobs of the bundle in ``notebooks/databricks.yml`` run: pipeline and recorder, with secrets of a scope."""
 
 from __future__ import annotations
 
