@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from tests.analysis.test_log_invariants import INVALID, VALID, log
 from tests.analysis.test_log_transactions import sorted_rows
 from tests.analysis.test_lso_holds import table
 from tests.analysis.test_lso_timeline import BASE, end_of
@@ -30,7 +29,6 @@ from tests.analysis.test_statistics import figures
 from tests.formats.logs import joined, logs
 from toolkit.analysis.history.lso_holds import candidates, lso_holds, without_short_holds
 from toolkit.analysis.history.resume_state import LogState
-from toolkit.analysis.log.log_invariants import InvariantChecker
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
@@ -67,7 +65,6 @@ STEPS = [
         *(Step("commit", 2, wait=-10_000), Step("data", 2), Step("commit", 2, wait=20_000), Step("commit", 1)),
     ],
 ]
-CHECKED = [log(*map(dict, each)) for each in (*VALID.values(), *(invalid for invalid, _ in INVALID.values()))]
 ENTRIES = [  # of producers before the log
     *(SnapshotEntry(1000, 1, 4, 9, 2, 7, 3, 5), SnapshotEntry(2000, 0, None, 9, 0, None, None, None)),
     SnapshotEntry(9000, 2, 0, 0, 0, 9, 0, 0),
@@ -140,13 +137,6 @@ def producers(headers: Headers, chance: Random) -> Compared:
     return rows_of(together), rows_of(snapshot + replay(headers))
 
 
-def invariants(headers: Headers, chance: Random) -> Compared:
-    headers, is_compacted = chance.choice([headers, *CHECKED]), chance.random() < 0.5
-    one, other = InvariantChecker(compacted=is_compacted), InvariantChecker(compacted=is_compacted)
-    rows = [row for part in parts_of(headers, chance) for row in one.check(part, file="0.log")]
-    return rows, other.check(headers, file="0.log")
-
-
 def running_totals(headers: Headers, chance: Random) -> Compared:
     """Of a log that compaction has cleaned."""
     headers = headers[[chance.random() < 0.7 for _ in headers]] if chance.random() < 0.5 else headers
@@ -216,7 +206,7 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
 
 
 FOLDS = (
-    *(transactions, transactions_taken_early, transaction_statistics, producers, invariants, running_totals),
+    *(transactions, transactions_taken_early, transaction_statistics, producers, running_totals),
     *(lso_timeline, held_lso, stored_state),
 )
 

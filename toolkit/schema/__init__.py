@@ -30,7 +30,6 @@ from toolkit.schema.log import (
     STATISTICS,
     TRANSACTION_HISTORY,
     TRANSACTION_LOG,
-    VIOLATIONS,
 )
 from toolkit.schema.metadata import CLUSTER_EVENTS, METADATA_LOG
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
@@ -71,7 +70,6 @@ __all__ = [
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
     "TRANSACTION_OWNERS",
-    "VIOLATIONS",
     "Column",
     "ListOf",
     "Row",
@@ -97,7 +95,6 @@ TABLES: Mapping[str, Table] = {
         TRANSACTION_LOG,
         TRANSACTION_HISTORY,
         OFFSETS_LOG,
-        VIOLATIONS,
         STATISTICS,
         SNAPSHOTS,
         SEGMENTS,

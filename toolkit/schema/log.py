@@ -391,31 +391,6 @@ OFFSETS_LOG = OffsetsLogRecord.table
 
 
 @declares(
-    "violations",
-    row="a break of an invariant in a log",
-    key=("invariant", "topic", "partition", "offset"),
-    sort=("topic", "partition", "broker_id", "file", "position", "offset", "invariant"),
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation(TableRow):
-    """A break of an invariant in a log."""
-
-    invariant: Annotated[str, "Name of the invariant (log_invariants.INVARIANTS)."]
-    topic: _Topic = None
-    partition: _Partition = None
-    offset: Annotated[Int64 | None, "Offset of the batch or record that breaks it."] = None
-    producer_id: _ProducerId = None
-    transactional_id: Annotated[str | None, "Transactional id, where it is about a coordinator's record."] = None
-    detail: Annotated[str, "Expected and actual value, as a sentence."]
-    broker_id: _Broker = None
-    file: _File = None
-    position: _Position = None
-
-
-VIOLATIONS = Violation.table
-
-
-@declares(
     "statistics",
     row="how the transactions of a partition that ended in one way spread in one measure",
     key=("topic", "partition", "broker_id", "outcome", "measure"),

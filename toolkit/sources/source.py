@@ -322,19 +322,6 @@ class Source:
     ) -> None:
         """For several logs, the last row is their total, without topic."""
 
-    @source_table(schema.VIOLATIONS, of=[FILES])
-    def violations(
-        self,
-        *,
-        topics: Topics = None,
-        partitions: Partitions = None,
-        start: Offset = None,
-        stop: Offset = None,
-        producer_id: int | None = None,
-        crc: bool = False,
-    ) -> None:
-        """The invariants are `analysis.log.log_invariants.INVARIANTS`."""
-
     @source_table(schema.SNAPSHOTS, of=[FILES])
     def snapshots(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
         """A snapshot without producers is a row without producer: no transaction was open at its offset."""
@@ -369,7 +356,6 @@ class Source:
     metadata_log_rows = rows_of_table(metadata_log)
     cluster_event_rows = rows_of_table(cluster_events)
     statistic_rows = rows_of_table(statistics)
-    violation_rows = rows_of_table(violations)
     snapshot_rows = rows_of_table(snapshots)
     segment_rows = rows_of_table(segments)
     checkpoint_rows = rows_of_table(checkpoints)

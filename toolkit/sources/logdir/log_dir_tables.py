@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
 from toolkit.analysis.log import transaction_statistics
-from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
@@ -29,13 +28,12 @@ from toolkit.schema.log import (
     SnapshotProducer,
     TransactionLogRecord,
     TxnIndexEntry,
-    Violation,
 )
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.schema.record import replace
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
-from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import unread_histories_of
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
@@ -223,20 +221,6 @@ class LogDirTables(Source, ABC):
         for log in logs:
             yield from log.checkpoint_rows()
 
-    @implements(Source.violations)
-    def violations(self, arguments: TableArguments) -> Iterator[Violation]:
-        wanted = arguments.producer_id
-        return (each for each in self._violations(arguments) if wanted is None or each.producer_id == wanted)
-
-    def _violations(self, arguments: TableArguments) -> Iterator[Violation]:
-        contents = self.contents()
-        for log, start, stop, advance in _read(contents, arguments, "checking"):
-            checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
-            for scanned, file, _ in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
-                yield from checker.check(scanned.headers, file=file)
-            if log.where.topic == STATE_TOPIC and not log.error:
-                yield from event_violations(log.transaction_log(start=start, stop=stop))
-
 
 def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
     """`start` and `stop` as offsets of a log."""
@@ -331,14 +315,6 @@ def _transactional_id(record: TransactionLogRecord | PastTransaction) -> str | N
 
 def _group_id(record: OffsetsLogRecord) -> str | None:
     return record.group_id
-
-
-def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
-    """Whether the cleaner may have compacted the log, by its checkpoint; true without log directory or checkpoint."""
-    if log.where.topic in COMPACTED or log.root is None:
-        return True
-    checkpoints = contents.checkpoints(log.root)
-    return not checkpoints.has_cleaned or log.where.tp in checkpoints.cleaned
 
 
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:

@@ -74,7 +74,7 @@ class KafkaLog(DataSource):
     ``producerId``, ``transactionalIds``, ``groups``
         Only rows of this producer, these ids, these groups.
     ``crc``
-        ``true``: verify the checksum of every batch (batches, violations).
+        ``true``: verify the checksum of every batch (batches).
     ``consistentCopy``, ``asOf``, ``txnStatePartitions``, ``maxTransactionTimeout``, ``minHeld``
         As for `toolkit.LogDir` and its ``findings``; durations are ``30s``, ``15m``, ``2h``.
     ``mode``
