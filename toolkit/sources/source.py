@@ -320,7 +320,7 @@ class Source:
     def statistics(
         self, *, topics: Topics = None, partitions: Partitions = None, start: Offset = None, stop: Offset = None
     ) -> None:
-        """For several logs, the last row is their total, without topic."""
+        """What `kafka-txn txn-stat` prints; for several logs, the last row is their total, without topic."""
 
     @source_table(schema.SNAPSHOTS, of=[FILES])
     def snapshots(self, *, topics: Topics = None, partitions: Partitions = None) -> None:

@@ -335,7 +335,7 @@ class LogDir(LogDirTables, OffsetTables):
         start: OffsetSpec | None = None,
         stop: OffsetSpec | None = None,
     ) -> list[PartitionStats]:
-        """The data behind `statistics`, per log: counts, distributions, and the open transactions themselves."""
+        """The data behind `statistics`, per log, and the open transactions themselves."""
         return self.statistics_by_log(TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop))
 
     def contents(self) -> Contents:

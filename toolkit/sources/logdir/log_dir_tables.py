@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.log import transaction_statistics
-from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
+from toolkit.analysis.log.transaction_statistics import Statistics, statistics_row
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, utc
@@ -22,11 +21,11 @@ from toolkit.schema.log import (
     CheckpointEntry,
     LogSegment,
     LogTransaction,
-    MeasureStatistics,
     OffsetsLogRecord,
     PastTransaction,
     SnapshotProducer,
     TransactionLogRecord,
+    TransactionStatistics,
     TxnIndexEntry,
 )
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
@@ -106,7 +105,7 @@ class LogDirTables(Source, ABC):
 
             def partition_stats(log: ReplicaLog) -> PartitionStats:
                 if log.error:
-                    return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
+                    return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
                 return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
@@ -115,7 +114,7 @@ class LogDirTables(Source, ABC):
                 return list(pool.map(partition_stats, logs))
 
     @implements(Source.statistics, rows_of=RowsOf.ALL)
-    def statistics(self, arguments: TableArguments) -> Iterator[MeasureStatistics]:
+    def statistics(self, arguments: TableArguments) -> Iterator[TransactionStatistics]:
         return statistic_rows(self.statistics_by_log(arguments))
 
     @implements(Source.transaction_log, topics=[STATE_TOPIC])
@@ -247,14 +246,12 @@ def transaction_log_records(
     return between(log.transaction_log(start=start, stop=stop), start, stop)
 
 
-def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[MeasureStatistics]:
+def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
     for stats in by_log:
-        error = "; ".join(stats.failures) or None
-        yield from transaction_statistics.statistic_rows(stats.found, **stats.where.columns, error=error)
+        yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
-        everything = transaction_statistics.combined(*(stats.found for stats in by_log))
-        yield from transaction_statistics.statistic_rows(everything, topic=None, partition=None)
+        yield statistics_row(sum((stats.found for stats in by_log), Statistics()), topic=None, partition=None)
 
 
 def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[SnapshotProducer]:
