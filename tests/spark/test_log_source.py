@@ -32,7 +32,6 @@ SINGLE_TASK_TABLES = {
     "exposure",
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
     *("metadata_log", "cluster_events"),  # of the only node
-    "transactional_id_prefixes",
 }
 
 

@@ -174,7 +174,7 @@ def growing_prefixes(
     records: Iterable[TransactionLogRecord], *, now: dt.datetime, as_of: dt.datetime
 ) -> Iterator[Exposure]:
     """Prefixes under which new ids are created all the time. `now`, `as_of`: as for `id_exposure`."""
-    for prefix, logged in sorted((logged_ids(records) or {}).items()):
+    for prefix, logged in sorted(logged_ids(records).items()):
         if logged.is_growing(as_of):
             yield Exposure(
                 subject="prefix",

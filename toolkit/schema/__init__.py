@@ -15,7 +15,6 @@ from toolkit.schema.live import (
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_OWNERS,
-    TRANSACTIONAL_ID_PREFIXES,
     TRANSACTIONS,
 )
 from toolkit.schema.log import (
@@ -65,7 +64,6 @@ __all__ = [
     "SNAPSHOTS",
     "STATISTICS",
     "TABLES",
-    "TRANSACTIONAL_ID_PREFIXES",
     "TRANSACTIONS",
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
@@ -106,7 +104,6 @@ TABLES: Mapping[str, Table] = {
         SAVED_RECORDS,
         EXPOSURE,
         TRANSACTION_OWNERS,
-        TRANSACTIONAL_ID_PREFIXES,
         RECONCILIATION,
         LSO_HOLDS,
         OBSERVATION_TIMES,

@@ -181,11 +181,6 @@ class Source:
         recordings none is.
         """
 
-    @source_table(schema.TRANSACTIONAL_ID_PREFIXES, of=LOGS)
-    def transactional_id_prefixes(self) -> None:
-        """Every id counts once. New ids are those whose first record is in ``__transaction_state``, of which a cluster
-        gives the newest 20,000 offsets of each partition."""
-
     @source_table(schema.EXPOSURE, of=LOGS)
     def exposure(self, *, kafka_version: str | None = None) -> None:
         """Features of the cluster, settings and known bugs of every broker, and each id whose client predates
@@ -340,7 +335,6 @@ class Source:
     coordinator_rows = rows_of_table(coordinators)
     finding_rows = rows_of_table(findings)
     transaction_owner_rows = rows_of_table(transaction_owners)
-    transactional_id_prefix_rows = rows_of_table(transactional_id_prefixes)
     exposure_rows = rows_of_table(exposure)
     finding_over_time_rows = rows_of_table(findings_over_time)
     lso_hold_rows = rows_of_table(lso_holds)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from toolkit.analysis.broker_software import Software, software_of
-from toolkit.analysis.coordinator.transaction_owners import transaction_owners
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.diagnosis.known_bugs import Release, release_of
 from toolkit.analysis.exposure_rules import (
     LAST_LEVELS,
@@ -23,10 +21,9 @@ from toolkit.analysis.exposure_rules import (
 )
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Exposure, IdPrefix
+from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import EPOCH, utc_now
-from toolkit.sources.live.blocked_groups import client_groups
+from toolkit.schema.table import utc_now
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
@@ -34,7 +31,6 @@ from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, t
 from toolkit.sources.live.state.broker_configs import broker_configs, broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.leaders import read_metadata
-from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
 SOFTWARE = "broker software"
@@ -125,23 +121,6 @@ def _clients(client: BrokerClient) -> Iterator[Exposure]:
         yield from id_exposure(newest_records(client), now=now, as_of=_brokers_time(client))
     except ToolkitError as error:
         yield unread_clients(row_text(error), None, now=now)
-
-
-def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
-    """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
-    as_of = _brokers_time(client)
-    try:
-        logged = logged_ids(newest_records(client))
-    except ToolkitError:  # few principals may read __transaction_state
-        logged = None
-    found = filtered_transactions(client, TransactionFilters())
-    ids = [each.transactional_id for each in found if each.transactional_id is not None]
-    groups, _ = client_groups(client, ids)
-    owners = transaction_owners(
-        found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
-    )
-    newest = max((time for each in (logged or {}).values() for time in each.updates.values()), default=EPOCH)
-    return transactional_id_prefixes(found, owners, logged, as_of=as_of or newest)
 
 
 def _brokers_time(client: BrokerClient) -> dt.datetime | None:
