@@ -7,7 +7,7 @@ Column names are Kafka's field names in snake case. An unknown value is null, ne
 from collections.abc import Mapping
 
 from toolkit.schema.actions import ACTIONS, SAVED_RECORDS
-from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES, RECONCILIATION
+from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES
 from toolkit.schema.live import (
     COORDINATORS,
     EXPOSURE,
@@ -56,7 +56,6 @@ __all__ = [
     "OFFSET_VISIBILITY",
     "PARTITIONS",
     "PRODUCERS",
-    "RECONCILIATION",
     "RECORDED",
     "SAMPLES",
     "SAVED_RECORDS",
@@ -104,7 +103,6 @@ TABLES: Mapping[str, Table] = {
         SAVED_RECORDS,
         EXPOSURE,
         TRANSACTION_OWNERS,
-        RECONCILIATION,
         LSO_HOLDS,
         OBSERVATION_TIMES,
         OFFSET_VISIBILITY,
