@@ -137,12 +137,7 @@ def test_an_unreachable_cluster_is_a_sentence(command: str) -> None:
 def test_a_log_directory_is_never_written_to(tmp_path: Path) -> None:
     folder = shutil.copytree(LATE_MESSAGE / "log-dir", tmp_path / "log-dir")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    commands = (
-        ["diagnose", "--log-dir"],
-        ["txn-stat"],
-        ["scan", "--table", "violations"],
-        ["scan", "--table", "batches"],
-    )
+    commands = (["diagnose", "--log-dir"], ["txn-stat"], ["scan", "--table", "batches"])
     for command in commands:
         assert run(*command, folder).returncode in {0, 3}
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -125,7 +125,7 @@ def values(parameter: Any) -> Iterator[str]:
     elif parameter.metavar == "DURATION":
         yield "7"  # in the unit of a bare number
     else:
-        yield from ("other", "other.csv", "other.html", "2001-02-03T04:05:06Z", "key=other", "batches")
+        yield from ("other", "other.csv", "other.html", "2001-02-03T04:05:06Z", "key=other", "checkpoints")
 
 
 def tried(parameter: Any) -> Iterator[list[str]]:

@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.random_logs import Step, batches, step_lists
-from tests.analysis.test_log_invariants import INVALID, VALID, log
 from tests.analysis.test_log_transactions import sorted_rows
 from tests.analysis.test_lso_holds import table
 from tests.analysis.test_lso_timeline import BASE, end_of
@@ -30,7 +29,6 @@ from tests.analysis.test_statistics import figures
 from tests.formats.logs import joined, logs
 from toolkit.analysis.history.lso_holds import candidates, lso_holds, without_short_holds
 from toolkit.analysis.history.resume_state import LogState
-from toolkit.analysis.log.log_invariants import InvariantChecker
 from toolkit.analysis.log.log_transactions import (
     EMPTY,
     OPEN,
@@ -43,7 +41,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.analysis.log.lso_timeline import lso_steps
 from toolkit.analysis.log.producer_state import join, replay, resume
 from toolkit.analysis.log.record_counts import RunningTotals, amounts
-from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, combined, statistics
+from toolkit.analysis.log.transaction_statistics import Statistics, statistics
 from toolkit.formats.log.headers import Headers
 from toolkit.formats.log.scan import scan, scan_file
 from toolkit.formats.segment_files import SnapshotEntry
@@ -67,7 +65,6 @@ STEPS = [
         *(Step("commit", 2, wait=-10_000), Step("data", 2), Step("commit", 2, wait=20_000), Step("commit", 1)),
     ],
 ]
-CHECKED = [log(*map(dict, each)) for each in (*VALID.values(), *(invalid for invalid, _ in INVALID.values()))]
 ENTRIES = [  # of producers before the log
     *(SnapshotEntry(1000, 1, 4, 9, 2, 7, 3, 5), SnapshotEntry(2000, 0, None, 9, 0, None, None, None)),
     SnapshotEntry(9000, 2, 0, 0, 0, 9, 0, 0),
@@ -129,8 +126,7 @@ def transaction_statistics(headers: Headers, chance: Random) -> Compared:
         closed, rest = (rest + partial_transactions(part)).take_closed()
         parts.append(statistics(closed))
     parts.append(statistics(finish(rest)))
-    together, whole = combined(*parts), statistics(finish(partial_transactions(headers), from_start=True))
-    assert figures(sum(parts, NO_TRANSACTIONS)) == figures(together)
+    together, whole = sum(parts, Statistics()), statistics(finish(partial_transactions(headers), from_start=True))
     return (figures(together), together.open.tolist()), (figures(whole), whole.open.tolist())
 
 
@@ -138,13 +134,6 @@ def producers(headers: Headers, chance: Random) -> Compared:
     snapshot = resume(chance.sample(ENTRIES, k=chance.randint(0, 3)))
     together = joined_in_any_order([snapshot, *map(replay, parts_of(headers, chance))], join, chance)
     return rows_of(together), rows_of(snapshot + replay(headers))
-
-
-def invariants(headers: Headers, chance: Random) -> Compared:
-    headers, is_compacted = chance.choice([headers, *CHECKED]), chance.random() < 0.5
-    one, other = InvariantChecker(compacted=is_compacted), InvariantChecker(compacted=is_compacted)
-    rows = [row for part in parts_of(headers, chance) for row in one.check(part, file="0.log")]
-    return rows, other.check(headers, file="0.log")
 
 
 def running_totals(headers: Headers, chance: Random) -> Compared:
@@ -216,7 +205,7 @@ def stored_state(headers: Headers, chance: Random) -> Compared:
 
 
 FOLDS = (
-    *(transactions, transactions_taken_early, transaction_statistics, producers, invariants, running_totals),
+    *(transactions, transactions_taken_early, transaction_statistics, producers, running_totals),
     *(lso_timeline, held_lso, stored_state),
 )
 

@@ -11,7 +11,8 @@ import pkgutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -21,7 +22,8 @@ from toolkit.schema import RECORDED, TABLES, Row
 from toolkit.schema.coerce import records_of, rows_of
 from toolkit.schema.record import TableRow
 from toolkit.sources.recording import Recording
-from toolkit.sources.recording.sample_writer import SampleRows, SampleWriter
+from toolkit.sources.recording.sample_writer import SampleWriter
+from toolkit.sources.recording.sampler import Sample
 from toolkit.views.row_formats import csv_pieces, json_pieces, write_file
 
 
@@ -102,7 +104,7 @@ def test_recordings(tmp_path: Path) -> None:
     }
     tables["samples"] = tables["samples"][:1]
     with SampleWriter(tmp_path) as writer:
-        assert writer.write(SampleRows(due, tables))
+        assert writer.write(cast(Sample, SimpleNamespace(due=due, tables=tables)))
         for merged in (False, True):
             if merged:
                 writer.merge(now=due + dt.timedelta(days=2))

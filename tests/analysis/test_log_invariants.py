@@ -6,23 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.analysis.log_invariants import INVARIANTS, batch_violations, record_violations
 from tests.analysis.test_transaction_history import record, transaction, version_2
-from toolkit.analysis.log import log_invariants
-from toolkit.analysis.log.log_invariants import INVARIANTS, InvariantChecker, event_violations
 from toolkit.formats.log.batches import CONTROL, TRANSACTIONAL
-from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, UNREAD_MARKER, Headers
-from toolkit.schema import VIOLATIONS
-from toolkit.schema.log import TransactionLogRecord, Violation
+from toolkit.formats.log.headers import ABORT, COMMIT, HEADER, NO_MARKER, Headers
+from toolkit.schema.log import TransactionLogRecord
 
 LAST_SEQUENCE = 2**31 - 1
-
-
-def batch_violations(headers: Headers, *, file: str | None = None, **columns: Any) -> Sequence[Violation]:
-    """Violations in all batches of a partition, checked in one call."""
-    return InvariantChecker(**columns).check(headers, file=file)
 
 
 def data(epoch: int = 0, sequence: int = 0, *, records: int = 1, producer_id: int = 7, **more: Any) -> dict[str, Any]:
@@ -51,12 +42,9 @@ def log(*batches: dict[str, Any]) -> Headers:
     return headers
 
 
-def violations(headers: Headers, **options: Any) -> list[tuple[str, int | None]]:
-    """Names and offsets of the violations in a file; the rows fit their table."""
-    rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log", **options)
-    assert len(VIOLATIONS.arrow(row.row() for row in rows)) == len(rows)
-    assert {row.invariant for row in rows} <= INVARIANTS.keys()
-    return [(row.invariant, row.offset) for row in rows]
+def violations(headers: Headers, *, is_compacted: bool = False) -> list[tuple[str, int | None]]:
+    """Names and offsets of the violations in a file."""
+    return [(row.invariant, row.offset) for row in batch_violations([(headers, "0.log")], is_compacted)]
 
 
 VALID = {
@@ -145,25 +133,6 @@ def test_every_invariant_of_batches_has_a_violation() -> None:
     }
 
 
-def test_a_row_has_the_expected_value() -> None:
-    headers = log(data(), data(sequence=2, position=150))
-    rows = batch_violations(headers, topic="orders", partition=0, broker_id=1, file="0.log")
-    assert [row.detail for row in rows] == [
-        "It starts at byte 150; the one before it ends at 100.",
-        "Producer 7, epoch 0, continues with sequence 2, not with 1.",
-    ]
-    assert rows[0] == Violation(
-        invariant="position", topic="orders", partition=0, offset=1, producer_id=7, transactional_id=None,
-        detail=rows[0].detail, broker_id=1, file="0.log", position=150,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("producer_id", "shown"), [(0, 0), (-1, None)])
-def test_a_row_has_its_producer(producer_id: int, shown: int | None) -> None:
-    (row,) = batch_violations(log(data(crc_ok=0, producer_id=producer_id)))
-    assert row.producer_id == shown
-
-
 def test_compaction_leaves_gaps() -> None:
     headers = log(
         data(records=3, record_count=1),
@@ -172,134 +141,25 @@ def test_compaction_leaves_gaps() -> None:
         data(sequence=50, base_offset=30),
     )
     assert {name for name, _ in violations(headers)} == {"record_count", "offset_gap", "sequence"}
-    assert violations(headers, compacted=True) == []
-    assert violations(log(data(records=2, record_count=3)), compacted=True) == [("record_count", 0)]
+    assert violations(headers, is_compacted=True) == []
+    assert violations(log(data(records=2, record_count=3)), is_compacted=True) == [("record_count", 0)]
 
 
 def test_positions_are_checked_within_a_file() -> None:
     headers = log(data(), data(sequence=1), data(sequence=2))
-    second, third = headers[1:2], headers[2:].copy()
-    third["position"] = 0
-    checker = InvariantChecker()
-    assert checker.check(headers[:1], file="0.log") == []
-    assert checker.check(second, file="0.log") == []
-    assert checker.check(third, file="2.log") == []
-    headers["position"] = 0  # as in Fetch responses
-    assert batch_violations(headers) == []
-    assert [row.invariant for row in batch_violations(headers, file="0.log")] == ["position", "position"]
-
-
-def rejected_by_leader(headers: Headers) -> list[tuple[str, int]]:
-    """What a leader would reject (``ProducerAppendInfo``), batch by batch; the reference for the array code."""
-    rejected = []
-    epochs: dict[int, int] = {}
-    sequences: dict[int, tuple[int, int]] = {}  # epoch and next sequence
-    coordinators: dict[int, int] = {}
-    for index, header in enumerate(headers):
-        producer_id, epoch, sequence = (int(header[k]) for k in ("producer_id", "producer_epoch", "base_sequence"))
-        is_marker = bool(header["attributes"] & CONTROL)
-        if producer_id < 0 or (is_marker and header["marker"] not in {COMMIT, ABORT, UNREAD_MARKER}):
-            continue
-        newest = epochs.get(producer_id, -1)
-        if epoch < newest:
-            rejected.append(("epoch", index))
-        elif not is_marker and sequence >= 0:
-            last_epoch, next_sequence = sequences.get(producer_id, (None, 0))
-            known = last_epoch is not None or (newest >= 0 and epoch > newest)
-            if known and sequence != (next_sequence if last_epoch == epoch else 0):
-                rejected.append(("sequence", index))
-        if not is_marker and sequence >= 0:
-            count = int(header["last_offset"] - header["base_offset"]) + 1
-            sequences[producer_id] = epoch, (sequence + count) % (LAST_SEQUENCE + 1)
-        if is_marker and header["coordinator_epoch"] >= 0:
-            if header["coordinator_epoch"] < coordinators.get(producer_id, -1):
-                rejected.append(("coordinator_epoch", index))
-            coordinators[producer_id] = int(header["coordinator_epoch"])
-        epochs[producer_id] = max(newest, epoch)
-    return rejected
-
-
-batch_fields = st.fixed_dictionaries(
-    {
-        "producer_id": st.sampled_from([-1, 7, 8]),
-        "producer_epoch": st.integers(0, 2),
-        "base_sequence": st.sampled_from([-1, 0, 1, 2, LAST_SEQUENCE]),
-        "offset_count": st.integers(1, 2),
-        "record_count": st.just(-1),  # unknown
-        "marker": st.sampled_from([NO_MARKER, NO_MARKER, NO_MARKER, COMMIT, ABORT, UNREAD_MARKER]),
-        "coordinator_epoch": st.integers(-1, 2),
-    }
-)
-
-
-@given(st.lists(batch_fields, max_size=20))
-def test_sequences_that_a_leader_would_reject_are_found(batches: list[dict[str, Any]]) -> None:
-    headers = log(*(data() | batch for batch in batches))
-    headers["attributes"][headers["marker"] != NO_MARKER] |= CONTROL
-    names = {"late_batch": "epoch", "producer_epoch": "epoch"}
-    rows = [
-        (names.get(row.invariant, row.invariant), int(np.searchsorted(headers["base_offset"], row.offset or 0)))
-        for row in batch_violations(headers)
-        if "though its markers raise" not in row.detail
-    ]
-    assert sorted(rows) == sorted(rejected_by_leader(headers))
-
-
-numbers = st.sampled_from([-(2**63), -2, -1, 0, 1, 2, 7, 100, 2**31 - 1, 2**63 - 1])
-arbitrary_rows = st.lists(st.tuples(*[numbers] * len(HEADER.names or ())), max_size=12)
-
-
-@given(arbitrary_rows, st.integers(0, 12), st.booleans())
-def test_invalid_headers_give_rows_and_no_exception(rows: list[tuple[int, ...]], split: int, compacted: bool) -> None:
-    headers = np.zeros(len(rows), HEADER)
-    for name, column in zip(HEADER.names or (), zip(*rows, strict=True), strict=False):
-        headers[name] = np.array(column, "i8").astype(HEADER[name])
-    whole = batch_violations(headers, file="0.log", compacted=compacted)
-    VIOLATIONS.arrow(each.row() for each in whole)
-    checker = InvariantChecker(compacted=compacted)
-    parts = checker.check(headers[:split], file="0.log") + checker.check(headers[split:], file="0.log")
-    assert parts == whole
-
-
-def test_thousands_of_violations_end_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_invariants, "AT_ONCE", 2)
-    headers = log(*(data(sequence=number * 2) for number in range(6)))
-    rows = batch_violations(headers)
-    assert [row.offset for row in rows] == [1, 2, 3]
-    assert rows[-1].detail == "This and 2 more up to offset 5."
-    checker = InvariantChecker()
-    assert [row.offset for row in checker.check(headers[:3])] == [1, 2]
-    (last,) = checker.check(headers[3:])
-    assert (last.offset, last.detail) == (3, "This and 2 more up to offset 5.")
-
-
-def test_the_state_per_producer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_invariants, "REMEMBERED", 4)
-    checker = InvariantChecker()
-    for number in range(40):
-        [batch] = (log(data(producer_id=number, base_offset=number)),)
-        assert checker.check(batch) == []
-    assert checker._of_producers.size <= 9
-    late = log(data(sequence=5, producer_id=0, base_offset=40))
-    assert checker.check(late) == []  # its producer was dropped and counts as new
-
-
-def test_producers_within_the_bound_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_invariants, "REMEMBERED", 4)
-    checker = InvariantChecker()
-    for number in range(6):
-        assert checker.check(log(data(producer_id=number, base_offset=number))) == []
-    (row,) = checker.check(log(data(sequence=5, producer_id=0, base_offset=6)))
-    assert (row.invariant, row.producer_id) == ("sequence", 0)
+    headers["position"] = 0
+    assert batch_violations([(headers, None)]) == []
+    assert batch_violations([(headers[:1], "0.log"), (headers[1:2], "1.log"), (headers[2:], "2.log")]) == []
+    assert [row.invariant for row in batch_violations([(headers[:2], "0.log"), (headers[2:], "0.log")])] == [
+        "position", "position"
+    ]  # fmt: skip
 
 
 # Records of coordinators
 
 
-def violations_of_records(events: Sequence[TransactionLogRecord]) -> list[tuple[str, int | None]]:
-    rows = event_violations(events)
-    assert len(VIOLATIONS.arrow(row.row() for row in rows)) == len(rows)
-    return [(row.invariant, row.offset) for row in rows]
+def violations_of_records(records: Sequence[TransactionLogRecord]) -> list[tuple[str, int | None]]:
+    return [(row.invariant, row.offset) for row in record_violations(records)]
 
 
 OVERFLOW = version_2(transaction("Commit", decide=10, epochs=(32766, 32767)))
@@ -382,9 +242,3 @@ def test_every_invariant_of_coordinators_has_a_violation() -> None:
     assert {name for _, expected in INVALID_EVENTS.values() for name, _ in expected} == {
         name for name in INVARIANTS if name.startswith("coordinator_") and name != "coordinator_epoch"
     }
-
-
-def test_a_row_of_a_coordinator_has_the_transactional_id() -> None:
-    [row] = event_violations(transaction("Commit", decide=10)[::2])
-    assert row.detail == "CompleteCommit follows Ongoing at offset 0."
-    assert (row.topic, row.partition, row.transactional_id) == ("__transaction_state", 3, "payments")

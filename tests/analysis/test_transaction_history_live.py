@@ -2,6 +2,7 @@
 
 import datetime as dt
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.analysis.log_invariants import batch_violations, record_violations
 from tests.process import PATIENCE_S
 from tests.workload import BUSY, ENDINGS, Worker
 from toolkit.analysis.coordinator.coordinator_log import producer_ids
 from toolkit.analysis.coordinator.transaction_history import newest, transaction_history
-from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
 from toolkit.formats.broker_logs import broker_log_events
 from toolkit.formats.coordinator.coordinator_log_rows import transaction_log
+from toolkit.formats.log.headers import Headers
 from toolkit.formats.log.scan import scan_file
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
@@ -296,14 +298,10 @@ def test_the_newest_states_match_describe_transactions(stopped_broker: StoppedBr
 
 
 def test_the_log_of_a_real_broker_violates_no_invariant(stopped_broker: StoppedBroker) -> None:
-    assert event_violations(stopped_broker.events) == []
-    checkers: dict[tuple[str, int], InvariantChecker] = {}
-    batches = 0
+    assert record_violations(stopped_broker.events) == []
+    logs: defaultdict[tuple[str, int], list[tuple[Headers, str]]] = defaultdict(list)
     for topic, partition, path in segments(stopped_broker.folder):
-        checker = checkers.setdefault(
-            (topic, partition), InvariantChecker(topic=topic, partition=partition, compacted=topic.startswith("__"))
-        )
-        for part in scan_file(path, crc=True):
-            batches += part.headers.size
-            assert checker.check(part.headers, file=str(path)) == []
-    assert batches > 50
+        logs[topic, partition] += [(part.headers, str(path)) for part in scan_file(path, crc=True)]
+    for (topic, _), parts in logs.items():
+        assert batch_violations(parts, is_compacted=topic.startswith("__")) == []
+    assert sum(headers.size for parts in logs.values() for headers, _ in parts) > 50

@@ -4,11 +4,8 @@ import datetime as dt
 
 import pytest
 
-from toolkit.analysis.coordinator.transaction_owners import transaction_owners
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of, transactional_id_prefixes
+from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, prefix_of
 from toolkit.analysis.exposure_rules import ObservedCluster, exposure_rows
-from toolkit.schema import TRANSACTIONAL_ID_PREFIXES
-from toolkit.schema.live import Transaction
 from toolkit.schema.log import TransactionLogRecord
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
@@ -54,40 +51,6 @@ def record(
     )
 
 
-def transaction(transactional_id: str | None, state: str = "CompleteCommit", error: str | None = None) -> Transaction:
-    return Transaction(
-        transactional_id=transactional_id,
-        state=None if error else state,
-        timeout_ms=900_000,
-        source="DescribeTransactions",
-        observed_at=NOW,
-        error=error,
-    )
-
-
-def test_ids_are_counted_by_prefix() -> None:
-    ids = [f"flink-tx-{subtask}-{number}" for number in range(1, 5) for subtask in range(2)]
-    found = [*(transaction(each) for each in ids), transaction("payments", "Ongoing"), transaction(None, error="GONE")]
-    records = [*(record(each, 10 - int(each[-1])) for each in ids), record("payments", 90, "Ongoing", 3)]
-    owners = transaction_owners(found, all_ids=ids)
-    rows = list(transactional_id_prefixes(found, owners, logged_ids(records), as_of=NOW))
-    TRANSACTIONAL_ID_PREFIXES.frame([each.row() for each in rows])
-    error, flink, payments = rows
-    assert (error.prefix, error.ids, error.error) == (None, None, "GONE")
-    assert (flink.prefix, flink.ids, flink.open_ids, flink.states) == ("flink-tx", 8, 0, ("CompleteCommit 8",))
-    assert flink.owner == "Apache Flink flink-tx (likely)"
-    assert (flink.new_ids, flink.new_ids_per_hour) == (8, 0.9)  # the first of them 9 hours ago
-    assert flink.oldest_update == NOW - dt.timedelta(hours=9)
-    assert flink.newest_update == NOW - dt.timedelta(hours=6)
-    assert (payments.open_ids, payments.owner, payments.new_ids, payments.new_ids_per_hour) == (1, None, 0, 0.0)
-
-
-def test_without_the_coordinators_log_growth_is_unknown() -> None:
-    unread = logged_ids([record("tx-1", 1), TransactionLogRecord(error="NETWORK_EXCEPTION: gone")])
-    (row,) = transactional_id_prefixes([transaction("tx-1")], [], unread, as_of=NOW)
-    assert (row.ids, row.new_ids, row.new_ids_per_hour, row.oldest_update) == (1, None, None, None)
-
-
 def test_an_id_is_new_by_its_first_record_only() -> None:
     found = logged_ids(
         [
@@ -101,7 +64,6 @@ def test_an_id_is_new_by_its_first_record_only() -> None:
             record("tx-5", 3),  # expired, and created again
         ]
     )
-    assert found is not None
     logged = found["tx"]
     assert [NOW - each for each in logged.recent(NOW)] == [dt.timedelta(hours=6), dt.timedelta(hours=3)]
 

@@ -96,7 +96,6 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
             yield line("diagnose", *SOON, *written, name=f"diagnose-{output}")
         yield line("find-hanging", *SOON, *written, name=f"find-hanging-{output}")
         yield line("list", *written, name=f"list-{output}")
-        yield line("list", "--by-prefix", *written, name=f"list-by-prefix-{output}")
         yield line("describe", *ids, *written, name=f"describe-{output}")
         yield line("describe-producers", *where, *written, name=f"describe-producers-{output}")
         yield line("partitions", *where, *written, name=f"partitions-{output}")

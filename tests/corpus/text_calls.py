@@ -60,7 +60,6 @@ WRONG = {
     "report-suffix": ["report", "--log-dir", ".", "--output", "report.doc"],
     "report-of-the-past-of-a-cluster": ["report", *SERVER, "--min-held", "1", "--output", "report.md"],
     "report-in-no-folder": ["report", "--log-dir", "a", "--output", "nowhere/report.md"],
-    "filter-of-prefixes": ["list", *SERVER, "--by-prefix", "--state", "Ongoing"],
     "no-such-command": ["diagnoze"],
     "no-such-option": ["diagnose", "--topics", "a"],
     "wrong-properties": ["diagnose", "--command-config", "nowhere.properties"],

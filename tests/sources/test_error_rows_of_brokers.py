@@ -190,8 +190,6 @@ CASES = [
     Case("transaction_owners", {}, LIST_TRANSACTIONS, silence,
          [{"confidence": "unknown", "reason": "The transactional ids of this broker were not read.", "broker_id": 1,
            "error": LATE.format("ListTransactions")}]),
-    Case("transactional_id_prefixes", {}, LIST_TRANSACTIONS, failing(LOADING),
-         [{"broker_id": 1, "error": error_text(LOADING)}]),
     Case("batches", OF_TOPIC, FETCH, silence, [AT_TOPIC | {"error": f"{LATE.format('Fetch')}; {UNREAD}"}]),
     Case("batches", OF_TOPIC, FETCH, failing(TOPIC_DENIED), [AT_TOPIC | {"error": f"{DENIED}; {UNREAD}"}]),
     Case("batches", OF_TOPIC, FETCH, damage,

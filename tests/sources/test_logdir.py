@@ -42,7 +42,7 @@ TABLES = (
         "log_transactions",
         "lso_timeline",
     ),
-    *("transaction_log", "transaction_history", "offsets_log", "aborted", "checkpoints", "violations"),
+    *("transaction_log", "transaction_history", "offsets_log", "aborted", "checkpoints"),
 )
 ORDERS = [
     data(0, 7, after(), records=2),

@@ -38,7 +38,7 @@ from toolkit.sources.source_table import FILES
 
 BATCHES = 30_000
 BUSY = 8
-EMPTY = {"aborted", "violations", "metadata_log", "offsets_log"}  # in the sample
+EMPTY = {"aborted", "metadata_log", "offsets_log"}  # in the sample
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import Cluster
 from toolkit.config import config_from_scope
-from toolkit.spark import register, write_recording
+from toolkit.spark import register
 from toolkit.spark.datasources.data_sources import KafkaBatches
 from toolkit.spark.pipeline.pipeline_run import run
 from toolkit.spark.pipeline.tables.stored_tables import KEPT
@@ -130,27 +130,17 @@ def use_source(spark: SparkSession, search: Search, name: str, options: Mapping[
         "a wrong value": lambda: read(spark, options, startingOffsets="nowhere").count(),
         "a failing task": lambda: read(spark, options).selectExpr("assert_true(1 = 2)").collect(),
         "sample": lambda: spark.read.format("kafka_txn_samples").options(**options).load().collect(),
-        "stream": lambda: stream_with_retry(spark, options, folder / name),
+        "stream": lambda: stream(spark, options, folder / name),
     }
     return [
         action for action in SELECTED_ACTIONS.get(name, actions) if not search.run(f"{name}: {action}", actions[action])
     ]
 
 
-def stream_with_retry(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
-    """Spark gives the process of a batch function 10 seconds to connect (PythonWorkerFactory)."""
-    try:
-        return stream(spark, options, folder)
-    except Exception as error:
-        if "failed to connect back" not in str(error):
-            raise
-    return stream(spark, options, folder)
-
-
 def stream(spark: SparkSession, options: Mapping[str, str], folder: Path) -> str:
     samples = spark.readStream.format("kafka_txn_samples").options(**options).load()
-    writer = write_recording(samples, folder / "recording").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.queryName(folder.name).trigger(availableNow=True).start()
+    writer = samples.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.queryName(folder.name).trigger(availableNow=True).start(str(folder / "samples"))
     assert query.awaitTermination(600), f"{query.status} {query.lastProgress}"
     assert query.exception() is None, query.exception()
     return f"{query.lastProgress} {query.recentProgress} {query.status}"

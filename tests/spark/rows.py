@@ -37,7 +37,7 @@ READ_TABLES = (
         "offsets_log",
         "transaction_history",
     ),
-    *("partitions", "producers", "transactions", "coordinators", "statistics", "violations", "findings", "snapshots"),
+    *("partitions", "producers", "transactions", "coordinators", "statistics", "findings", "snapshots"),
     "segments",
 )
 """Tables of the data source."""

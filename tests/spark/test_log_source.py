@@ -32,7 +32,6 @@ SINGLE_TASK_TABLES = {
     "exposure",
     *("transaction_history", "transactions", "transaction_owners", "coordinators", "statistics", "lso_holds"),
     *("metadata_log", "cluster_events"),  # of the only node
-    "transactional_id_prefixes",
 }
 
 
@@ -101,16 +100,7 @@ def test_a_requested_partition_has_a_finding_even_if_clear(history: Path) -> Non
 def test_only_selected_rows_are_read(history: Path) -> None:
     files = LogDir(history)
     topic, *_, other = [topic for topic in topics_of(history) if not topic.startswith("__")]
-    for table in (
-        "batches",
-        "log_transactions",
-        "lso_timeline",
-        "aborted",
-        "violations",
-        "segments",
-        "snapshots",
-        "checkpoints",
-    ):
+    for table in ("batches", "log_transactions", "lso_timeline", "aborted", "segments", "snapshots", "checkpoints"):
         both = rows(history, table=table, subscribe=f"{topic}, {other}", maxPartitionBytes=1000)
         assert_same_rows(both, getattr(files, table)(topics=[topic, other]), table)
         assert_same_rows(
@@ -164,7 +154,7 @@ def test_ranges_match_log_dir(history: Path) -> None:
             for name, bound in bounds.items()
             if bound is not None
         }
-        for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics", "violations"):
+        for table in ("batches", "log_transactions", "lso_timeline", "aborted", "statistics"):
             actual = rows(history, table=table, maxPartitionBytes=10_000, **bounds)
             assert_same_rows(actual, getattr(files, table)(**options), table)
 

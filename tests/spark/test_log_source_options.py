@@ -21,7 +21,7 @@ def parse(**options: str) -> LogOptions:
 
 def test_every_table_of_files_is_available() -> None:
     not_in_files = {"samples", "late_transactions", "actions", "saved_records"}
-    not_in_files |= {"group_lag", "reconciliation", "observation_times", "offset_visibility", "missing_offsets"}
+    not_in_files |= {"group_lag", "observation_times", "offset_visibility", "missing_offsets"}
     assert set(TAKES) == set(TABLES) - not_in_files | INTERNAL == LogDir.functions.keys() | INTERNAL
     for table in TAKES:
         assert KafkaLog({"path": "/logs", "table": table}).schema().fieldNames()

@@ -30,8 +30,7 @@ from toolkit.lab.incidents import EVERYDAY
 from toolkit.lab.producer import TxnProducer
 from toolkit.lab.queries import until
 from toolkit.schema import RECORDED
-from toolkit.sources.recording import Recording
-from toolkit.spark import register, sample_table, write_recording
+from toolkit.spark import register
 from toolkit.spark.arrow_types import struct_type
 from toolkit.spark.datasources.data_sources import KafkaTransactions
 from toolkit.spark.datasources.live_options import EVERYTHING, RECORDED_TABLES, connecting, recorded_schema
@@ -89,6 +88,10 @@ def source_reader() -> Any:
     return KafkaTransactions({"kafka.bootstrap.servers": "nowhere:1"}).reader(recorded_schema(EVERYTHING))
 
 
+def sample_table(everything: DataFrame, table: str) -> DataFrame:
+    return everything.where(f"table = '{table}'").select(f"{table}.*")
+
+
 @pytest.mark.lab
 def test_a_batch_read_is_one_sample(spark: SparkSession, three_brokers: Kafka) -> None:
     for table in RECORDED_TABLES:
@@ -112,10 +115,6 @@ def test_a_batch_read_is_one_sample(spark: SparkSession, three_brokers: Kafka) -
         (field.name, field.dataType) for field in struct_type(RECORDED["producers"])
     ]
     sample_rows.unpersist()
-    with pytest.raises(UsageError, match="The table 'elsewhere' is not recorded"):
-        sample_table(sample_rows, "elsewhere")
-    with pytest.raises(UsageError, match="does not have the columns of the table everything"):
-        write_recording(producers, "anywhere")
 
 
 @pytest.mark.lab
@@ -278,29 +277,32 @@ def connections() -> set[int | None]:
 
 
 @pytest.mark.lab
-def test_a_stream_writes_a_recording(spark: SparkSession, three_brokers: Kafka, tmp_path: Path) -> None:
-    """Each run adds at most one sample, even if Spark repeats a micro-batch."""
+def test_each_run_of_a_stream_adds_at_most_one_sample(
+    spark: SparkSession, three_brokers: Kafka, tmp_path: Path
+) -> None:
+    """Even if Spark repeats a micro-batch: its own files have each sample once."""
 
-    def run(**trigger: bool) -> list[dt.datetime]:
+    def run(**trigger: bool) -> list[tuple[dt.datetime, dt.datetime]]:
         # Samples are due at multiples of the interval; a short one could end during the test.
-        writer = write_recording(stream_frame(spark, three_brokers, interval="10000h"), tmp_path / "recording")
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
+        writer = stream_frame(spark, three_brokers, interval="10000h").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger)
+        query = writer.start(str(tmp_path / "files"))
         assert query.awaitTermination(600)
         assert query.exception() is None
-        return list(Recording(tmp_path / "recording").samples()["sampled_at"])
+        rows = sample_table(spark.read.parquet(str(tmp_path / "files")), "samples").collect()
+        return [(row.sampled_at, row.observed_at) for row in rows]
 
-    (sampled_at,) = run(availableNow=True)
-    observed_at = Recording(tmp_path / "recording").samples()["observed_at"].tolist()
-    assert run(once=True) == [sampled_at]
-    assert run(availableNow=True) == [sampled_at]
+    first = run(availableNow=True)
+    ((sampled_at, _),) = first
+    assert run(once=True) == first
+    assert run(availableNow=True) == first
     (commit,) = (tmp_path / "checkpoint" / "commits").glob("[0-9]*")
     commit.unlink()
     (commit.parent / f".{commit.name}.crc").unlink()
-    assert run(availableNow=True) == [sampled_at]
+    assert run(availableNow=True) == first
     assert commit.exists(), "the micro-batch was repeated"
-    recording = Recording(tmp_path / "recording")
-    assert recording.samples()["observed_at"].tolist() == observed_at
-    assert set(recording.partitions()["topic"]) >= {HANGING, ALIVE}
+    partitions = sample_table(spark.read.parquet(str(tmp_path / "files")), "partitions").select("topic").distinct()
+    assert {row.topic for row in partitions.collect()} >= {HANGING, ALIVE}
     offsets = [path.read_text() for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*")]
     assert [f'{{"due": {round(sampled_at.timestamp() * 1000)}}}' in text for text in offsets] == [True]
 

@@ -199,7 +199,7 @@ def _clients(cluster: ObservedCluster) -> Iterator[Exposure]:
             newest[record.transactional_id] = record
     times = (each.timestamp for each in readable if each.timestamp is not None)
     as_of = cluster.records_until or max(times, default=cluster.observed_at)
-    for prefix, logged in sorted((logged_ids(readable) or {}).items()):
+    for prefix, logged in sorted(logged_ids(readable).items()):
         if logged.is_growing(as_of):
             yield Exposure(
                 subject="prefix",

@@ -32,7 +32,6 @@ from toolkit.schema import (
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_HISTORY,
-    TRANSACTIONAL_ID_PREFIXES,
     TRANSACTIONS,
     Row,
 )
@@ -87,25 +86,10 @@ def list_transactions(
             "--transactional-id-pattern", metavar="REGEX", help="Only ids that this expression matches as a whole."
         ),
     ] = None,
-    by_prefix: Annotated[
-        bool,
-        typer.Option(
-            "--by-prefix",
-            help="Count the ids of each prefix: their states, their owner, and how many are new. Finds applications "
-            "that create ids without end.",
-        ),
-    ] = False,
     output: Output = Format.TABLE,
     source_options: SourceOptions,
 ) -> None:
     """List the transactional ids of all coordinators, with their state."""
-    if by_prefix:
-        if state or producer_id or duration_filter is not None or transactional_id_pattern:
-            raise UsageError("--by-prefix counts all ids.", do="Use it without a filter.")
-        with source_options.connect() as cluster:
-            rows = cluster.transactional_id_prefix_rows()
-        answer(TRANSACTIONAL_ID_PREFIXES, rows, output, without=("broker_id", "observed_at"))
-        raise typer.Exit(exit_code(rows))
     with source_options.connect() as cluster:
         rows = cluster.transaction_rows(
             states=state,

@@ -7,7 +7,7 @@ Column names are Kafka's field names in snake case. An unknown value is null, ne
 from collections.abc import Mapping
 
 from toolkit.schema.actions import ACTIONS, SAVED_RECORDS
-from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES, RECONCILIATION
+from toolkit.schema.derived import LSO_HOLDS, OBSERVATION_TIMES
 from toolkit.schema.live import (
     COORDINATORS,
     EXPOSURE,
@@ -15,7 +15,6 @@ from toolkit.schema.live import (
     PARTITIONS,
     PRODUCERS,
     TRANSACTION_OWNERS,
-    TRANSACTIONAL_ID_PREFIXES,
     TRANSACTIONS,
 )
 from toolkit.schema.log import (
@@ -30,7 +29,6 @@ from toolkit.schema.log import (
     STATISTICS,
     TRANSACTION_HISTORY,
     TRANSACTION_LOG,
-    VIOLATIONS,
 )
 from toolkit.schema.metadata import CLUSTER_EVENTS, METADATA_LOG
 from toolkit.schema.offsets import GROUP_LAG, MISSING_OFFSETS, OFFSET_VISIBILITY
@@ -58,7 +56,6 @@ __all__ = [
     "OFFSET_VISIBILITY",
     "PARTITIONS",
     "PRODUCERS",
-    "RECONCILIATION",
     "RECORDED",
     "SAMPLES",
     "SAVED_RECORDS",
@@ -66,12 +63,10 @@ __all__ = [
     "SNAPSHOTS",
     "STATISTICS",
     "TABLES",
-    "TRANSACTIONAL_ID_PREFIXES",
     "TRANSACTIONS",
     "TRANSACTION_HISTORY",
     "TRANSACTION_LOG",
     "TRANSACTION_OWNERS",
-    "VIOLATIONS",
     "Column",
     "ListOf",
     "Row",
@@ -97,7 +92,6 @@ TABLES: Mapping[str, Table] = {
         TRANSACTION_LOG,
         TRANSACTION_HISTORY,
         OFFSETS_LOG,
-        VIOLATIONS,
         STATISTICS,
         SNAPSHOTS,
         SEGMENTS,
@@ -109,8 +103,6 @@ TABLES: Mapping[str, Table] = {
         SAVED_RECORDS,
         EXPOSURE,
         TRANSACTION_OWNERS,
-        TRANSACTIONAL_ID_PREFIXES,
-        RECONCILIATION,
         LSO_HOLDS,
         OBSERVATION_TIMES,
         OFFSET_VISIBILITY,

@@ -1,4 +1,4 @@
-"""Tables computed from other tables: reconciliation, LSO holds, observation times."""
+"""Tables computed from other tables: LSO holds, observation times."""
 
 import datetime as dt
 from dataclasses import dataclass
@@ -6,42 +6,6 @@ from typing import Annotated
 
 from toolkit.schema.record import Int16, Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TransactionKey
-from toolkit.schema.verdict import Verdict
-
-
-@declares(
-    "reconciliation",
-    row="an open transaction on a partition, compared with its coordinator's state",
-    key=("topic", "partition", "producer_id"),
-    sort=("topic", "partition", "start_offset"),
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation(TableRow):
-    """An open transaction on a partition, compared with its coordinator's state."""
-
-    topic: Annotated[str, "Topic name."]
-    partition: Annotated[Int32, "Partition number."]
-    start_offset: Annotated[Int64, "Leader: first offset of the open transaction."]
-    producer_id: Annotated[Int64, "Leader: producer id (PID)."]
-    producer_epoch: Annotated[Int16 | None, "Leader: epoch of the producer's newest batch."] = None
-    transactional_id: Annotated[str | None, "Coordinator: id that owns this producer id; null if none does."] = None
-    state: Annotated[str | None, "Coordinator: state of that id."] = None
-    owner_epoch: Annotated[Int16 | None, "Coordinator: epoch of that id."] = None
-    expects_marker: Annotated[bool | None, "Coordinator: whether this partition still expects its marker."] = None
-    was_added: Annotated[
-        bool | None,
-        "Coordinator's log: whether a transaction of that epoch ever included this partition; null "
-        "if the log was not read completely.",
-    ] = None
-    last_ended: Annotated[
-        str | None, "Coordinator's log: how the last such transaction ended (transaction_history.ended)."
-    ] = None
-    verdict: Annotated[Verdict | None, "Verdict of its finding; null if none: it opened or ended in between."] = None
-    combination: Annotated[str, "One of sources.COMBINATIONS."]
-    means: Annotated[str, "What the combination means, as a sentence."]
-
-
-RECONCILIATION = Reconciliation.table
 
 LOG_TRANSACTION_COLUMNS = (
     *("topic", "partition", "producer_id", "producer_epoch", "first_epoch", "first_offset", "marker_offset"),

@@ -287,40 +287,6 @@ class IdOwner(TableRow):
     )
 
 
-@declares(
-    "transactional_id_prefixes",
-    row="the transactional ids of one prefix: how many, in which states, and how fast new ones are created",
-    key=("prefix",),
-    sort=("prefix", "broker_id"),
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdPrefix(TableRow):
-    """The transactional ids of one prefix."""
-
-    prefix: Annotated[
-        str | None,
-        "Start of the ids, without the numbers at their end, and up to a random part (UUID, hash, pod); null where the "
-        "ids of a broker or a partition could not be read.",
-    ] = None
-    ids: Annotated[Int64 | None, "Ids that the coordinators keep.", Unit("ids")] = None
-    open_ids: Annotated[Int64 | None, "Those with an open transaction.", Unit("ids")] = None
-    states: Annotated[tuple[str, ...] | None, "States and how many ids are in each, most first."] = None
-    owner: Annotated[str | None, "Application that uses all of them (transaction_owners); null if unknown."] = None
-    oldest_update: Annotated[
-        dt.datetime | None, "Oldest of the newest records of its ids in __transaction_state; null if it was not read."
-    ] = None
-    newest_update: Annotated[dt.datetime | None, "Newest record of its ids there."] = None
-    new_ids: Annotated[
-        Int64 | None,
-        "Ids created in the last 24 hours, as far as compaction has left their first records; null if not read.",
-        Unit("ids"),
-    ] = None
-    new_ids_per_hour: Annotated[float | None, "The same per hour, since the first of them.", Unit("ids")] = None
-    broker_id: Annotated[Int32 | None, "Broker that did not return its ids."] = None
-    observed_at: Annotated[dt.datetime, "When the last response arrived, by this machine's clock."]
-    error: _Error = None
-
-
 def open_starts(producers: Iterable[Producer]) -> dict[int, int]:
     """First offsets of the open transactions of a partition, by producer id."""
     return {
@@ -331,4 +297,3 @@ def open_starts(producers: Iterable[Producer]) -> dict[int, int]:
 
 
 COORDINATORS, EXPOSURE, TRANSACTION_OWNERS = Coordinator.table, Exposure.table, IdOwner.table
-TRANSACTIONAL_ID_PREFIXES = IdPrefix.table

@@ -391,59 +391,39 @@ OFFSETS_LOG = OffsetsLogRecord.table
 
 
 @declares(
-    "violations",
-    row="a break of an invariant in a log",
-    key=("invariant", "topic", "partition", "offset"),
-    sort=("topic", "partition", "broker_id", "file", "position", "offset", "invariant"),
-)
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation(TableRow):
-    """A break of an invariant in a log."""
-
-    invariant: Annotated[str, "Name of the invariant (log_invariants.INVARIANTS)."]
-    topic: _Topic = None
-    partition: _Partition = None
-    offset: Annotated[Int64 | None, "Offset of the batch or record that breaks it."] = None
-    producer_id: _ProducerId = None
-    transactional_id: Annotated[str | None, "Transactional id, where it is about a coordinator's record."] = None
-    detail: Annotated[str, "Expected and actual value, as a sentence."]
-    broker_id: _Broker = None
-    file: _File = None
-    position: _Position = None
-
-
-VIOLATIONS = Violation.table
-
-
-@declares(
     "statistics",
-    row="how the transactions of a partition that ended in one way spread in one measure",
-    key=("topic", "partition", "broker_id", "outcome", "measure"),
+    row="the transactions of a partition: how they ended, their size and duration",
+    key=("topic", "partition", "broker_id"),
     sort=("topic", "partition", "broker_id"),
 )
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureStatistics(TableRow):
-    """How the transactions of a partition that ended in one way spread in one measure."""
+class TransactionStatistics(TableRow):
+    """The transactions of a partition: how they ended, their size and duration."""
 
     topic: _Topic = None
     partition: _Partition = None
-    outcome: Annotated[str, "commit, abort, empty, open, or undecided (a marker that was not read)."]
-    transactions: Annotated[Int64, "How many ended so.", Unit("transactions")]
-    measure: Annotated[
-        str | None, "records, bytes, batches or duration_ms (first batch to marker); null for a count."
-    ] = None
-    count: Annotated[
-        Int64 | None, "Those that could be measured: their beginning was read, their clocks are known."
-    ] = None
-    sum: Annotated[Int64 | None, "Sum of the measure."] = None
-    min: Annotated[Int64 | None, "Least."] = None
-    mean: Annotated[float | None, "Mean."] = None
-    p50: Annotated[Int64 | None, "Median; percentiles are values that occur."] = None
-    p95: Annotated[Int64 | None, "95th percentile."] = None
-    p99: Annotated[Int64 | None, "99th percentile."] = None
-    max: Annotated[Int64 | None, "Greatest."] = None
+    committed: Annotated[Int64, "Transactions with data and a COMMIT marker.", Unit("transactions")]
+    aborted: Annotated[Int64, "Transactions with data and an ABORT marker.", Unit("transactions")]
+    empty: Annotated[Int64, "Markers without data before them.", Unit("transactions")]
+    open: Annotated[Int64, "Transactions without a marker.", Unit("transactions")]
+    undecided: Annotated[Int64, "Transactions with a marker that was not read.", Unit("transactions")]
+    batches_count: Annotated[Int64, "Ended transactions whose beginning was read: those below.", Unit("transactions")]
+    batches_sum: Annotated[Int64, "Their batches of data, together.", Unit("batches")]
+    batches_min: Annotated[Int64 | None, "Batches of the smallest.", Unit("batches")] = None
+    batches_mean: Annotated[float | None, "Mean of their batches.", Unit("batches")] = None
+    batches_max: Annotated[Int64 | None, "Batches of the largest.", Unit("batches")] = None
+    duration_ms_count: Annotated[Int64, "Those of them whose times are known.", Unit("transactions")]
+    duration_ms_sum: Annotated[
+        Int64,
+        "Times from the first batch to the marker, together. The first batch has its producer's time (unless the topic "
+        "has LogAppendTime), the marker its leader's: a negative one shows how far these clocks are apart.",
+        Unit("ms"),
+    ]
+    duration_ms_min: Annotated[Int64 | None, "The shortest.", Unit("ms")] = None
+    duration_ms_mean: Annotated[float | None, "Mean duration.", Unit("ms")] = None
+    duration_ms_max: Annotated[Int64 | None, "The longest.", Unit("ms")] = None
     broker_id: _Broker = None
     error: _Error = None
 
 
-STATISTICS = MeasureStatistics.table
+STATISTICS = TransactionStatistics.table

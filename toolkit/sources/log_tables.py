@@ -23,7 +23,7 @@ from toolkit.analysis.log.log_transactions import (
 from toolkit.analysis.log.lost_offsets import LostOffsets, missing_between, missing_in, out_of_order
 from toolkit.analysis.log.lso_timeline import lso_steps, lso_table
 from toolkit.analysis.log.record_counts import RunningTotals
-from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics, statistics
+from toolkit.analysis.log.transaction_statistics import Statistics, statistics
 from toolkit.formats.columns import header_table
 from toolkit.formats.log.headers import HEADER, DamagedRange, Headers, ScanResult
 from toolkit.formats.log_dir_files import segment_base_offset
@@ -326,7 +326,7 @@ def error_table(errors: Iterable[ReadError], log_id: LogId) -> pa.Table:
 def log_statistics(chunks: Iterable[ScanChunk], *, before: PartialTransactions = EMPTY) -> tuple[Statistics, list[str]]:
     """Transaction statistics of a log, and its read errors. `chunks`, `before`: as for `log_transaction_tables`."""
     fold = LogFold(partial=before)
-    total = NO_TRANSACTIONS
+    total = Statistics()
     for chunk in chunks:
         fold.add(chunk)
         if fold.closed_rows >= ROWS_AT_ONCE:

@@ -181,11 +181,6 @@ class Source:
         recordings none is.
         """
 
-    @source_table(schema.TRANSACTIONAL_ID_PREFIXES, of=LOGS)
-    def transactional_id_prefixes(self) -> None:
-        """Every id counts once. New ids are those whose first record is in ``__transaction_state``, of which a cluster
-        gives the newest 20,000 offsets of each partition."""
-
     @source_table(schema.EXPOSURE, of=LOGS)
     def exposure(self, *, kafka_version: str | None = None) -> None:
         """Features of the cluster, settings and known bugs of every broker, and each id whose client predates
@@ -320,20 +315,7 @@ class Source:
     def statistics(
         self, *, topics: Topics = None, partitions: Partitions = None, start: Offset = None, stop: Offset = None
     ) -> None:
-        """For several logs, the last row is their total, without topic."""
-
-    @source_table(schema.VIOLATIONS, of=[FILES])
-    def violations(
-        self,
-        *,
-        topics: Topics = None,
-        partitions: Partitions = None,
-        start: Offset = None,
-        stop: Offset = None,
-        producer_id: int | None = None,
-        crc: bool = False,
-    ) -> None:
-        """The invariants are `analysis.log.log_invariants.INVARIANTS`."""
+        """What `kafka-txn txn-stat` prints; for several logs, the last row is their total, without topic."""
 
     @source_table(schema.SNAPSHOTS, of=[FILES])
     def snapshots(self, *, topics: Topics = None, partitions: Partitions = None) -> None:
@@ -353,7 +335,6 @@ class Source:
     coordinator_rows = rows_of_table(coordinators)
     finding_rows = rows_of_table(findings)
     transaction_owner_rows = rows_of_table(transaction_owners)
-    transactional_id_prefix_rows = rows_of_table(transactional_id_prefixes)
     exposure_rows = rows_of_table(exposure)
     finding_over_time_rows = rows_of_table(findings_over_time)
     lso_hold_rows = rows_of_table(lso_holds)
@@ -369,7 +350,6 @@ class Source:
     metadata_log_rows = rows_of_table(metadata_log)
     cluster_event_rows = rows_of_table(cluster_events)
     statistic_rows = rows_of_table(statistics)
-    violation_rows = rows_of_table(violations)
     snapshot_rows = rows_of_table(snapshots)
     segment_rows = rows_of_table(segments)
     checkpoint_rows = rows_of_table(checkpoints)

@@ -12,19 +12,8 @@ if TYPE_CHECKING:
     from toolkit.spark.datasources.data_sources import register
     from toolkit.spark.packaging import ship_package
     from toolkit.spark.spark_session import SMALL, delta_settings, local_session
-    from toolkit.spark.stream_sinks import sample_table, write_recording
 
-__all__ = [
-    "SMALL",
-    "delta_settings",
-    "differences",
-    "local_session",
-    "probe",
-    "register",
-    "sample_table",
-    "ship_package",
-    "write_recording",
-]
+__all__ = ["SMALL", "delta_settings", "differences", "local_session", "probe", "register", "ship_package"]
 
 __getattr__ = lazy_exports(
     __name__,
@@ -34,9 +23,7 @@ __getattr__ = lazy_exports(
         "differences": "toolkit.spark.arrow_types",
         "local_session": "toolkit.spark.spark_session",
         "probe": "toolkit.spark.access",
-        "sample_table": "toolkit.spark.stream_sinks",
         "register": "toolkit.spark.datasources.data_sources",
         "ship_package": "toolkit.spark.packaging",
-        "write_recording": "toolkit.spark.stream_sinks",
     },
 )

@@ -101,8 +101,8 @@ def _folder(package: str) -> Path:
 def self_contained_source(source: type[DataSource], package: bytes) -> type[DataSource]:
     """A data source that carries the package in its pickle.
 
-    `ship_package` reaches Spark's workers, but not the process of a streaming source, nor, with Connect, the one that
-    runs ``foreachBatch`` (4.0 to 4.3). So this class only uses functions that need nothing but Python and pyspark.
+    `ship_package` reaches Spark's workers, but not the process of a streaming source (4.0 to 4.3). So this class only
+    uses functions that need nothing but Python and pyspark.
 
     Parameters
     ----------
@@ -133,16 +133,6 @@ def self_contained_source(source: type[DataSource], package: bytes) -> type[Data
             return found
 
     return SelfContained
-
-
-def self_contained_function(function: Callable[..., None], package: bytes) -> Callable[..., None]:
-    """A function that carries the package in its pickle, as `self_contained_source`."""
-    load = _loader(function, package)
-
-    def call(*arguments: Any) -> None:
-        load()(*arguments)
-
-    return call
 
 
 def _loader(thing: object, package: bytes) -> Callable[[], Any]:

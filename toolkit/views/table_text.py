@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator
 
 from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.schema import Row
 from toolkit.schema.coerce import Data, records_of
-from toolkit.schema.log import LogTransaction, MeasureStatistics
+from toolkit.schema.log import LogTransaction, TransactionStatistics
 from toolkit.schema.offsets import OffsetVisibility
 from toolkit.views.findings_text import wrap
 from toolkit.views.row_formats import cell_text, printable
 
-COLUMNS = ("min", "mean", "p50", "p95", "p99", "max")
-ENDINGS = {"commit": "committed", "abort": "aborted", "empty": "empty", "open": "open", "undecided": "undecided"}
-ALWAYS = {"commit", "abort", "open"}  # shown even if it is zero
+COUNTS = ("committed", "aborted", "empty", "undecided", "open")
+ALWAYS = {"committed", "aborted", "open"}  # shown even if it is zero
+SUMMARY = ("count", "sum", "min", "mean", "max")
 LABEL, CELL = 16, 14
 
 Replica = tuple[str | None, int | None, int | None]
@@ -30,33 +29,29 @@ def statistic_lines(statistics: Data, *, opened: Data = ()) -> list[str]:
     open_lines: dict[Replica, list[str]] = {}
     for txn in records_of(opened, LogTransaction):
         open_lines.setdefault(_replica(txn), []).append(_open_line(txn))
-    by_replica = groupby(records_of(statistics, MeasureStatistics), key=_replica)
-    blocks = [list(_block(replica, list(group), open_lines.get(replica, ()))) for replica, group in by_replica]
+    records = records_of(statistics, TransactionStatistics)
+    blocks = [list(_block(record, open_lines.get(_replica(record), ()))) for record in records]
     return [line for block in blocks for line in [*block, ""]][:-1]
 
 
-def _replica(record: MeasureStatistics | LogTransaction) -> Replica:
+def _replica(record: TransactionStatistics | LogTransaction) -> Replica:
     return record.topic, record.partition, record.broker_id
 
 
-def _block(replica: Replica, statistics: Sequence[MeasureStatistics], open_lines: Iterable[str]) -> Iterator[str]:
-    topic, partition, broker_id = replica
-    name = "all" if topic is None else f"{printable(topic)}-{partition}"
-    yield f"{name} (broker {broker_id})" if broker_id is not None else name
-    if any(each.measure for each in statistics):
-        yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in COLUMNS)
-    for outcome, group in groupby(statistics, key=lambda each: each.outcome):
-        measures = list(group)
-        transactions = measures[0].transactions
-        if transactions or outcome in ALWAYS:
-            yield f"  {ENDINGS[outcome]:<{LABEL - 2}}{transactions:>{CELL},}"
-        if outcome == "open":
-            yield from open_lines
-        for each in measures:
-            if each.measure:
-                unit = "ms" if each.measure == "duration_ms" else each.measure
-                values = (each.min, each.mean, each.p50, each.p95, each.p99, each.max)
-                yield f"    {unit:<{LABEL - 4}}{''.join(f'{_number(value):>{CELL}}' for value in values)}"
+def _block(record: TransactionStatistics, open_lines: Iterable[str]) -> Iterator[str]:
+    name = "all" if record.topic is None else f"{printable(record.topic)}-{record.partition}"
+    yield name if record.broker_id is None else f"{name} (broker {record.broker_id})"
+    row = record.row()
+    for count in COUNTS:
+        if row[count] or count in ALWAYS:
+            yield f"  {count:<{LABEL - 2}}{row[count]:>{CELL},}"
+    yield from open_lines
+    if record.batches_count:
+        yield " " * LABEL + "".join(f"{column:>{CELL}}" for column in SUMMARY)
+    for measure, label in (("batches", "batches"), ("duration_ms", "ms")):
+        if row[f"{measure}_count"]:
+            values = (row[f"{measure}_{column}"] for column in SUMMARY)
+            yield f"  {label:<{LABEL - 2}}{''.join(f'{_number(value):>{CELL}}' for value in values)}"
 
 
 def _open_line(txn: LogTransaction) -> str:
@@ -64,7 +59,7 @@ def _open_line(txn: LogTransaction) -> str:
     return f"    producer {txn.producer_id} epoch {txn.producer_epoch} from offset {txn.first_offset:,}{since}"
 
 
-def _number(value: float | None) -> str:
+def _number(value: float) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 

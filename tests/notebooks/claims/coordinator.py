@@ -2,23 +2,24 @@
 
 from typing import Any
 
-
-def crossed(opened: Any, crossed: Any, topic: str) -> None:
-    for known in [opened.expected[topic]] if topic in opened.expected else []:
-        row = crossed[crossed.start_offset == known["start_offset"]].iloc[0]
-        assert (row.producer_id, row.producer_epoch) == (known["producer_id"], known["producer_epoch"])
-        assert (row.combination == "its own") == (known["verdict"] != "hanging")
-
-
-def all(opened: Any, found: Any) -> None:
-    combined = {row["topic"]: row["combination"] for row in found[:-1]}
-    wanted = {"orders": "superseded epoch", "refunds": "late", "carts": "never added"}
-    wanted |= {"invoices": "not this partition", "clicks": "its own"}
-    assert not opened.staged or combined == wanted
-    assert found[-1]["combination"] == "orphan"
+CAUSES = {
+    "orders": "superseded epoch",
+    "refunds": "late-after-abort",
+    "carts": "never-added",
+    "invoices": "never-added",
+}
 
 
-def verdict(opened: Any, here: Any) -> None:
+def both(opened: Any, here: Any) -> None:
     for row in here:
         known = opened.expected.get(row["topic"], {})
-        assert row["start_offset"] != known.get("start_offset") or row["verdict"] == known["verdict"]
+        if row["start_offset"] == known.get("start_offset"):
+            found = (row["verdict"], row["producer_id"], row["producer_epoch"])
+            assert found == (known["verdict"], known["producer_id"], known["producer_epoch"])
+
+
+def all(opened: Any, findings: Any, orphan: Any) -> None:
+    causes = {(row["topic"], row["partition"]): str(row["cause"]) for row in findings}
+    for topic, cause in CAUSES.items() if opened.staged else ():
+        assert cause in causes[topic, opened.expected[topic]["partition"]]
+    assert "no-owner" in orphan.finding_rows()[0]["cause"]

@@ -195,6 +195,8 @@ class Place:
         column = old.col_offset - bool(decorators)
         if not isinstance(old, ast.expr | ast.keyword):
             text = text.replace("\n", "\n" + " " * old.col_offset)
+        if isinstance(new, ast.If) and lines[first - 1][max(column, 0) :].startswith(b"elif"):
+            text = f"el{text}"
         before = b"".join([*lines[: first - 1], lines[first - 1][: max(column, 0)]])
         after = b"".join([lines[old.end_lineno - 1][old.end_col_offset :], *lines[old.end_lineno :]])
         return (before + text.encode() + after).decode()

@@ -1,4 +1,4 @@
-"""Transactional ids by prefix: how many, in which states, and how fast new ones are created.
+"""Prefixes of transactional ids, and how fast new ids are created under them.
 
 An application that never reuses its ids (Flink's KafkaSink by default, Iceberg's sink, ids with a UUID) adds one for
 each run or checkpoint. Coordinators keep each for ``transactional.id.expiration.ms``, 7 days by default.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from toolkit.analysis.coordinator.transaction_owners import UUID
-from toolkit.analysis.coordinator.transaction_states import OPEN_STATES
-from toolkit.schema.live import IdOwner, IdPrefix, Transaction
 from toolkit.schema.log import TransactionLogRecord
 
 HEX = r"(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}"  # of digits and letters: no word, and no number
@@ -31,7 +28,7 @@ GROWING_IDS, GROWING_HOURS = 24, 3
 class LoggedIds:
     """What ``__transaction_state`` shows of the ids of a prefix."""
 
-    updates: dict[str, dt.datetime] = field(default_factory=dict)  # time of the newest record of each id
+    known: set[str] = field(default_factory=set)  # ids that it has a record of, since they expired last
     # time of the first record of each id that it shows to be new: ``Empty``, with epoch 0
     created: dict[str, dt.datetime] = field(default_factory=dict)
 
@@ -61,67 +58,20 @@ def prefix_of(transactional_id: str) -> str:
     return NUMBERS.sub("", transactional_id[: random.start()] if random else transactional_id)
 
 
-def logged_ids(records: Iterable[TransactionLogRecord]) -> dict[str, LoggedIds] | None:
-    """Prefix to what records of ``__transaction_state`` show of its ids; null if some could not be read.
+def logged_ids(records: Iterable[TransactionLogRecord]) -> dict[str, LoggedIds]:
+    """Prefix to what records of ``__transaction_state`` show of its ids.
 
-    `records`: those of each partition in the order of their offsets.
+    `records`: those of each partition in the order of their offsets; unreadable ones are left out.
     """
     found: dict[str, LoggedIds] = {}
     for each in records:
-        if each.error:
-            return None
         if each.transactional_id is None or each.timestamp is None:
             continue
         prefix = found.setdefault(prefix_of(each.transactional_id), LoggedIds())
-        is_first = each.transactional_id not in prefix.updates
-        if is_first and each.state == "Empty" and each.producer_epoch == 0:
+        if each.transactional_id not in prefix.known and each.state == "Empty" and each.producer_epoch == 0:
             prefix.created[each.transactional_id] = each.timestamp
         if each.tombstone:  # a later record is a new id's
-            prefix.updates.pop(each.transactional_id, None)
+            prefix.known.discard(each.transactional_id)
         else:
-            prefix.updates[each.transactional_id] = each.timestamp
+            prefix.known.add(each.transactional_id)
     return found
-
-
-def transactional_id_prefixes(
-    transactions: Sequence[Transaction],
-    owners: Iterable[IdOwner],
-    logged: Mapping[str, LoggedIds] | None,
-    *,
-    as_of: dt.datetime,
-) -> Iterator[IdPrefix]:
-    """Ids by prefix, and a record for each broker or partition whose ids could not be read.
-
-    `transactions`, `owners`: state and owner of every id; errors without id are kept.
-    `logged`: what the coordinators' log shows, by prefix; null if it could not be read.
-    `as_of`: up to when the log was read.
-    """
-    of_id = {each.transactional_id: each for each in owners if each.confidence != "unknown"}
-    by_prefix: dict[str, list[Transaction]] = {}
-    for each in transactions:
-        if each.transactional_id is None:
-            yield IdPrefix(broker_id=each.broker_id, observed_at=each.observed_at, error=each.error)
-        else:
-            by_prefix.setdefault(prefix_of(each.transactional_id), []).append(each)
-    for prefix, ids in by_prefix.items():
-        states = Counter(each.state or "unknown" for each in ids)
-        applications = {_application(of_id.get(each.transactional_id)) for each in ids}
-        log = None if logged is None else logged.get(prefix, LoggedIds())
-        times = {} if log is None else log.updates
-        updates = [times[name] for each in ids if (name := each.transactional_id) in times]
-        yield IdPrefix(
-            prefix=prefix,
-            ids=len(ids),
-            open_ids=sum(count for state, count in states.items() if state in OPEN_STATES),
-            states=tuple(f"{state} {count}" for state, count in states.most_common()),
-            owner=applications.pop() if len(applications) == 1 else None,
-            oldest_update=min(updates, default=None),
-            newest_update=max(updates, default=None),
-            new_ids=None if log is None else len(log.recent(as_of)),
-            new_ids_per_hour=None if log is None else round(log.per_hour(as_of), 1),
-            observed_at=max(each.observed_at for each in ids),
-        )
-
-
-def _application(owner: IdOwner | None) -> str | None:
-    return f"{owner.framework or 'application'} {owner.application} ({owner.confidence})" if owner else None

@@ -1,1 +1,1 @@
-"""Derive transactions, LSO, producer state, statistics and invariants from the batches of one partition."""
+"""Derive transactions, LSO, producer state and statistics from the batches of one partition."""

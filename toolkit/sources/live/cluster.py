@@ -23,7 +23,7 @@ from toolkit.errors import BrokerError, NotFound, ToolkitError, UsageError
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint, read_checkpoints
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import OffsetsLogRecord, PastTransaction, TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import Error, TopicPartition
@@ -320,12 +320,6 @@ class Cluster(Source, OffsetTables):
         return transaction_owners(
             found, groups=groups, groups_error=error, all_ids=every_id, flink_prefixes=self._flink_prefixes
         )
-
-    @implements(Source.transactional_id_prefixes)
-    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
-        from toolkit.sources.live.exposure import read_id_prefixes  # imports numpy
-
-        return read_id_prefixes(self.client, flink_prefixes=self._flink_prefixes)
 
     @implements(Source.batches)
     def batches(self, arguments: TableArguments) -> Iterator[pa.Table]:

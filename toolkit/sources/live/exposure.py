@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from toolkit.analysis.broker_software import Release, Software, broker_facts, release_of, software_of
-from toolkit.analysis.coordinator.transaction_owners import transaction_owners
-from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
 from toolkit.analysis.exposure_rules import (
     MAX_TIMEOUT,
     METADATA,
@@ -19,10 +17,8 @@ from toolkit.analysis.exposure_rules import (
 )
 from toolkit.errors import ToolkitError
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
-from toolkit.schema.live import Exposure, IdPrefix
+from toolkit.schema.live import Exposure
 from toolkit.schema.log import TransactionLogRecord
-from toolkit.schema.table import EPOCH
-from toolkit.sources.live.blocked_groups import client_groups
 from toolkit.sources.live.client import messages
 from toolkit.sources.live.client.broker_client import BrokerClient
 from toolkit.sources.live.client.broker_response import row_text
@@ -30,7 +26,6 @@ from toolkit.sources.live.logs.coordinator_logs import read_coordinator_topic, t
 from toolkit.sources.live.state.broker_configs import broker_configs, broker_identities
 from toolkit.sources.live.state.brokers_time import COORDINATORS_TOPICS, read_brokers_time
 from toolkit.sources.live.state.leaders import read_metadata
-from toolkit.sources.live.transaction_listing import TransactionFilters, filtered_transactions
 from toolkit.version import __version__
 
 NEWEST = 20_000  # offsets of each partition of __transaction_state
@@ -104,23 +99,6 @@ def newest_records(client: BrokerClient) -> Iterator[TransactionLogRecord]:
     Raises BrokerError if this principal may not describe the topic.
     """
     return transaction_log_records(client, read_coordinator_topic(client, STATE_TOPIC), newest=NEWEST)
-
-
-def read_id_prefixes(client: BrokerClient, *, flink_prefixes: Collection[str] = ()) -> Iterator[IdPrefix]:
-    """The transactional ids of each prefix; growth is null where the coordinators' log cannot be read."""
-    as_of = _brokers_time(client)
-    try:
-        logged = logged_ids(newest_records(client))
-    except ToolkitError:  # few principals may read __transaction_state
-        logged = None
-    found = filtered_transactions(client, TransactionFilters())
-    ids = [each.transactional_id for each in found if each.transactional_id is not None]
-    groups, _ = client_groups(client, ids)
-    owners = transaction_owners(
-        found, groups=groups, all_ids=ids if len(ids) == len(found) else (), flink_prefixes=flink_prefixes
-    )
-    newest = max((time for each in (logged or {}).values() for time in each.updates.values()), default=EPOCH)
-    return transactional_id_prefixes(found, owners, logged, as_of=as_of or newest)
 
 
 def _brokers_time(client: BrokerClient) -> dt.datetime | None:

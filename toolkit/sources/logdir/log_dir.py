@@ -19,7 +19,7 @@ from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import CLUSTER_EVENTS
 from toolkit.schema.derived import LsoHold
-from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, IdPrefix, Partition, Producer, Transaction
+from toolkit.schema.live import Coordinator, Exposure, Finding, IdOwner, Partition, Producer, Transaction
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition
@@ -250,20 +250,6 @@ class LogDir(LogDirTables, OffsetTables):
         state_topic = read_state_topic(self.contents(), count=self.txn_state_partitions)
         return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
 
-    @implements(Source.transactional_id_prefixes, rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC])
-    def transactional_id_prefixes(self, arguments: TableArguments) -> Iterable[IdPrefix]:
-        from toolkit.analysis.coordinator.transactional_id_prefixes import logged_ids, transactional_id_prefixes
-        from toolkit.sources.logdir.coordinator_state import read_state_topic, transactions_of
-
-        contents = self.contents()
-        state_topic = read_state_topic(contents, count=self.txn_state_partitions)
-        records = map(TransactionLogRecord.of, self.transaction_log_rows())
-        logged = None if state_topic.gaps else logged_ids(records)
-        found = transactions_of(state_topic)
-        owners = transaction_owners(found, all_ids=state_topic.all_ids)
-        as_of = max((each.as_of for each in state_topic.partitions.values() if each.as_of), default=contents.taken_at)
-        return transactional_id_prefixes(found, owners, logged, as_of=as_of)
-
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
     def exposure(self, arguments: TableArguments) -> Iterable[Exposure]:
         from toolkit.analysis.broker_software import broker_facts, release_of
@@ -369,7 +355,7 @@ class LogDir(LogDirTables, OffsetTables):
         start: OffsetSpec | None = None,
         stop: OffsetSpec | None = None,
     ) -> list[PartitionStats]:
-        """The data behind `statistics`, per log: counts, distributions, and the open transactions themselves."""
+        """The data behind `statistics`, per log, and the open transactions themselves."""
         return self.statistics_by_log(TableArguments.of(topics=topics, partitions=partitions, start=start, stop=stop))
 
     def contents(self) -> Contents:

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from toolkit.analysis.coordinator.transaction_history import transaction_history
-from toolkit.analysis.log import transaction_statistics
-from toolkit.analysis.log.log_invariants import InvariantChecker, event_violations
-from toolkit.analysis.log.transaction_statistics import NO_TRANSACTIONS, Statistics
+from toolkit.analysis.log.transaction_statistics import Statistics, statistics_row
 from toolkit.formats.coordinator.offsets_log_records import OFFSETS_TOPIC
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import BATCHES, LOG_TRANSACTIONS, utc
@@ -24,18 +22,17 @@ from toolkit.schema.log import (
     CheckpointEntry,
     LogSegment,
     LogTransaction,
-    MeasureStatistics,
     OffsetsLogRecord,
     PastTransaction,
     SnapshotProducer,
     TransactionLogRecord,
+    TransactionStatistics,
     TxnIndexEntry,
-    Violation,
 )
 from toolkit.schema.metadata import ClusterEvent, MetadataLogRecord
 from toolkit.sources import log_tables
 from toolkit.sources.log_tables import LogId, ScanChunk, at_missing_offsets
-from toolkit.sources.logdir.contents import COMPACTED, Contents
+from toolkit.sources.logdir.contents import Contents
 from toolkit.sources.logdir.coordinator_state import unread_histories_of
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, checkpoint_rows_in
 from toolkit.sources.logdir.replica.log_window import ReadLimit, known_before
@@ -108,7 +105,7 @@ class LogDirTables(Source, ABC):
 
             def partition_stats(log: ReplicaLog) -> PartitionStats:
                 if log.error:
-                    return PartitionStats(log.where, NO_TRANSACTIONS, [log.error])
+                    return PartitionStats(log.where, Statistics(), [log.error])
                 start, stop = offsets(contents, log, arguments)
                 parts = _counted(_parts(contents, log, start, stop), advance)
                 return PartitionStats(log.where, *log_tables.log_statistics(parts, before=known_before(log, start)))
@@ -117,7 +114,7 @@ class LogDirTables(Source, ABC):
                 return list(pool.map(partition_stats, logs))
 
     @implements(Source.statistics, rows_of=RowsOf.ALL)
-    def statistics(self, arguments: TableArguments) -> Iterator[MeasureStatistics]:
+    def statistics(self, arguments: TableArguments) -> Iterator[TransactionStatistics]:
         return statistic_rows(self.statistics_by_log(arguments))
 
     @implements(Source.transaction_log, topics=[STATE_TOPIC])
@@ -223,20 +220,6 @@ class LogDirTables(Source, ABC):
         for log in logs:
             yield from log.checkpoint_rows()
 
-    @implements(Source.violations)
-    def violations(self, arguments: TableArguments) -> Iterator[Violation]:
-        wanted = arguments.producer_id
-        return (each for each in self._violations(arguments) if wanted is None or each.producer_id == wanted)
-
-    def _violations(self, arguments: TableArguments) -> Iterator[Violation]:
-        contents = self.contents()
-        for log, start, stop, advance in _read(contents, arguments, "checking"):
-            checker = InvariantChecker(**log.where.columns, compacted=_may_be_compacted(contents, log))
-            for scanned, file, _ in _counted(log.parts(start=start, stop=stop, crc=arguments.crc), advance):
-                yield from checker.check(scanned.headers, file=file)
-            if log.where.topic == STATE_TOPIC and not log.error:
-                yield from event_violations(log.transaction_log(start=start, stop=stop))
-
 
 def offsets(contents: Contents, log: ReplicaLog, arguments: TableArguments) -> tuple[int | None, int | None]:
     """`start` and `stop` as offsets of a log."""
@@ -263,14 +246,12 @@ def transaction_log_records(
     return between(log.transaction_log(start=start, stop=stop), start, stop)
 
 
-def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[MeasureStatistics]:
+def statistic_rows(by_log: Sequence[PartitionStats]) -> Iterator[TransactionStatistics]:
     """Rows of ``schema.STATISTICS``: of each log and, if there are several, of all together."""
     for stats in by_log:
-        error = "; ".join(stats.failures) or None
-        yield from transaction_statistics.statistic_rows(stats.found, **stats.where.columns, error=error)
+        yield statistics_row(stats.found, **stats.where.columns, error="; ".join(stats.failures) or None)
     if len(by_log) > 1:
-        everything = transaction_statistics.combined(*(stats.found for stats in by_log))
-        yield from transaction_statistics.statistic_rows(everything, topic=None, partition=None)
+        yield statistics_row(sum((stats.found for stats in by_log), Statistics()), topic=None, partition=None)
 
 
 def snapshot_rows(logs: Iterable[ReplicaLog]) -> Iterator[SnapshotProducer]:
@@ -331,14 +312,6 @@ def _transactional_id(record: TransactionLogRecord | PastTransaction) -> str | N
 
 def _group_id(record: OffsetsLogRecord) -> str | None:
     return record.group_id
-
-
-def _may_be_compacted(contents: Contents, log: ReplicaLog) -> bool:
-    """Whether the cleaner may have compacted the log, by its checkpoint; true without log directory or checkpoint."""
-    if log.where.topic in COMPACTED or log.root is None:
-        return True
-    checkpoints = contents.checkpoints(log.root)
-    return not checkpoints.has_cleaned or log.where.tp in checkpoints.cleaned
 
 
 def _parts(contents: Contents, log: ReplicaLog, start: int | None, stop: int | None) -> Iterator[ScanChunk]:

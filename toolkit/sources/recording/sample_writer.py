@@ -27,10 +27,10 @@ import datetime as dt
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
-from toolkit.schema import RECORDED, Row
+from toolkit.schema import RECORDED
 from toolkit.sources.recording import durable_files
 from toolkit.sources.recording.recording_folder import (
     AN_INSTANT,
@@ -180,13 +180,6 @@ LOCK = f"{HIDDEN}lock"
 TABLES = ["samples", *(name for name in RECORDED if name != "samples")]  # `is_recording` looks for samples
 
 
-class SampleRows(NamedTuple):
-    """A sample as another process took it: its due time, and its rows by the names of ``schema.RECORDED``."""
-
-    due: dt.datetime
-    tables: Mapping[str, Sequence[Row]]
-
-
 class SampleWriter:
     """Writes a recording, under a lock; others may read it meanwhile.
 
@@ -227,7 +220,7 @@ class SampleWriter:
         """Whether the sample of a time is recorded."""
         return bool(sample_times(self.directory, due, due + AN_INSTANT))
 
-    def write(self, sample: Sample | SampleRows) -> bool:
+    def write(self, sample: Sample) -> bool:
         """Write a sample, unless it is recorded already.
 
         Returns: whether it was written.

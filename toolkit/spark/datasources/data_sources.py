@@ -74,7 +74,7 @@ class KafkaLog(DataSource):
     ``producerId``, ``transactionalIds``, ``groups``
         Only rows of this producer, these ids, these groups.
     ``crc``
-        ``true``: verify the checksum of every batch (batches, violations).
+        ``true``: verify the checksum of every batch (batches).
     ``consistentCopy``, ``asOf``, ``txnStatePartitions``, ``maxTransactionTimeout``, ``minHeld``
         As for `toolkit.LogDir` and its ``findings``; durations are ``30s``, ``15m``, ``2h``.
     ``mode``
@@ -182,8 +182,8 @@ class KafkaTransactions(ConnectingSource, DataSource):
 
     - Connection: see `live_options.client_config`. ``timeout`` limits connecting and each round of requests
       (default a third of the interval, between 1 s and 30 s).
-    - ``table``: ``everything`` (default; see `toolkit.spark.sample_table`), or one of ``samples``, ``partitions``,
-      ``producers``, ``transactions``, ``findings``, ``late_transactions``.
+    - ``table``: ``everything`` (default; the column ``table`` names the struct with a row's columns), or one of
+      ``samples``, ``partitions``, ``producers``, ``transactions``, ``findings``, ``late_transactions``.
     - ``interval``: of a stream, a Spark interval or seconds (default 10 s).
     - ``recheckAfter``: of a batch query, delay before the confirming second check of doubtful partitions (default 5 s;
       0 disables it). A stream diagnoses every sample together with the previous one.

@@ -60,7 +60,6 @@ OF_LOG_DIR: Mapping[str, Sequence[str]] = {
     "findings": ("consistentCopy", "asOf", "txnStatePartitions"),
     "transactions": ("txnStatePartitions",),
     "transaction_owners": ("txnStatePartitions",),
-    "transactional_id_prefixes": ("txnStatePartitions",),
     "coordinators": ("txnStatePartitions",),
 }
 """The tables that depend on arguments of `LogDir`."""

@@ -1,12 +1,10 @@
-"""Ids that brokers really keep: a grid as Flink's, beside one as of pods of Spring Kafka, by name and by prefix."""
+"""Ids that brokers really keep: a grid as Flink's, beside one as of pods of Spring Kafka."""
 
-import json
 import uuid
 
 import pytest
 
-from toolkit import Cluster, LogDir
-from toolkit.cli.commands import app
+from toolkit import Cluster
 from toolkit.lab import Kafka
 from toolkit.lab.producer import TxnProducer
 from toolkit.schema import Row
@@ -51,22 +49,3 @@ def test_a_grid_of_subtasks_and_checkpoints_is_flinks(kafka: Kafka, ids: dict[st
         assert {found[each] for each in (*ids["spring"], *ids["random"])} == {None}
         (named,) = cluster.transaction_owner_rows(transactional_ids=ids["flink"][:1])
         assert (named["framework"], named["task"], named["confidence"]) == ("Apache Flink", "subtask 0", "likely")
-
-
-def test_ids_by_prefix(kafka: Kafka, ids: dict[str, list[str]], run: str, capsys: pytest.CaptureFixture[str]) -> None:
-    app(
-        ["list", "--by-prefix", "--format", "json", "--bootstrap-server", kafka.bootstrap_servers],
-        standalone_mode=False,
-    )
-    rows = {row["prefix"]: row for row in json.loads(capsys.readouterr().out)}
-    flink, spring, random = (rows[f"{each}{run}"] for each in ("grid.flink", "grid.spring", "random"))
-    assert [(row["ids"], row["new_ids"], row["open_ids"], row["states"]) for row in (flink, spring, random)] == [
-        (6, 6, 0, ["Empty 6"]),
-        (6, 6, 0, ["Empty 6"]),
-        (3, 3, 0, ["Empty 3"]),
-    ]
-    assert (flink["owner"], spring["owner"]) == (f"Apache Flink grid.flink{run} (likely)", None)
-    files = {row["prefix"]: row for row in LogDir(kafka.log_dirs[1]).transactional_id_prefix_rows()}
-    for each in (flink, spring, random):
-        same = ("ids", "new_ids", "open_ids", "states", "owner")
-        assert [files[each["prefix"]][name] for name in same] == [each[name] for name in same]
