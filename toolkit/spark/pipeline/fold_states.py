@@ -55,7 +55,7 @@ class FoldStates:
         stored = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
         frame = stored.sparkSession.createDataFrame(list(names.items()), "log string, new_name string")
         rows = stored.join(sf.broadcast(frame), "log", "left").withColumn("log", sf.coalesce("new_name", "log"))
-        self.store.internal.replace(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
+        self.store.internal.overwrite(STATE.name, STATE, rows.select(*STATE.names), run_id=self.run_id - 1)
 
     @property
     def all(self) -> dict[str, StoredState]:
@@ -126,7 +126,7 @@ class FoldStates:
         if self.before:
             before = self.store.internal.load(STATE.name, STATE).select(*STATE.names)
             rows = rows.unionByName(_select(before, [*self.new, *self.obsolete_logs], how="left_anti"))
-        self.store.internal.replace(STATE.name, STATE, rows, run_id=self.run_id)
+        self.store.internal.overwrite(STATE.name, STATE, rows, run_id=self.run_id)
 
 
 def _select(states: DataFrame, logs: Iterable[str], *, how: str = "left_semi") -> DataFrame:

@@ -320,7 +320,7 @@ class _PipelineRun:
         if (records := logs.events(plans)) is not None:
             remembered = mapped(states.remembered(id_logs_with_state), remembered_records, RECORDS)
             frames.append(fold_transaction_history(records, remembered))
-        return self.store.internal.replace_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
+        return self.store.internal.overwrite_plain(STAGE_NAME, reduce(DataFrame.unionByName, frames))
 
     def _staged_rows(self, name: str) -> DataFrame:
         """The new rows of a table."""

@@ -146,11 +146,11 @@ class TableStore:
         conditions = [f"NOT {IS_FINAL}", f"{RUN_ID} >= {run_id}", *(f"({each})" for each in obsolete)]
         self._save(name, new, mode="overwrite", replaceWhere=" OR ".join(conditions))
 
-    def replace(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
+    def overwrite(self, name: str, table: Table, rows: DataFrame, *, run_id: int) -> None:
         """Replace one of the pipeline's own tables."""
-        self.replace_plain(name, self._with_run(name, table, rows, run_id))
+        self.overwrite_plain(name, self._with_run(name, table, rows, run_id))
 
-    def replace_plain(self, name: str, rows: DataFrame) -> DataFrame:
+    def overwrite_plain(self, name: str, rows: DataFrame) -> DataFrame:
         """Replace a table with rows as they are, without further columns, and return the stored table."""
         if self.format == "delta":
             self._create_schema()
