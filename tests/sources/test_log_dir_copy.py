@@ -34,11 +34,15 @@ from toolkit import Cluster, LogDir
 from toolkit.cli.commands import app
 from toolkit.errors import NotFound, UsageError
 from toolkit.formats.copy_manifest import MANIFEST, CopyManifest, parse_manifest, read_manifest
+from toolkit.formats.log_paths import LogPath
 from toolkit.lab import Kafka
 from toolkit.lab.incidents import EVERYDAY, INCIDENTS
 from toolkit.schema import Row
+from toolkit.sources.logdir import contents as contents_module
 from toolkit.sources.logdir import log_dir_copy
+from toolkit.sources.logdir.contents import Copies
 from toolkit.sources.logdir.log_dir_copy import copy_log_dir
+from toolkit.sources.logdir.replica.log_dir_layout import discover
 
 OWNER = ids_of(33, 1)[0]
 IN_THREE_DAYS = (dt.datetime.now(dt.UTC) + dt.timedelta(days=3)).timestamp()
@@ -100,6 +104,29 @@ def test_a_copy_equals_its_source_and_the_manifest_has_its_time(source: Path, tm
     assert "Not proven" not in line
     (partition,) = LogDir(target).partition_rows(topics=["orders"])
     assert partition["observed_at"] == manifest.moment
+
+
+def test_a_replica_that_is_read_while_another_reads_the_manifest_has_its_time(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = copy_log_dir(source, tmp_path / "copy")
+    first, second = threading.Event(), threading.Event()
+
+    def slow(folder: LogPath) -> CopyManifest | None:
+        if not first.is_set():
+            first.set()
+            second.wait(5)
+        return read_manifest(folder)
+
+    monkeypatch.setattr(contents_module, "read_manifest", slow)
+    (root,) = discover([tmp_path / "copy"]).roots
+    copies = Copies()
+    reader = threading.Thread(target=copies.manifest, args=(root,))
+    reader.start()
+    assert first.wait(5)
+    assert copies.manifest(root) == manifest
+    second.set()
+    reader.join(5)
 
 
 def test_only_some_topics_are_copied_and_always_what_a_diagnosis_needs(source: Path, tmp_path: Path) -> None:

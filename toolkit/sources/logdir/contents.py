@@ -102,13 +102,14 @@ class Copies:
     def manifest(self, root: LogDirRoot | None) -> CopyManifest | None:
         """The manifest of a log directory; null if there is none, or it cannot be read."""
         if root is not None and root not in self._manifests:
-            self._manifests[root] = None
+            found = None
             try:
-                self._manifests[root] = read_manifest(root.path)
+                found = read_manifest(root.path)
             except DecodeError as error:
                 self._errors[root] = error.what
             except OSError as error:
                 self._errors[root] = f"it cannot be read: {error.strerror}"
+            self._manifests[root] = found  # once it is read: replicas are read by several threads
         return None if root is None else self._manifests[root]
 
     def files(self, log: FolderLog) -> Mapping[str, CopiedFile]:
