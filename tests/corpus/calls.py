@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,8 +27,7 @@ from toolkit.errors import ToolkitError
 from toolkit.sources import progress_bar
 from toolkit.sources.source_table import SOURCE_TABLES, TableArguments
 from toolkit.views.agent.agent_tools import AgentTools
-from toolkit.views.panel.action_steps import ActionPlan
-from toolkit.views.panel.plan_html import plan_html
+from toolkit.views.panel.panel_html import problem_html
 
 SHOWN = {".csv", ".html", ".json", ".jsonl", ".md", ".svg"}
 """Files that a command leaves whose text is part of the answer, and not their names only, as those in folders are; the
@@ -179,18 +178,18 @@ def figure(connect: Connect, plot: Callable[[Any], go.Figure], *, around: Path |
     return Call(name=f"plot-{name}", run=run)
 
 
-def card(connect: Connect, plan: Callable[[Any], ActionPlan], *, name: str) -> Call:
-    """What the panel shows of a plan, an element of HTML on each line."""
+def card(connect: Connect, shown: Callable[[Any], Iterable[str]], *, name: str) -> Call:
+    """What the panel shows, an element of HTML on each line."""
 
     def run() -> str:
         with desk({}, None), connect() as source:
             try:
-                shown = plan_html(plan(source))
+                parts = [*shown(source)]
             except ToolkitError as error:
-                return f"{type(error).__name__}: {error}\n"
-        return re.sub(r"\n*(<(?:h3|p|li|pre|details|summary)\b)", r"\n\1", shown) + "\n"
+                parts = [problem_html(error)]
+        return "".join(re.sub(r"\n*(<(?:h3|p|li|pre|details|summary|tr)\b)", r"\n\1", each) + "\n" for each in parts)
 
-    return Call(name=f"card-{name}", run=run)
+    return Call(name=name, run=run)
 
 
 def source_kinds() -> Mapping[str, Sequence[str]]:

@@ -6,24 +6,25 @@ import base64
 import csv
 import io
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tests.corpus.calls import Call, CommandLine, card, table, tool
-from toolkit.actions.abort import plan_abort
-from toolkit.actions.complete import plan_complete
+from toolkit.actions.audit import Audit
 from toolkit.actions.fence import plan_fence
 from toolkit.schema.live import Finding
 from toolkit.sources.live.cluster import Cluster
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import CLUSTER
-from toolkit.views.panel.action_steps import ActionPlan
+from toolkit.views.panel.action_steps import button_text, checked_plan, execute
+from toolkit.views.panel.panel_html import answer_html, choice, evidence_html, fence_html, why_not_html
+from toolkit.views.panel.plan_html import done_html, done_text, plan_html
 
 FORMATS = ("table", "json", "csv")
 PROPERTIES = "client.properties"
 SOON = ("--recheck-after", "1s")
-MARKERS: Mapping[str, Callable[[Cluster, Finding], ActionPlan]] = {"abort": plan_abort, "complete": plan_complete}
 
 
 def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
@@ -43,7 +44,7 @@ def cluster_calls(facts: Mapping[str, Any]) -> Iterator[Call]:
         yield from _little(line, facts)
     yield from _dry_runs(line, staged)
     if not facts.get("has_many_ids"):
-        yield from _cards(connect, staged)
+        yield from _cards(connect, staged, are_done=is_rich)
     if facts["later"]:
         yield line("diagnose", *facts["later"], name="diagnose-later")
         yield from (_fence(line, each, "-later") for each in staged if each["later"] == "overdue")
@@ -164,17 +165,37 @@ def _everything(line: CommandLine, connect: Callable[[], Cluster], facts: Mappin
         yield tool(connect, action, **place, start_offset=first["start_offset"])
 
 
-def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
-    """Plans as the panel shows them."""
+def _cards(connect: Callable[[], Cluster], staged: Sequence[Mapping[str, Any]], *, are_done: bool) -> Iterator[Call]:
+    """What the panel shows of a transaction: its answer, its evidence, what can be done, and once that is done."""
 
-    def planned(each: Mapping[str, Any], cluster: Cluster) -> ActionPlan:
-        if each["action"] not in MARKERS:
-            return plan_fence(cluster, each["transactional_id"])
+    def shown(each: Mapping[str, Any], cluster: Cluster, *, is_done: bool = False) -> Iterator[str]:
         found = cluster.records(Finding, topics=[each["topic"]], partitions=[each["partition"]], recheck_after=1.0)
-        return MARKERS[each["action"]](cluster, next(row for row in found if row.start_offset == each["start_offset"]))
+        for finding in found:
+            yield from (choice(finding), answer_html(finding), evidence_html(finding))
+        chosen = next((row for row in found if row.start_offset == each["start_offset"]), None)
+        if chosen is None or chosen.action is None:
+            yield from map(why_not_html, found)
+            fence = plan_fence(cluster, each["transactional_id"])
+            yield from (fence_html(fence), plan_html(fence))
+            return
+        yield button_text(chosen)
+        plan = checked_plan(cluster, chosen, recheck_after=1.0)
+        yield plan_html(plan)
+        if is_done:
+            done = execute(plan, confirm=plan.target, audit=Audit("audit.jsonl"), recheck_after=1.0,
+                           cancel=threading.Event(), progress=lambda plan: None)  # fmt: skip
+            yield from (done_html(plan, done, "audit.jsonl"), done_text(plan, done))
 
     for each in staged:
-        yield card(connect, partial(planned, each), name=_label(each))
+        yield card(connect, partial(shown, each), name=f"card-{_label(each)}")
+    for each in _alone(staged) if are_done else ():
+        yield card(connect, partial(shown, each, is_done=True), name=f"{each['action']}-{_label(each)}-done-card")
+
+
+def _alone(staged: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Those that are ended by a marker, but for the two that a list ends."""
+    of_list = [each for each in staged if each["action"] == "abort"][2:4]
+    return (each for each in staged if each["action"] in {"abort", "complete"} and each not in of_list)
 
 
 def _dry_runs(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
@@ -248,11 +269,10 @@ def _typed(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[C
 def _actions(line: CommandLine, staged: Sequence[Mapping[str, Any]]) -> Iterator[Call]:
     """The actions that are safe, confirmed; two of them as a list."""
     hanging = [each for each in staged if each["action"] == "abort"]
-    for each in staged:
-        if each["action"] in {"abort", "complete"} and each not in hanging[2:4]:
-            output = ["--format", "json"] if each in hanging[1:2] else []
-            yield line(each["action"], *_target(each), *SOON, *_confirmed(each), *output,
-                       name=f"{each['action']}-{_label(each)}-done")  # fmt: skip
+    for each in _alone(staged):
+        output = ["--format", "json"] if each in hanging[1:2] else []
+        yield line(each["action"], *_target(each), *SOON, *_confirmed(each), *output,
+                   name=f"{each['action']}-{_label(each)}-done")  # fmt: skip
     if many := hanging[2:4]:
         files, confirm = {"hanging.csv": _csv(many)}, ["--confirm", f"{len(many)} transactions"]
         yield line("abort", "--list", "hanging.csv", *SOON, files=files, name="abort-list")
