@@ -33,6 +33,7 @@ from toolkit import LogDir
 from toolkit.analysis.log.log_transactions import END_NOT_READ
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import LOG_TRANSACTIONS, LSO_TIMELINE, TRANSACTION_HISTORY, Row
+from toolkit.sources.logdir.file_assertions import FileAssertions
 from toolkit.spark.datasources.log_identity import LogIdentity
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, REMEMBERED_COLUMNS, TRUNCATED
@@ -63,7 +64,7 @@ class Tables:
             spark=None,  # type: ignore[arg-type]
             paths=[str(self.folder)],
             topics=None,
-            asserted=from_files.AssertedOfFiles(consistent_copy=True),
+            assertions=FileAssertions(consistent_copy=True),
             logs=list(map(LogListing.of, listing)),
         )
         self.rename(renames(files.listings, self.states))

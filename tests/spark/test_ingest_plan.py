@@ -12,9 +12,10 @@ import pytest
 from toolkit.schema import Row
 from toolkit.schema.live import Partition
 from toolkit.schema.table import EPOCH
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, REMEMBERED, TRUNCATED
-from toolkit.spark.pipeline.from_files import NOTHING_ASSERTED, LogFiles
+from toolkit.spark.pipeline.from_files import LogFiles
 from toolkit.spark.pipeline.pipeline_source import LogPlan, plan_live, plan_logs
 from toolkit.spark.pipeline.tables.staging_table import IDS, StoredState
 
@@ -211,7 +212,7 @@ def test_nothing_is_planned_for_an_empty_transaction_state_partition() -> None:
     ids_log = LOG + IDS
 
     def planned(states: Mapping[str, StoredState], **columns: Any) -> set[str]:
-        options: Any = {"paths": [], "topics": None, "asserted": NOTHING_ASSERTED}
+        options: Any = {"paths": [], "topics": None, "assertions": NO_ASSERTIONS}
         return set(LogFiles(spark=None, logs=[replace(empty, **columns)], **options).plans(states))  # type: ignore[arg-type]
 
     assert planned({}) == {LOG}

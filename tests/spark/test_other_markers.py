@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from tests.sources.test_logdir_other_markers import SkippedMarker
 from tests.spark.read_log import plan_read
+from toolkit.sources.logdir.file_assertions import FileAssertions
 from toolkit.spark import register
-from toolkit.spark.pipeline.from_files import AssertedOfFiles, list_files
+from toolkit.spark.pipeline.from_files import list_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ASSERTED = AssertedOfFiles(consistent_copy=True)
+ASSERTED = FileAssertions(consistent_copy=True)
 COLUMNS = ["verdict", "outcome", "action", "reason"]
 
 
@@ -29,5 +30,5 @@ def test_tasks_read_markers_of_other_tasks_partitions(spark: SparkSession, tmp_p
     assert [list(row) for row in found.where("topic = 'left' and producer_id = 7").select(*COLUMNS).collect()] == [
         expected
     ]
-    of_pipeline = list_files(spark, [str(files.root)], topics=["left"], asserted=ASSERTED).current_findings()
+    of_pipeline = list_files(spark, [str(files.root)], topics=["left"], assertions=ASSERTED).current_findings()
     assert [[row[name] for name in COLUMNS] for row in of_pipeline.to_pylist() if row["producer_id"] == 7] == [expected]

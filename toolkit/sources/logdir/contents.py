@@ -20,6 +20,7 @@ from toolkit.formats.log_paths import log_path
 from toolkit.formats.object_store import ObjectPath
 from toolkit.schema.metadata import ClusterEvent
 from toolkit.schema.table import TopicPartition
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.replica.log_dir_layout import (
     METADATA_TOPIC,
     LogDirLayout,
@@ -151,7 +152,7 @@ class Contents:
     `layout`: folders and texts at the paths.
     `texts`: the logs in its texts.
     `broker_logs`: brokers' own logs.
-    `as_of`: when the files were copied, if the caller knows it.
+    `assertions`: what the caller asserts of the files.
     """
 
     def __init__(
@@ -160,10 +161,11 @@ class Contents:
         texts: Sequence[ReplicaLog] = (),
         broker_logs: BrokerLogs = NO_BROKER_LOGS,
         *,
-        as_of: dt.datetime | None = None,
+        assertions: FileAssertions = NO_ASSERTIONS,
     ) -> None:
         self.layout = layout
-        self.copies = Copies(as_of)
+        self.assertions = assertions
+        self.copies = Copies(assertions.as_of)
         self.broker_logs = broker_logs
         is_remote = any(isinstance(replica.path, ObjectPath) for replica in layout.replicas)
         self._at_once = OBJECTS_AT_ONCE if is_remote else LOGS_AT_ONCE

@@ -76,11 +76,12 @@ class StateTopic:
         return found
 
 
-def read_state_topic(contents: Contents, *, count: int | None) -> StateTopic:
+def read_state_topic(contents: Contents) -> StateTopic:
     """Read every partition of ``__transaction_state`` among the files.
 
-    `count`: number of partitions of the topic, if the caller knows it; else 50, or what the metadata log says.
+    It has as many as the caller asserts; else 50, or as many as the metadata log says.
     """
+    count = contents.assertions.txn_state_partitions
     read = {number: _read(each) for number, each in sorted(contents.best(STATE_TOPIC, limit=ReadLimit.RECORDS).items())}
     expected = count if count is not None else max([USUAL_COUNT, *(number + 1 for number in read)])
     gaps = [*_gaps(read, expected)]
@@ -181,13 +182,10 @@ def named_transactions(
 
 
 def read_coordinators(
-    contents: Contents,
-    transactional_ids: Sequence[str] | None,
-    groups: Sequence[str] | None,
-    txn_state_partitions: int | None,
+    contents: Contents, transactional_ids: Sequence[str] | None, groups: Sequence[str] | None
 ) -> Iterator[Coordinator]:
     """The coordinators' partitions of ids and groups, by hash."""
-    state_topic = read_state_topic(contents, count=txn_state_partitions)
+    state_topic = read_state_topic(contents)
     known = [name for partition in state_topic.partitions.values() for name in partition.newest]
     names = known if transactional_ids is None else transactional_ids
     count = state_topic.count if state_topic.is_counted else None
@@ -199,20 +197,14 @@ def read_coordinators(
 
 
 def unread_histories_of(
-    contents: Contents,
-    transactional_ids: Sequence[str],
-    records: Iterable[TransactionLogRecord],
-    txn_state_partitions: int | None,
+    contents: Contents, transactional_ids: Sequence[str], records: Iterable[TransactionLogRecord]
 ) -> Iterator[PastTransaction]:
     """An error for each id whose partition is not among the files, or could not be read whole.
 
     `records`: those that were read for these ids, and what could not be read.
     """
     logs = contents.of_topic(STATE_TOPIC)
-    partitions = {
-        each.key or "": each.partition
-        for each in read_coordinators(contents, transactional_ids, [], txn_state_partitions)
-    }
+    partitions = {each.key or "": each.partition for each in read_coordinators(contents, transactional_ids, [])}
     present = {log.where.partition for log in logs if not log.error}
     unread = [*records]
     for log in logs:

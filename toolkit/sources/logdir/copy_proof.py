@@ -35,36 +35,34 @@ class CopyProof:
         self._current: dict[LogDirRoot, Collection[TopicPartition]] = {}
 
     def as_of(
-        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState], *, consistent_copy: bool
+        self, state_topic: StateTopic, states: Mapping[TopicPartition, ReplicaState]
     ) -> Mapping[TopicPartition, AsOf]:
         """The time up to which partitions are proven to be complete, as `Observation.as_of`.
 
         `states`: the observed partitions.
-        `consistent_copy`: whether the caller asserts that all files are of one moment, with replicas in sync.
         """
-        newest = self._newest_time(state_topic) if consistent_copy else None
+        is_consistent = self._contents.assertions.consistent_copy
+        newest = self._newest_time(state_topic) if is_consistent else None
         found = {}
         for tp, state in states.items():
-            if consistent_copy and state.written_at is not None:
+            if is_consistent and state.written_at is not None:
                 found[tp] = AsOf(state.written_at, f"the newest marker in {state.log.where}{ASSERTED}")
         for number, partition in state_topic.partitions.items():
-            times = self._times(partition, newest, consistent_copy=consistent_copy)
+            times = self._times(partition, newest)
             if latest := max(times, key=lambda each: each.time, default=None):
                 found[TopicPartition(STATE_TOPIC, number)] = latest
         return found
 
-    def _times(
-        self, partition: TransactionLogPartition, newest: dt.datetime | None, *, consistent_copy: bool
-    ) -> Iterator[AsOf]:
-        log, copies = partition.replica.log, self._contents.copies
+    def _times(self, partition: TransactionLogPartition, newest: dt.datetime | None) -> Iterator[AsOf]:
+        log, copies, asserted = partition.replica.log, self._contents.copies, self._contents.assertions
         if partition.as_of is not None:
             yield AsOf(partition.as_of, f"the newest record of {log.where}")
         if newest is not None:
             yield AsOf(newest, f"the newest record of the coordinators and controllers{ASSERTED}")
         if copies.doubt(log) is not None:
-            if copies.as_of is not None:
-                yield AsOf(copies.as_of, "the asserted time of the copy (as_of)")
-        elif (moment := copies.moment(log)) and (consistent_copy or self._is_current(partition.replica)):
+            if asserted.as_of is not None:
+                yield AsOf(asserted.as_of, "the asserted time of the copy (as_of)")
+        elif (moment := copies.moment(log)) and (asserted.consistent_copy or self._is_current(partition.replica)):
             yield AsOf(moment, "the manifest of the copy")
 
     def has_manifest(self, state: ReplicaState) -> bool:

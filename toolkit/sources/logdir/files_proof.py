@@ -28,12 +28,10 @@ class FilesProof:
         return " ".join(f"{name}: {'; '.join(clauses)}." for name, clauses in parts if clauses)
 
 
-def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitions: int | None) -> FilesProof:
-    """What files prove; it reads ``__transaction_state`` and manifests.
-
-    `consistent_copy`, `txn_state_partitions`: as for `toolkit.LogDir`.
-    """
-    state_topic = read_state_topic(contents, count=txn_state_partitions)
+def files_proof(contents: Contents) -> FilesProof:
+    """What files prove; it reads ``__transaction_state`` and manifests."""
+    asserted = contents.assertions
+    state_topic = read_state_topic(contents)
     newest = max((each.as_of for each in state_topic.partitions.values() if each.as_of is not None), default=None)
     moments, doubts = _copies(contents)
     proven, missing = [], []
@@ -44,11 +42,11 @@ def files_proof(contents: Contents, *, consistent_copy: bool, txn_state_partitio
         proven.append(f"{STATE_TOPIC} is complete{_span(state_topic, newest)}")
     if moments and not doubts:
         proven.append(_copied(contents, moments))
-    elif contents.copies.as_of is not None:
-        proven.append(f"copied at {at(contents.copies.as_of)}, as asserted")
-    elif newest is not None and not consistent_copy:
+    elif asserted.as_of is not None:
+        proven.append(f"copied at {at(asserted.as_of)}, as asserted")
+    elif newest is not None and not asserted.consistent_copy:
         missing.append(f"anything after {at(newest)}, so no age counts beyond it: say --as-of TIME of the copy")
-    if consistent_copy:
+    if asserted.consistent_copy:
         proven.append("the files are of one moment, as asserted")
     elif doubts:
         has_manifest = any(contents.copies.manifest(log.root) is not None for log in contents.logs)

@@ -24,6 +24,7 @@ from toolkit.schema.log import TransactionLogRecord
 from toolkit.schema.offsets import GroupLag
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir.contents import BrokerLogs, Contents
+from toolkit.sources.logdir.file_assertions import FileAssertions
 from toolkit.sources.logdir.log_dir_tables import LogDirTables, PartitionStats, offsets
 from toolkit.sources.logdir.replica.log_dir_layout import METADATA_TOPIC, LogDirLayout, SkippedFile, discover
 from toolkit.sources.logdir.replica.log_window import ReadLimit
@@ -100,17 +101,9 @@ class LogDir(LogDirTables, OffsetTables):
         broker_logs: Sequence[str | os.PathLike[str]] = (),
         broker_log_time_zone: str = "+00:00",
     ) -> None:
-        if txn_state_partitions is not None and txn_state_partitions < 1:
-            raise UsageError(f"__transaction_state cannot have {txn_state_partitions} partitions.")
-        if as_of is not None and (as_of.tzinfo is None or as_of > dt.datetime.now(dt.UTC)):
-            raise UsageError(
-                f"The files cannot be of {as_of}.",
-                means="It has no time zone." if as_of.tzinfo is None else "It lies in the future.",
-                do="Pass the time at which they were copied, with its zone.",
-            )
-        self.consistent_copy = consistent_copy
-        self.as_of = as_of
-        self.txn_state_partitions = txn_state_partitions
+        self.assertions = FileAssertions(
+            consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
+        )
         self.paths = [log_path(each) for each in (path, *more_paths) if each is not None]
         if not self.paths and not broker_logs:
             raise UsageError("No files are named.", do="Pass a log directory, or files of one.")
@@ -136,7 +129,7 @@ class LogDir(LogDirTables, OffsetTables):
         return super().read(table, arguments)
 
     def __repr__(self) -> str:
-        consistent_copy = ", consistent_copy=True" if self.consistent_copy else ""
+        consistent_copy = ", consistent_copy=True" if self.assertions.consistent_copy else ""
         return f"LogDir({', '.join(repr(str(path)) for path in self.paths)}{consistent_copy})"
 
     @property
@@ -148,9 +141,9 @@ class LogDir(LogDirTables, OffsetTables):
         """One reader per partition, of the replica with the longest log."""
         from toolkit.sources.logdir.replica_offset_reader import ReplicaOffsetReader
 
-        contents, count = self.contents(), self.txn_state_partitions
+        contents = self.contents()
         found = contents.by_partition(contents.replica_logs(partitions=partitions))
-        return [ReplicaOffsetReader(contents, replicas, txn_state_partitions=count) for _, replicas in found]
+        return [ReplicaOffsetReader(contents, replicas) for _, replicas in found]
 
     def group_lags(self, group: str, *, max_offsets: int = 1_000_000) -> list[GroupLag]:
         """`group_lag` as records; a partition whose log is not among the files has an error."""
@@ -188,9 +181,7 @@ class LogDir(LogDirTables, OffsetTables):
         """What the files prove, what they do not, and what to do about that."""
         from toolkit.sources.logdir.files_proof import files_proof
 
-        return files_proof(
-            self.contents(), consistent_copy=self.consistent_copy, txn_state_partitions=self.txn_state_partitions
-        )
+        return files_proof(self.contents())
 
     def observe(self, *, topics: Sequence[str] | None = None, partitions: Partitions | None = None) -> Observation:
         """The input of the verdicts (`observation.Observation`), with doubts about the consistency of the files."""
@@ -218,7 +209,7 @@ class LogDir(LogDirTables, OffsetTables):
 
         filters = TransactionFilters.of(arguments)
         contents = self.contents()
-        found = coordinator_state.transactions_of(read_state_topic(contents, count=self.txn_state_partitions))
+        found = coordinator_state.transactions_of(read_state_topic(contents))
         if arguments.transactional_ids is not None:
             return coordinator_state.named_transactions(found, arguments.transactional_ids, taken_at=contents.taken_at)
         return [  # `observed_at` is the time up to which its partition is proven
@@ -238,7 +229,7 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.coordinator_state import read_coordinators
 
         ids, groups = arguments.transactional_ids, arguments.groups
-        return read_coordinators(self.contents(), ids, groups, self.txn_state_partitions)
+        return read_coordinators(self.contents(), ids, groups)
 
     @implements(
         Source.transaction_owners, without=["at"], rows_of=RowsOf.ALL, topics=[STATE_TOPIC], also_reads=[METADATA_TOPIC]
@@ -247,7 +238,7 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.coordinator_state import read_state_topic
 
         rows = self.transaction_rows(transactional_ids=arguments.transactional_ids)
-        state_topic = read_state_topic(self.contents(), count=self.txn_state_partitions)
+        state_topic = read_state_topic(self.contents())
         return transaction_owners(map(Transaction.of, rows), all_ids=state_topic.all_ids)
 
     @implements(Source.exposure, rows_of=RowsOf.ALL, topics=[STATE_TOPIC, METADATA_TOPIC])
@@ -333,7 +324,7 @@ class LogDir(LogDirTables, OffsetTables):
 
         contents = self.contents()
         logs = contents.named_logs(arguments.topics, arguments.partitions)
-        state_topic = read_state_topic(contents, count=self.txn_state_partitions)
+        state_topic = read_state_topic(contents)
         for tp, (state, *_) in contents.by_partition(logs, limit=ReadLimit.WHOLE):
             if state.error:
                 yield LsoHold(
@@ -364,7 +355,7 @@ class LogDir(LogDirTables, OffsetTables):
             return self._listed
         layout = self._layout()
         texts = [log for path in layout.texts for log in self._in_text(path)]
-        return Contents(layout, texts, self.broker_logs, as_of=self.as_of)
+        return Contents(layout, texts, self.broker_logs, assertions=self.assertions)
 
     def _layout(self) -> LogDirLayout:
         return discover(self.paths)
@@ -388,10 +379,4 @@ class LogDir(LogDirTables, OffsetTables):
         from toolkit.sources.logdir.observe_files import observe_files
 
         contents = self.contents()
-        return observe_files(
-            contents,
-            contents.named_logs(topics, partitions),
-            consistent_copy=self.consistent_copy,
-            txn_state_partitions=self.txn_state_partitions,
-            limit=limit,
-        )
+        return observe_files(contents, contents.named_logs(topics, partitions), limit=limit)

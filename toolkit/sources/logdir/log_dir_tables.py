@@ -57,8 +57,6 @@ class PartitionStats(NamedTuple):
 class LogDirTables(Source, ABC):
     """These tables, of the logs that `contents` lists."""
 
-    txn_state_partitions: int | None = None  # of ``__transaction_state``, if the caller knows it
-
     @abstractmethod
     def contents(self) -> Contents:
         """The logs, as of now."""
@@ -158,7 +156,7 @@ class LogDirTables(Source, ABC):
         yield from only(past, producer_id=arguments.producer_id, id_of=_transactional_id)
         without = {*(ids or ())} - {each.transactional_id for each in past}
         if without and arguments.partition_numbers is None:
-            yield from unread_histories_of(contents, sorted(without), records, self.txn_state_partitions)
+            yield from unread_histories_of(contents, sorted(without), records)
 
     @implements(Source.metadata_log, topics=[METADATA_TOPIC])
     def metadata_log(self, arguments: TableArguments) -> Iterator[MetadataLogRecord]:

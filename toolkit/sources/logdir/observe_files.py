@@ -69,19 +69,11 @@ class FileObservation(NamedTuple):
 
 
 def observe_files(
-    contents: Contents,
-    logs: Sequence[ReplicaLog],
-    *,
-    consistent_copy: bool,
-    txn_state_partitions: int | None = None,
-    limit: ReadLimit = ReadLimit.OPEN,
+    contents: Contents, logs: Sequence[ReplicaLog], *, limit: ReadLimit = ReadLimit.OPEN
 ) -> FileObservation:
     """Observe partitions and ``__transaction_state``.
 
     `logs`: replicas of the partitions to observe.
-    `consistent_copy`: whether the caller asserts that the brokers were stopped when the files were copied, and that
-        these replicas were in sync.
-    `txn_state_partitions`: number of partitions of ``__transaction_state``, if the caller knows it.
     `limit`: how far back the partitions are read.
     """
     requested = {(log.where.topic, log.where.partition) for log in logs}
@@ -90,11 +82,11 @@ def observe_files(
     others = [log for log in contents.of_topic(STATE_TOPIC) if log not in logs]
     found = contents.by_partition([*logs, *others], limit=limit)
     replicas = {tp: states for tp, states in found if tp in requested}
-    state_topic = read_state_topic(contents, count=txn_state_partitions)
+    state_topic = read_state_topic(contents)
     states = {tp: found[0] for tp, found in replicas.items()}
     scope = contents.scope(logs)
     proof = CopyProof(contents)
-    as_of = proof.as_of(state_topic, states, consistent_copy=consistent_copy)
+    as_of = proof.as_of(state_topic, states)
     of_coordinators = [each.time for tp, each in as_of.items() if tp.topic == STATE_TOPIC]
     observed_at = max(of_coordinators or [state.observed_at for state in states.values()], default=contents.taken_at)
     partitions = [  # the replica takes the leader's role: the rules check that the same broker answered twice
@@ -121,7 +113,7 @@ def observe_files(
         as_of=as_of,
         notes={tp: list(_notes(found)) for tp, found in replicas.items()},
     )
-    observation = _with_doubts(contents, observation, replicas, state_topic, proof, consistent_copy=consistent_copy)
+    observation = _with_doubts(contents, observation, replicas, state_topic, proof)
     return FileObservation(contents, observation, replicas, state_topic)
 
 
@@ -142,10 +134,9 @@ def _with_doubts(
     replicas: Mapping[TopicPartition, Sequence[ReplicaState]],
     state_topic: StateTopic,
     proof: CopyProof,
-    *,
-    consistent_copy: bool,
 ) -> Observation:
     """The observation with doubts about transactions that would otherwise be hanging, and with what was proven."""
+    is_consistent = contents.assertions.consistent_copy
     doubts: dict[tuple[str, int, int], Sequence[str]] = {}
     notes = {tp: list(found) for tp, found in observation.notes.items()}
     by_log: dict[int, list[str]] = {}  # every transaction needs the changes of the coordinators' logs
@@ -162,14 +153,14 @@ def _with_doubts(
         lowest = min(start for txn in disowned if (start := txn.start) is not None)
         for txn in disowned:
             found = check_consistency(
-                txn, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if consistent_copy else None
+                txn, replicas[tp][0], state_topic, proof, lowest=lowest, changes=changes if is_consistent else None
             )
             if len(ids := topic_ids(replicas[tp])) > 1:
                 found.doubts.append(
                     f"replicas of one topic: {tp[0]} was deleted and created again; the replicas have {len(ids)} topic "
                     "ids"
                 )
-            if not consistent_copy:
+            if not is_consistent:
                 end = furthest(contents.metadata_ends)
                 found.doubts.extend(stale_replica_doubts(end, tp, replicas[tp][0].log.where.broker_id))
             first_free = first_free_producer_id(contents.metadata_ends)

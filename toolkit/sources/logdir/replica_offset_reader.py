@@ -25,15 +25,11 @@ class ReplicaOffsetReader:
     """A partition in files.
 
     `replicas`: the partition's replicas, the one with most of the log first.
-    `txn_state_partitions`: number of partitions of ``__transaction_state``, if not 50.
     """
 
-    def __init__(
-        self, contents: Contents, replicas: Sequence[ReplicaState], *, txn_state_partitions: int | None
-    ) -> None:
+    def __init__(self, contents: Contents, replicas: Sequence[ReplicaState]) -> None:
         self._contents, self._replicas = contents, replicas
         self._state = replicas[0]
-        self._txn_state_partitions = txn_state_partitions
         self.partition = partition_of(self._state)
         if self.partition.high_watermark is None:  # the LSO then assumes a log that is replicated to its end
             self.partition = replace(self.partition, high_watermark=self.partition.log_end_offset)
@@ -78,7 +74,7 @@ class ReplicaOffsetReader:
             yield found
 
     def transactional_id(self, producer_id: int) -> tuple[str | None, str | None]:
-        found = transactions_of(read_state_topic(self._contents, count=self._txn_state_partitions))
+        found = transactions_of(read_state_topic(self._contents))
         return next((each.transactional_id for each in found if each.producer_id == producer_id), None), None
 
     @cached_property

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections.abc import Collection, Iterable, Sequence
 
 from toolkit.formats.log_paths import LogPath
 from toolkit.sources.logdir.contents import Contents, FileScope, Partitions
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.log_dir import LogDir
 from toolkit.sources.logdir.replica.dump_logs import read_texts
 from toolkit.sources.logdir.replica.log_dir_layout import LogDirLayout, discover
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
 
 
-def found_in(paths: Sequence[str | os.PathLike[str] | LogPath]) -> Contents:
+def found_in(
+    paths: Sequence[str | os.PathLike[str] | LogPath], *, assertions: FileAssertions = NO_ASSERTIONS
+) -> Contents:
     """All logs at paths, listed once, to be divided among tasks; the errors are those of `LogDir`."""
     layout = discover(paths)
-    return Contents(layout, [log for path in layout.texts for log in read_texts(path)])
+    return Contents(layout, [log for path in layout.texts for log in read_texts(path)], assertions=assertions)
 
 
 class Subset(LogDir):
@@ -26,7 +28,7 @@ class Subset(LogDir):
     `layout`: the folders and texts to read; files are listed again, folders are not.
     `topic_partitions`: topic and partition of the requested logs; the other logs only help to diagnose them.
     `scope`: the scope of all subsets together; that of these files alone if null.
-    `consistent_copy`, `as_of`, `txn_state_partitions`: as for `LogDir`.
+    `assertions`: what the caller asserts of the files.
     """
 
     def __init__(
@@ -36,14 +38,11 @@ class Subset(LogDir):
         *,
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None = None,
-        consistent_copy: bool = False,
-        as_of: dt.datetime | None = None,
-        txn_state_partitions: int | None = None,
+        assertions: FileAssertions = NO_ASSERTIONS,
     ) -> None:
         self._scoped_layout, self._topic_partitions, self._scope = layout, topic_partitions, scope
-        super().__init__(
-            *paths, consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
-        )
+        super().__init__(*paths)
+        self.assertions = assertions
 
     def _layout(self) -> LogDirLayout:
         return self._scoped_layout
@@ -57,7 +56,7 @@ class Subset(LogDir):
             paths=self.paths,
             topic_partitions=self._topic_partitions,
             scope=self._scope,
-            as_of=self.as_of,
+            assertions=self.assertions,
         )
 
 
@@ -72,9 +71,9 @@ class _SubsetContents(Contents):
         paths: Sequence[str | os.PathLike[str] | LogPath],
         topic_partitions: Collection[tuple[str | None, int | None]],
         scope: FileScope | None,
-        as_of: dt.datetime | None,
+        assertions: FileAssertions,
     ) -> None:
-        super().__init__(layout, texts, as_of=as_of)
+        super().__init__(layout, texts, assertions=assertions)
         self._paths = paths
         self._topic_partitions, self._scope = topic_partitions, scope
 

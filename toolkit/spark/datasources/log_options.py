@@ -18,6 +18,7 @@ from toolkit.schema import TABLES
 from toolkit.schema.record import Int32, Int64, TableRow, Unit, declares
 from toolkit.schema.table import TopicPartition
 from toolkit.sources.logdir import LogDir
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.offset_queries.offset_spec import OffsetSpec, check_offset_spec
 from toolkit.sources.source import tables_of
 from toolkit.sources.source_table import FILES, TableArguments, requested_partitions
@@ -129,10 +130,7 @@ class LogOptions:
     mode: str  # what to do with rows with `error`, one of `reader_options.MODES`
     max_partition_bytes: int  # approximate maximum of log bytes per task
     arguments: TableArguments  # of the table
-    # consistent_copy, as_of, txn_state_partitions: as for `LogDir`
-    consistent_copy: bool = False
-    as_of: dt.datetime | None = None
-    txn_state_partitions: int | None = None
+    assertions: FileAssertions = NO_ASSERTIONS
     # the logs to read by name (`log_identity`), and the start offset of each, null for its beginning; if null, all logs
     # from their beginning
     starts: Mapping[str, int | None] | None = None
@@ -177,9 +175,11 @@ def read_options(options: Options) -> LogOptions:
             min_held_ms=milliseconds(options, "minHeld"),
             **_of_producer(table, producer_id),
         ),
-        consistent_copy=flag(options, "consistentCopy"),
-        as_of=_time(options, "asOf"),
-        txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
+        assertions=FileAssertions(
+            consistent_copy=flag(options, "consistentCopy"),
+            as_of=_time(options, "asOf"),
+            txn_state_partitions=whole_number(options, "txnStatePartitions", lowest=1),
+        ),
         starts=json.loads(options[STARTS]) if STARTS in options else None,
     )
 

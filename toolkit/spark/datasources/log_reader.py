@@ -25,14 +25,14 @@ from toolkit.formats.log_paths import LogPath, log_path
 from toolkit.schema import TABLES
 from toolkit.schema.log import TransactionLogRecord
 from toolkit.sources import log_tables
-from toolkit.sources.logdir import LogDir
 from toolkit.sources.logdir.contents import Contents
+from toolkit.sources.logdir.files_proof import files_proof
 from toolkit.sources.logdir.log_dir_tables import only, transaction_log_records
 from toolkit.sources.logdir.replica.log_dir_layout import CLEAN_SHUTDOWN, LogDirRoot
 from toolkit.sources.logdir.replica.log_window import known_before
 from toolkit.sources.logdir.replica.partition_folder import FolderLog
 from toolkit.sources.logdir.replica.replica_log import ReplicaLog
-from toolkit.sources.logdir.subset import Subset
+from toolkit.sources.logdir.subset import Subset, found_in
 from toolkit.spark.datasources.log_identity import LogNames
 from toolkit.spark.datasources.log_options import LISTING, LISTING_TYPE, PROOF, LogListing, LogOptions, schema_of
 from toolkit.spark.datasources.log_plan import SegmentRanges, SegmentRun, WholeLogs, plan
@@ -106,21 +106,14 @@ def read_task(work: SegmentRanges | WholeLogs, options: LogOptions) -> Iterator[
         read_run = partials_of_run if options.table == PARTIAL_TRANSACTIONS else _batches_of_run
         return chain.from_iterable(read_run(run, options) for run in work.runs)
     if options.table == PROOF:
-        files = LogDir(
-            *options.paths,
-            consistent_copy=options.consistent_copy,
-            as_of=options.as_of,
-            txn_state_partitions=options.txn_state_partitions,
-        )
-        return iter([pa.table({"line": [files.proof().line]})])
+        contents = found_in(options.paths, assertions=options.assertions)
+        return iter([pa.table({"line": [files_proof(contents).line]})])
     subset = Subset(
         options.paths,
         work.layout,
         topic_partitions=work.topic_partitions,
         scope=work.scope,
-        consistent_copy=options.consistent_copy,
-        as_of=options.as_of,
-        txn_state_partitions=options.txn_state_partitions,
+        assertions=options.assertions,
     )
     if options.table == PARTIAL_TRANSACTIONS:
         return partials_of_logs(subset.contents(), options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pyspark.sql.session import SparkSession as ClassicSession
 from toolkit.errors import NotFound
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema import FINDINGS
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.sources.logdir.subset import found_in
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_options import PROOF, LogListing, read_options, schema_of
@@ -38,26 +38,14 @@ MAX_PARTIALS_BYTES = 256 << 20
 """Of the table partial_transactions in the driver; beyond it, tasks read the logs again, in bounded memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssertedOfFiles:
-    """What the caller asserts of files: arguments of `toolkit.LogDir`."""
-
-    consistent_copy: bool = False
-    as_of: dt.datetime | None = None
-    txn_state_partitions: int | None = None
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The same as options of ``kafka_log_dir``."""
-        options = {"consistentCopy": "true"} if self.consistent_copy else {}
-        if self.as_of is not None:
-            options["asOf"] = self.as_of.isoformat()
-        if self.txn_state_partitions is not None:
-            options["txnStatePartitions"] = str(self.txn_state_partitions)
-        return options
-
-
-NOTHING_ASSERTED = AssertedOfFiles()
+def assertion_options(assertions: FileAssertions) -> dict[str, str]:
+    """Assertions as options of ``kafka_log_dir``."""
+    options = {"consistentCopy": "true"} if assertions.consistent_copy else {}
+    if assertions.as_of is not None:
+        options["asOf"] = assertions.as_of.isoformat()
+    if assertions.txn_state_partitions is not None:
+        options["txnStatePartitions"] = str(assertions.txn_state_partitions)
+    return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +55,7 @@ class LogFiles:
     spark: SparkSession  # the session
     paths: Sequence[str]  # log directories, partition folders, segments, texts
     topics: Sequence[str] | None  # only these topics, and ``__transaction_state``; null for all
-    asserted: AssertedOfFiles  # what the caller asserts
+    assertions: FileAssertions  # what the caller asserts
     logs: Sequence[LogListing]  # of these topics
 
     what = "logs"
@@ -75,7 +63,7 @@ class LogFiles:
     @property
     def is_consistent(self) -> bool:
         """Whether the files are asserted to be a consistent copy."""
-        return self.asserted.consistent_copy
+        return self.assertions.consistent_copy
 
     @property
     def listed(self) -> int:
@@ -91,7 +79,7 @@ class LogFiles:
     def signature(self) -> str:
         """Changes when a log, a checkpoint or the selection changes."""
         files = sorted([row.log, row.listing or "", row.checkpoints or ""] for row in self.logs)
-        arguments = [list(self.paths), self.topics and list(self.topics), self.asserted.options]
+        arguments = [list(self.paths), self.topics and list(self.topics), assertion_options(self.assertions)]
         return hashlib.sha256(json.dumps([arguments, files]).encode()).hexdigest()[:16]
 
     @property
@@ -160,7 +148,7 @@ class LogFiles:
 
     def current_findings(self) -> pa.Table:
         """The findings at the time that the files prove."""
-        options = self.asserted.options
+        options = assertion_options(self.assertions)
         if self.topics is not None:
             options["subscribe"] = json.dumps(list(self.topics))
         found = self._read("findings", **options) if self.is_small else self._load("findings", **options).toArrow()
@@ -168,7 +156,7 @@ class LogFiles:
 
     def proof(self) -> str:
         """What the files prove and what they do not, in one line."""
-        here, options = isinstance(self.spark, ClassicSession), self.asserted.options
+        here, options = isinstance(self.spark, ClassicSession), assertion_options(self.assertions)
         found = self._read(PROOF, **options) if here else self._load(PROOF, **options).toArrow()
         return str(found["line"][0])
 
@@ -193,7 +181,7 @@ def list_files(
     paths: Sequence[str],
     *,
     topics: Sequence[str] | None = None,
-    asserted: AssertedOfFiles = NOTHING_ASSERTED,
+    assertions: FileAssertions = NO_ASSERTIONS,
 ) -> LogFiles:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
@@ -206,7 +194,7 @@ def list_files(
         if missing := sorted(set(topics) - {row.topic for row in logs}):
             raise NotFound(f"The files contain no partition of topic {missing[0]!r}.")
         logs = [row for row in logs if row.topic in {*topics, STATE_TOPIC}]
-    return LogFiles(spark=spark, paths=paths, topics=topics, asserted=asserted, logs=logs)
+    return LogFiles(spark=spark, paths=paths, topics=topics, assertions=assertions, logs=logs)
 
 
 def load(spark: SparkSession, table: str, paths: Sequence[str], **options: str) -> DataFrame:

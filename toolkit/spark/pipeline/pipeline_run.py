@@ -23,13 +23,14 @@ from pyspark.sql.dataframe import DataFrame
 from toolkit.errors import UsageError
 from toolkit.formats.columns import to_ipc
 from toolkit.schema import BATCHES, FINDINGS, LOG_TRANSACTIONS, LSO_TIMELINE, RECORDED, TRANSACTION_HISTORY, Table
+from toolkit.sources.logdir.file_assertions import NO_ASSERTIONS, FileAssertions
 from toolkit.spark.arrow_types import from_arrow, mapped
 from toolkit.spark.datasources.data_sources import register
 from toolkit.spark.datasources.log_identity import LogIdentity, Origin
 from toolkit.spark.datasources.log_options import LogListing
 from toolkit.spark.datasources.partial_transactions import LOST, PARTIAL_TRANSACTIONS_SCHEMA, REMEMBERED, TRUNCATED
 from toolkit.spark.pipeline.fold_states import FoldStates
-from toolkit.spark.pipeline.from_files import AssertedOfFiles, LogFiles, list_files
+from toolkit.spark.pipeline.from_files import LogFiles, list_files
 from toolkit.spark.pipeline.from_recording import RecordedSamples, is_recording, list_samples, store_samples
 from toolkit.spark.pipeline.history_fold import (
     CURRENT,
@@ -132,11 +133,11 @@ def run(
                 means="A run can only add to Delta tables; Parquet tables are written once.",
                 do="Write to an empty folder, or use the format delta.",
             )
-        asserted = AssertedOfFiles(
+        assertions = FileAssertions(
             consistent_copy=consistent_copy, as_of=as_of, txn_state_partitions=txn_state_partitions
         )
         states = FoldStates.load(store)
-        sources = _sources(spark, source, topics=topics, asserted=asserted)
+        sources = _sources(spark, source, topics=topics, assertions=assertions)
         this = _PipelineRun.begin(store, sources, states, min_held_ms=min_held_ms)
         done = run_jobs(this.jobs(with_batches=with_batches), progress=progress)
         if this.has_news:
@@ -162,12 +163,12 @@ def _sources(
     source: PathLike | Sequence[PathLike] | Cluster,
     *,
     topics: Sequence[str] | None,
-    asserted: AssertedOfFiles,
+    assertions: FileAssertions,
 ) -> _PipelineSources:
     if not isinstance(source, str | os.PathLike | Sequence):
         from toolkit.spark.pipeline.from_cluster import list_partitions  # imports kafka-python
 
-        if asserted.options:
+        if assertions != NO_ASSERTIONS:
             raise UsageError("consistent_copy, as_of and txn_state_partitions apply to files.", do="Remove them.")
         register(spark, config=source.config)
         return _PipelineSources(logs=list_partitions(spark, source, topics=topics))
@@ -176,7 +177,7 @@ def _sources(
     others = [path for path in paths if path not in recorded]
     logs = None
     if others:
-        logs = list_files(spark, others, topics=topics, asserted=asserted)
+        logs = list_files(spark, others, topics=topics, assertions=assertions)
     return _PipelineSources(logs=logs, recordings=[list_samples(spark, path) for path in recorded])
 
 
