@@ -185,7 +185,7 @@ def list_files(
 ) -> LogFiles:
     """List log directories. Raises NotFound if the files contain no partition of a topic."""
     if isinstance(spark, ClassicSession):  # Spark's driver lists them, which is this process
-        contents = found_in([local_path(path) for path in paths])
+        contents = found_in([local_path(path) for path in paths], assertions=assertions)
         listing = pa.concat_tables(listing_rows(contents, contents.replica_logs()))
     else:
         listing = load(spark, "listing", paths).toArrow()
