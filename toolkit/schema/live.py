@@ -152,7 +152,7 @@ class Finding(TableRow):
         None
     )
     start_offset: Annotated[Int64 | None, "First offset of the open transaction on this partition."] = None
-    verdict: Annotated[Verdict, "Verdict of toolkit.schema.verdict."]
+    verdict: Annotated[Verdict, "One of toolkit.schema.verdict.Verdict."]
     outcome: Annotated[
         str | None, "What was decided about these records: undecided, abort, commit, unknown; null if nothing is open."
     ] = None

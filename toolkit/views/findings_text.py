@@ -53,9 +53,6 @@ def cause_names(cause: str | None) -> list[str]:
     return [name for name in match[1].split(", ") if name in CAUSES] if match else []
 
 
-"""A record may have a time a clock tick after that of the observation."""
-
-
 def _toned(*tones: str) -> str:
     return "|".join(verdict for verdict in Verdict if verdict.tone in tones)
 
