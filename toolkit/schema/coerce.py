@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from toolkit.errors import UsageError
-from toolkit.schema.live import FINDINGS
+from toolkit.schema import FINDINGS, TABLES
 from toolkit.schema.record import TableRow
 from toolkit.schema.table import Row, Table
 
@@ -26,29 +26,62 @@ FindingLike: TypeAlias = "Row | pd.Series[Any] | pd.DataFrame"
 
 
 def rows_of(data: Data, table: Table) -> list[Row]:
-    """Rows of a table from a frame, rows or records; a missing column is null."""
+    """Rows of a table from a frame, rows or records; a missing column is null.
+
+    Raises UsageError if they are of another table.
+    """
     if data is None:
         return []
     nulls: dict[str, object] = dict.fromkeys(table.names)
-    rows = _of_frame(data, table).to_pylist() if hasattr(data, "columns") else data
-    items = cast("Iterable[Row | TableRow]", rows)
-    return [item.row() if isinstance(item, TableRow) else {**nulls, **item} for item in items]
+    if hasattr(data, "columns"):
+        return [{**nulls, **row} for row in _of_frame(data, table).to_pylist()]
+    items = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
+    check_table(items[0] if items else (), table)
+    return [{**nulls, **item} for item in items]
 
 
 def records_of(data: Data, record: type[R]) -> list[R]:
-    """Records of a table from a frame, rows or records; a missing column is null, even one that never is in a table."""
+    """Records of a table from a frame, rows or records; a missing column is null, even one that never is in a table.
+
+    Raises UsageError if they are of another table.
+    """
     if data is None:
         return []
     if hasattr(data, "columns"):
         return record.of_table(_of_frame(data, record.table))
-    items = cast("Iterable[Row | R]", data)
+    items = list(cast("Iterable[Row | TableRow]", data))
+    if items and not isinstance(items[0], record):
+        check_table(items[0].table.names if isinstance(items[0], TableRow) else items[0], record.table)
     return [item if isinstance(item, record) else record.of_columns(cast("Row", item)) for item in items]
 
 
 def _of_frame(frame: Any, table: Table) -> pa.Table:
     """The table's columns that a frame has: a null in one that is never null would be refused."""
+    check_table(list(map(str, frame.columns)), table)
     known = tuple(column for column in table.columns if column.name in frame.columns)
     return replace(table, columns=known).of_frame(frame)
+
+
+IN_MANY_TABLES = {"topic", "partition", "broker_id", "observed_at", "error"}
+
+
+def table_of(names: Collection[str]) -> Table | None:
+    """The declared table that has these columns, the one with the fewest other columns; null if there is none."""
+    fitting = [table for table in TABLES.values() if set(names) <= set(table.names)]
+    return min(fitting, key=lambda table: len(table.names), default=None) if names else None
+
+
+def check_table(names: Collection[str], table: Table) -> None:
+    """Raise UsageError if columns are of another table: its rows would read as rows with nothing in them."""
+    own = set(names) & set(table.names)
+    if len(own) == len(names):
+        return
+    other = table_of(names)
+    if other is not None or not own - IN_MANY_TABLES:
+        found = f"this is {other.name}" if other is not None else f"the columns here are {', '.join(sorted(names)[:5])}"
+        raise UsageError(
+            f"The table {table.name} is needed; {found}.", do=f"toolkit.schema.{table.name.upper()} has its columns."
+        )
 
 
 def finding_row(finding: FindingLike) -> Row:

@@ -15,7 +15,7 @@ from toolkit.analysis.diagnosis.evidence_text import at
 from toolkit.analysis.diagnosis.verdicts import OUTCOMES
 from toolkit.errors import UsageError
 from toolkit.schema import FINDINGS, TABLES, Row, Table
-from toolkit.schema.coerce import Data, records_of, rows_of
+from toolkit.schema.coerce import Data, records_of, rows_of, table_of
 from toolkit.schema.durations import duration
 from toolkit.schema.live import Finding
 from toolkit.schema.record import TableRow
@@ -239,6 +239,8 @@ class TableView:
     now: dt.datetime | None  # time up to which ages are counted; null for the time at which the newest row was observed
 
     def __repr__(self) -> str:
+        if not self.rows:
+            return f"No rows: this selection of the table {self.table.name} is empty."
         first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS
         if self._is_answer:
             findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
@@ -322,6 +324,8 @@ def show(
         data = [item.row() if isinstance(item, TableRow) else item for item in cast("Iterable[Row | TableRow]", data)]
     names = _names_in(data)
     known = table or table_of(names)
+    if known is None and not names:
+        known = FINDINGS
     if known is None:
         raise UsageError(
             "These are not columns of one of the toolkit's tables.",
@@ -351,12 +355,6 @@ def _by_urgency(rows: Sequence[Row], now: dt.datetime | None) -> list[Row]:
     findings = records_of(rows, Finding)
     row_of = {id(finding): row for finding, row in zip(findings, rows, strict=True)}
     return [row_of[id(finding)] for finding in by_urgency(findings, now)]
-
-
-def table_of(names: Sequence[str]) -> Table | None:
-    """The declared table that has these columns, the one with the fewest other columns; null if there is none."""
-    fitting = [table for table in TABLES.values() if set(names) <= set(table.names)]
-    return min(fitting, key=lambda table: len(table.names), default=None) if names else FINDINGS
 
 
 def _names_in(data: object) -> list[str]:

@@ -98,6 +98,9 @@ def plot_timeline(
         records_of(partitions, Partition),
         records_of(findings, Finding),
     )
+    past = records_of(transaction_history, PastTransaction)
+    records = records_of(transaction_log, TransactionLogRecord)
+    events = records_of(cluster_events, ClusterEvent)
     tp = _topic_partition(tables, topic, partition)
     of_partition = TimelineTables(
         [txn for txn in tables.log_transactions if (txn.topic, txn.partition) == tp],
@@ -108,9 +111,7 @@ def plot_timeline(
     if not any(of_partition):
         name = place_name(*tp)
         return empty_figure(colours, title=f"{name}: nothing to draw", missing=_missing(name, tables))
-    past = records_of(transaction_history, PastTransaction)
-    records = records_of(transaction_log, TransactionLogRecord)
-    timeline = timeline_data(of_partition, tp, past, records, records_of(cluster_events, ClusterEvent), now)
+    timeline = timeline_data(of_partition, tp, past, records, events, now)
     return _draw(timeline, colours, most=most)
 
 

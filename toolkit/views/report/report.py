@@ -16,7 +16,7 @@ from urllib.parse import quote
 from toolkit.errors import UsageError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.actions import ActionStep
-from toolkit.schema.coerce import Data, records_of
+from toolkit.schema.coerce import Data, records_of, rows_of
 from toolkit.schema.live import Exposure, Finding, Partition
 from toolkit.schema.log import LogTransaction, LsoStep, OffsetsLogRecord, PastTransaction
 from toolkit.schema.metadata import ClusterEvent
@@ -47,7 +47,6 @@ from toolkit.views.row_formats import printable, replaced_file
 from toolkit.views.urgency import by_urgency
 
 if TYPE_CHECKING:
-    import pandas as pd
     import plotly.graph_objects as go
 
     from toolkit.views.plots.plot_theme import ThemeName
@@ -232,13 +231,16 @@ def report(
         "actions": actions,
     }
     samples, sampled_at = _samples(partitions)
+    recorded = rows_of(recorded_findings, RECORDED["findings"])
+    if any(row["sampled_at"] is None for row in recorded):
+        raise UsageError("recorded_findings have no sampled_at.", do='Pass recording.history("findings").')
     tables = ReportTables(
         log_transactions=records_of(log_transactions, LogTransaction),
         lso_timeline=records_of(lso_timeline, LsoStep),
         transaction_history=records_of(transaction_history, PastTransaction),
         partitions=samples,
         sampled_at=sampled_at,
-        recorded_findings=[(row["sampled_at"], Finding.of_columns(row)) for row in _rows(recorded_findings)],
+        recorded_findings=[(row["sampled_at"], Finding.of_columns(row)) for row in recorded],
         offsets_log=records_of(offsets_log, OffsetsLogRecord),
         exposure=records_of(exposure, Exposure),
         cluster_events=records_of(cluster_events, ClusterEvent),
@@ -265,13 +267,6 @@ def report(
 def complete(findings: Iterable[Finding]) -> list[Finding]:
     """The findings with a section, the most urgent first: at most `MAX_FINDINGS`."""
     return [finding for finding in by_urgency(findings) if is_answer(finding)][:MAX_FINDINGS]
-
-
-def _rows(recorded: Data) -> list[Row]:
-    """Rows of a recorded table, with the times of their samples."""
-    if hasattr(recorded, "columns"):
-        return RECORDED["findings"].rows(cast("pd.DataFrame", recorded))
-    return list(cast("Iterable[Row]", recorded or ()))
 
 
 def _samples(partitions: Data) -> tuple[list[Partition], list[dt.datetime | None]]:
