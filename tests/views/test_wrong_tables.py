@@ -60,6 +60,6 @@ def test_columns_of_ones_own_are_left_out() -> None:
 def test_an_empty_selection_says_nothing_of_the_cluster() -> None:
     """It said that nothing hangs, while four partitions did."""
     shown = show(schema.FINDINGS.frame())
-    assert repr(shown) == repr(show([])) == "No rows: this selection of the table findings is empty."
+    assert repr(shown) == repr(show([])) == "no findings"
     assert "No findings." in shown._repr_html_()
     assert table_of([]) is None

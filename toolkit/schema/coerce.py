@@ -62,6 +62,7 @@ def _of_frame(frame: Any, table: Table) -> pa.Table:
     return replace(table, columns=known).of_frame(frame)
 
 
+OF_SAMPLES = ("sampled_at", "phase")  # columns that a recording adds
 IN_MANY_TABLES = {"topic", "partition", "broker_id", "observed_at", "error"}
 
 
@@ -73,11 +74,10 @@ def table_of(names: Collection[str]) -> Table | None:
 
 def check_table(names: Collection[str], table: Table) -> None:
     """Raise UsageError if columns are of another table: its rows would read as rows with nothing in them."""
-    own = set(names) & set(table.names)
-    if len(own) == len(names):
+    if set(names) <= {*table.names, *OF_SAMPLES}:
         return
     other = table_of(names)
-    if other is not None or not own - IN_MANY_TABLES:
+    if other is not None or not set(names) & set(table.names) - IN_MANY_TABLES:
         found = f"this is {other.name}" if other is not None else f"the columns here are {', '.join(sorted(names)[:5])}"
         raise UsageError(
             f"The table {table.name} is needed; {found}.", do=f"toolkit.schema.{table.name.upper()} has its columns."

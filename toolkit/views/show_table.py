@@ -239,10 +239,8 @@ class TableView:
     now: dt.datetime | None  # time up to which ages are counted; null for the time at which the newest row was observed
 
     def __repr__(self) -> str:
-        if not self.rows:
-            return f"No rows: this selection of the table {self.table.name} is empty."
         first, more = self.rows[:TEXT_ROWS], len(self.rows) - TEXT_ROWS
-        if self._is_answer:
+        if self._is_answer and self.rows:  # an empty selection says nothing of the cluster
             findings = Finding.of_table(FINDINGS.arrow(self.rows))  # by partition: each has a block
             lines = list(finding_lines(findings[:TEXT_ROWS], width=TEXT_WIDTH))
             end = ["", summary(findings)]
