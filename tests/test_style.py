@@ -10,7 +10,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
-    "linter", ["ruff check", "ruff format --check", "lint-imports", pytest.param("mypy", marks=pytest.mark.full)]
+    "linter",
+    ["ruff check", "ruff format --check", "lint-imports", pytest.param("mypy", marks=pytest.mark.xdist_group("mypy"))],
 )
 def test_the_linters_pass(linter: str) -> None:
     name, *options = linter.split()
