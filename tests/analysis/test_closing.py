@@ -8,15 +8,16 @@ import pytest
 from tests.analysis.build import NOW, observation, partition, producer, transaction
 from tests.analysis.logged import diagnosed_sample
 from tests.analysis.test_findings_over_time import due, entries, finding, log_finding, only, recorded_findings, sample
-from toolkit.analysis.history.closing import (
+from toolkit.analysis.history.findings_over_time import (
     close_by_log,
     close_by_observation,
     merge_findings,
+    observation_times,
+    over_time,
     verdict_before,
     without_short,
     without_stale,
 )
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
 from toolkit.schema import FINDINGS, RECORDED, Row
 from toolkit.schema.live import Finding
 from toolkit.schema.log import LogTransaction

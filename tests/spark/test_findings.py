@@ -15,8 +15,7 @@ from tests.analysis.random_logs import KINDS, Step, batches
 from tests.analysis.test_findings_over_time import due, finding, sample
 from tests.analysis.test_hold_findings import HERE, history
 from toolkit.analysis.history import lso_holds as rules
-from toolkit.analysis.history.closing import close_by_log, without_short
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
+from toolkit.analysis.history.findings_over_time import close_by_log, observation_times, over_time, without_short
 from toolkit.analysis.history.hold_findings import by_producer, held_findings, held_offsets
 from toolkit.analysis.log.log_transactions import finish, log_transaction_table, partial_transactions
 from toolkit.analysis.log.record_counts import amounts

@@ -39,3 +39,8 @@ def duration(elapsed: dt.timedelta) -> str:
         if count or parts:
             parts.append(f"{count} {unit}" if count else "")
     return " ".join(part for part in parts[:2] if part) or "under 1 s"
+
+
+def elapsed_ms(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
+    """The time between two times in milliseconds, and not less than none; null if one of them is unknown."""
+    return None if start is None or end is None else max((end - start) // dt.timedelta(milliseconds=1), 0)

@@ -16,7 +16,7 @@ from toolkit.analysis.diagnosis.decision.decision import Decision
 from toolkit.analysis.diagnosis.evidence.log_excerpts import CLOCKS_DIFFER
 from toolkit.analysis.diagnosis.evidence_kinds import EndEvidence, GapEvidence
 from toolkit.analysis.history.attribution import NOT_READ, Attribution, attribute, past_cause
-from toolkit.analysis.history.closing import close
+from toolkit.analysis.history.findings_over_time import close
 from toolkit.formats.coordinator.transaction_log_records import STATE_TOPIC
 from toolkit.schema.derived import LsoHold
 from toolkit.schema.durations import duration

@@ -15,8 +15,7 @@ from toolkit.analysis.diagnosis.decision.decide import decide
 from toolkit.analysis.diagnosis.evidence_kinds import GapEvidence
 from toolkit.analysis.diagnosis.evidence_text import at as at_time
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.history.closing import without_short
-from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time
+from toolkit.analysis.history.findings_over_time import observation_times, observed_holds, over_time, without_short
 from toolkit.analysis.history.sample_findings import diagnose_sample, with_recorded
 from toolkit.errors import NotFound, UsageError
 from toolkit.schema import Row

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import is_open
-from toolkit.analysis.history.findings_over_time import observation_times, over_time
+from toolkit.analysis.history.findings_over_time import is_open, observation_times, over_time
 from toolkit.analysis.history.hold_findings import by_producer, held_findings
 from toolkit.analysis.history.resume_state import LogState
 from toolkit.schema import FINDINGS, LOG_TRANSACTIONS, TRANSACTION_HISTORY

@@ -17,8 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.dataframe import DataFrame
 
 from toolkit.analysis.diagnosis.diagnose import transaction_key
-from toolkit.analysis.history.closing import close_by_log, merge_findings, without_short
-from toolkit.analysis.history.findings_over_time import observed_holds
+from toolkit.analysis.history.findings_over_time import close_by_log, merge_findings, observed_holds, without_short
 from toolkit.analysis.history.hold_findings import attributed_holds, by_producer, merge_holds
 from toolkit.formats.columns import from_ipc
 from toolkit.schema import Row

@@ -117,7 +117,7 @@ class TwoSourceRule:
         """The decision, if the rule applies."""
         source = self.source(e)
         if source is not None:
-            return _decision_of(source, rule=self.name)
+            return Decision.of(source, rule=self.name)
         return Decision(
             verdict=Verdict.UNKNOWN,
             outcome=UNKNOWN,
@@ -126,20 +126,6 @@ class TwoSourceRule:
             missing=(self.needs(e),),
             rule=self.name,
         )
-
-
-def _decision_of(finding: Finding, *, rule: str) -> Decision:
-    """The decision that a finding has."""
-    return Decision(
-        verdict=finding.verdict,
-        outcome=finding.outcome,
-        reason=finding.reason,
-        remedy=finding.remedy,
-        action=finding.action,
-        missing=finding.missing,
-        cause=finding.cause,
-        rule=rule,
-    )
 
 
 def _contradict_on_a_commit(e: TwoSourceEvidence) -> bool:
