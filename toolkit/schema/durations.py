@@ -41,6 +41,13 @@ def duration(elapsed: dt.timedelta) -> str:
     return " ".join(part for part in parts[:2] if part) or "under 1 s"
 
 
-def elapsed_ms(start: dt.datetime | None, end: dt.datetime | None) -> int | None:
-    """The time between two times in milliseconds, and not less than none; null if one of them is unknown."""
-    return None if start is None or end is None else max((end - start) // dt.timedelta(milliseconds=1), 0)
+def elapsed_ms(
+    start: dt.datetime | None, end: dt.datetime | None, *, differ: dt.timedelta = dt.timedelta.max
+) -> int | None:
+    """The time between two times in milliseconds, and not less than none; null if one of them is unknown.
+
+    `differ`: null, too, if the start is later than the end by more than this: then clocks contradict each other.
+    """
+    if start is None or end is None or start - end > differ:
+        return None
+    return max((end - start) // dt.timedelta(milliseconds=1), 0)

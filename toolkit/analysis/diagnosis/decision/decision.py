@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,17 +34,21 @@ class Decision:
         """The decision that a finding has, by the rule that selected the finding."""
         return cls(**_parts(finding), cause=finding.cause, rule=rule)
 
+    @property
+    def parts(self) -> Mapping[str, Any]:
+        """The columns of a finding that are this decision."""
+        return _parts(self)
+
     def finding(self, *, observed_at: dt.datetime) -> Finding:
         """A finding with this decision, and nothing else yet."""
-        return Finding(**_parts(self), evidence=(), observed_at=observed_at)
+        return Finding(**self.parts, evidence=(), observed_at=observed_at)
 
     def applied_to(self, finding: Finding) -> Finding:
         """The finding with this decision as a whole; its cause stays, which is what the logs show."""
-        return replace(finding, **_parts(self))
+        return replace(finding, **self.parts)
 
 
 def _parts(decided: Decision | Finding) -> dict[str, Any]:
-    """The columns of a finding that are one decision."""
     policies = Finding.policies.items()
     return {name: getattr(decided, name) for name, policy in policies if policy is Merge.DECISION}
 
