@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from toolkit.analysis.diagnosis.decision.decide import decide
-from toolkit.analysis.diagnosis.diagnose import Diagnosis, transaction_key
+from toolkit.analysis.diagnosis.diagnose import Diagnosis, explained_by, transaction_key
 from toolkit.analysis.diagnosis.evidence_kinds import LogFacts, OpenEvidence
-from toolkit.analysis.history.sample_findings import sample_findings
+from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import EvidenceEntry, Finding
 from toolkit.schema.table import TopicPartition, TransactionKey
 from toolkit.sources.live.blocked_groups import with_groups
 from toolkit.sources.live.client.broker_client import BrokerClient
 
 MAX_AGE = dt.timedelta(seconds=60)
-MILLISECOND = dt.timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +33,17 @@ Cache = Mapping[TransactionKey, CachedEvidence]
 
 
 def cached_findings(
-    client: BrokerClient, diagnoses: Sequence[Diagnosis], cache: Cache
+    client: BrokerClient, diagnosis: Diagnosis, cache: Cache
 ) -> tuple[list[Finding], dict[TransactionKey, CachedEvidence]]:
     """Decide on a sample with evidence from logs and groups, from the cache while it is fresh.
 
     Returns: the findings, and the cache for the next sample.
-    `diagnoses`: from `sample_findings.sample_diagnoses`.
+    `diagnosis`: from `sample_findings.sample_diagnosis`.
     `cache`: the cache of the previous sample.
     """
-    to_read = [each for diagnosis in diagnoses for each in diagnosis.to_read()]
-    now = diagnoses[-1].observations[-1].observed_at
-    states = {each.key: _state(each, diagnosis) for diagnosis in diagnoses for each in diagnosis.to_read()}
+    to_read = diagnosis.to_read()
+    now = diagnosis.observations[-1].observed_at
+    states = {each.key: _state(each, diagnosis) for each in to_read}
     fresh = {
         each.key: cached
         for each in to_read
@@ -58,14 +57,14 @@ def cached_findings(
     known = {key: cached for key, cached in fresh.items() if (key.topic, key.partition) not in partitions}
     facts = {key: cached.facts for key, cached in known.items()}
     if not unread:
-        findings = sample_findings(diagnoses, log=facts)
+        findings = diagnosis.findings(log=facts)
         return [_with_cached(each, known.get(transaction_key(each))) for each in findings], dict(known)
-    return _read(client, diagnoses, unread, known, facts, states, now)
+    return _read(client, diagnosis, unread, known, facts, states, now)
 
 
 def _read(
     client: BrokerClient,
-    diagnoses: Sequence[Diagnosis],
+    diagnosis: Diagnosis,
     unread: Sequence[OpenEvidence],
     known: Cache,
     facts: Mapping[TransactionKey, LogFacts],
@@ -77,7 +76,7 @@ def _read(
 
     contexts = read_contexts(client, unread)
     new = {key: log_facts(context) for key, context in contexts.items()}
-    before = sample_findings(diagnoses, log={**facts, **new})
+    before = diagnosis.findings(log={**facts, **new})
     partitions: set[TopicPartition] = {context.txn.tp for context in contexts.values()}
     read = [each for each in before if (each.topic, each.partition) in partitions]
     explained = with_groups(client, explain(read, contexts))
@@ -110,21 +109,9 @@ def _with_cached(finding: Finding, cached: CachedEvidence | None) -> Finding:
     if cached is None or finding.verdict != cached.finding.verdict:
         return finding
     known = cached.finding
-    finding = replace(
-        finding,
-        cause=known.cause,
-        opened_at=known.opened_at,
-        opened_at_clock=known.opened_at_clock,
-        compaction_held=known.compaction_held,
-        groups_held=known.groups_held,
-        held_from=known.held_from,
-        held_to=known.held_to,
-        evidence=(*finding.evidence, *cached.evidence),
-    )
-    if known.held_from is not None and known.held_to is None:
-        now = finding.brokers_time
-        held_ms = None if now is None else max((now - known.held_from) // MILLISECOND, 0)
-        finding = replace(finding, held_ms=held_ms)
     if (finding.last_stable_offset, finding.high_watermark) != (known.last_stable_offset, known.high_watermark):
+        known = replace(known, records_held=None, bytes_held=None)
+    finding = explained_by(finding, replace(known, evidence=(*finding.evidence, *cached.evidence)))
+    if finding.held_from is None or finding.held_to is not None:
         return finding
-    return replace(finding, records_held=known.records_held, bytes_held=known.bytes_held)
+    return replace(finding, held_ms=elapsed_ms(finding.held_from, finding.brokers_time))

@@ -11,13 +11,7 @@ from typing import Any
 
 from toolkit.analysis.diagnosis.consumer_lag import group_lag
 from toolkit.analysis.diagnosis.observation import MAX_TRANSACTION_TIMEOUT_MS, Observation
-from toolkit.analysis.history.sample_findings import (
-    LATE_PADDING_MS,
-    first_seen,
-    late_transactions,
-    sample_diagnoses,
-    sample_findings,
-)
+from toolkit.analysis.history.sample_findings import LATE_PADDING_MS, first_seen, late_transactions, sample_diagnosis
 from toolkit.errors import ToolkitError
 from toolkit.schema import RECORDED, Row
 from toolkit.schema.live import Finding
@@ -152,12 +146,12 @@ def take_sample(
     except ToolkitError as error:
         return failed_sample(error, due=due, interval_ms=interval_ms, before=before, seconds=time.monotonic() - started)
     earlier = before.observation if before else None
-    diagnoses = sample_diagnoses(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
+    diagnosis = sample_diagnosis(observation, earlier, max_transaction_timeout_ms=max_transaction_timeout_ms)
     found, evidence = None, before.evidence if before else {}
     if log_evidence:
         with suppress(ToolkitError):  # the observation is valid without it
-            found, evidence = cached_findings(cluster.client, diagnoses, evidence)
-    findings = sample_findings(diagnoses) if found is None else found
+            found, evidence = cached_findings(cluster.client, diagnosis, evidence)
+    findings = diagnosis.findings() if found is None else found
     groups = held_groups(cluster.client, findings) if with_held_groups else None
     times = first_seen(observation, before.first_seen if before else {})
     late = late_transactions(
