@@ -108,17 +108,15 @@ def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) 
     `findings`: findings, open and closed.
     `later`: findings of a later sample of these partitions; a partition without a finding was not read.
     """
-    observations: defaultdict[tuple[str | None, int | None], list[Finding]] = defaultdict(list)
-    for each in later:
-        observations[each.topic, each.partition].append(each)
-    return [_close_if_gone(each, observations.get((each.topic, each.partition), [])) for each in findings]
-
-
-def _close_if_gone(finding: Finding, last_seen: Sequence[Finding]) -> Finding:
-    is_gone = last_seen and not unread(last_seen) and transaction_key(finding) not in map(transaction_key, last_seen)
-    if not is_gone or not is_open(finding) or last_seen[0].observed_at <= finding.observed_at:
-        return finding
-    return _gone(finding, last_seen[0].observed_at)
+    later = list(later)
+    present = set(map(transaction_key, later))
+    found = []
+    for each in findings:
+        seen = [other for other in later if other.tp == each.tp]
+        has_been_read = bool(seen) and not unread(seen) and seen[0].observed_at > each.observed_at
+        is_gone = has_been_read and is_open(each) and transaction_key(each) not in present
+        found.append(_gone(each, seen[0].observed_at) if is_gone else each)
+    return found
 
 
 def _gone(finding: Finding, time: dt.datetime) -> Finding:

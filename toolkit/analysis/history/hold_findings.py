@@ -426,62 +426,43 @@ def _touches(hold: LsoHold, past: PastTransaction, begins: dt.datetime, ends: dt
     return (start is None or start <= ends) and (end is None or end >= begins)
 
 
-UNKNOWN_TO_COORDINATOR = CauseIndicator(
-    text="its coordinator did not know of it: a batch came late or was resent, or its partition was never added",
-    names=("late-after-commit", "late-after-abort", "never-added"),
-)
-LEFT_OPEN: Mapping[str | None, CauseIndicator] = {
-    "timeout": CauseIndicator(text="its client did not end it in time", names=("client-too-slow",)),
-    "fence": CauseIndicator(text="its client left it open, until a new instance took over the id"),
-}
-"""By ending: the transactions that their client did not end."""
-
-
 def past_cause(hold: LsoHold, attribution: Attribution) -> str | None:
     """The root cause as a sentence with its names; null if none was found.
 
     `hold`: a hold that is over. `attribution`: whose transaction it was.
     """
-    past = attribution.history
-    found = [None if attribution.was_known else UNKNOWN_TO_COORDINATOR, _mixed_epochs(hold)]
-    if past is not None:
-        found += [_dead_epoch(hold, past), LEFT_OPEN.get(past.ended), _late_marker(hold, past), _two_phase(past)]
-    if hold.topic == OFFSETS_TOPIC:
-        found.append(CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",)))
-    if past is not None and past.ended in LEFT_OPEN:
-        found.append(habit(attribution.transactional_id or "", past.timeout_ms))
-    cause = cause_of([each for each in found if each is not None])
+    cause = cause_of(list(_causes(hold, attribution)))
     return None if cause is None else cause.sentence
 
 
-def _mixed_epochs(hold: LsoHold) -> CauseIndicator | None:
-    first, last = hold.first_epoch, hold.producer_epoch
-    if first is None or last is None or first >= last:
-        return None
-    return CauseIndicator(
-        text=f"mixed epochs in one transaction: epoch {first} opened it, and epoch {last} wrote into it"
-    )
-
-
-def _dead_epoch(hold: LsoHold, past: PastTransaction) -> CauseIndicator | None:
-    epoch = past.producer_epoch
-    if epoch is None or hold.producer_epoch is None or epoch <= hold.producer_epoch:
-        return None
-    text = f"superseded epoch: the marker of epoch {epoch} decided what epoch {hold.producer_epoch} had left open"
-    return CauseIndicator(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
-
-
-def _late_marker(hold: LsoHold, past: PastTransaction) -> CauseIndicator | None:
-    if past.decided_at is None or hold.held_to is None or hold.held_to - past.decided_at <= PREPARE_GRACE:
-        return None
-    text = f"its coordinator had decided, and took {duration(hold.held_to - past.decided_at)} to write its marker"
-    not_sent = ("marker-not-sent",) if past.client_transaction_version == 2 else ()
-    return CauseIndicator(text=text, names=("marker-not-written", *not_sent))
-
-
-def _two_phase(past: PastTransaction) -> CauseIndicator | None:
-    if past.timeout_ms != TWO_PHASE_COMMIT:
-        return None
-    return CauseIndicator(
-        text="a two-phase commit: its external coordinator took that long to decide", names=("two-phase-commit",)
-    )
+def _causes(hold: LsoHold, attribution: Attribution) -> Iterator[CauseIndicator]:
+    past, first, epoch = attribution.history, hold.first_epoch, hold.producer_epoch
+    if not attribution.was_known:
+        text = "its coordinator did not know of it: a batch came late or was resent, or its partition was never added"
+        yield CauseIndicator(text=text, names=("late-after-commit", "late-after-abort", "never-added"))
+    if first is not None and epoch is not None and first < epoch:
+        text = f"mixed epochs in one transaction: epoch {first} opened it, and epoch {epoch} wrote into it"
+        yield CauseIndicator(text=text)
+    if past is not None:
+        if past.producer_epoch is not None and epoch is not None and past.producer_epoch > epoch:
+            text = (
+                f"superseded epoch: the marker of epoch {past.producer_epoch} decided what epoch {epoch} had left open"
+            )
+            yield CauseIndicator(text=f"{text}, and made it visible" if hold.marker == "COMMIT" else text)
+        if past.ended == "timeout":
+            yield CauseIndicator(text="its client did not end it in time", names=("client-too-slow",))
+        if past.ended == "fence":
+            yield CauseIndicator(text="its client left it open, until a new instance took over the id")
+        if past.decided_at is not None and hold.held_to is not None and hold.held_to - past.decided_at > PREPARE_GRACE:
+            took = duration(hold.held_to - past.decided_at)
+            names = ("marker-not-written", *(("marker-not-sent",) if past.client_transaction_version == 2 else ()))
+            yield CauseIndicator(text=f"its coordinator had decided, and took {took} to write its marker", names=names)
+        if past.timeout_ms == TWO_PHASE_COMMIT:
+            text = "a two-phase commit: its external coordinator took that long to decide"
+            yield CauseIndicator(text=text, names=("two-phase-commit",))
+    if hold.topic == OFFSETS_TOPIC:
+        yield CauseIndicator(text="it held offsets of consumer groups", names=("group-offsets",))
+    if past is not None and past.ended in {"timeout", "fence"}:  # its client did not end it
+        hint = habit(attribution.transactional_id or "", past.timeout_ms)
+        if hint is not None:
+            yield hint
