@@ -109,6 +109,13 @@ def test_a_current_observation_ends_findings_of_a_recording() -> None:
     assert close_by_observation([row], current(at=30)) == [row]
 
 
+def test_a_later_sample_keeps_the_time_of_a_marker_that_was_read() -> None:
+    """A look at the cluster replaced it by its own time; the samples of a recording kept it."""
+    recorded = recorded_findings(finding(8), finding(9, "ending", held_to=due(9)))
+    row = only(close_by_observation(recorded, current()))
+    assert (row.verdict, row.held_from, row.held_to, row.held_ms) == ("ended", due(8), due(9), recorded[0].held_ms)
+
+
 def test_a_sample_that_has_an_undecided_transaction_has_read_its_partition() -> None:
     other = finding(0, "unknown", producer_id=8, start_offset=200, missing=["an answer"])
     row = only(close_by_observation(recorded_findings(finding(9)), current(other)))

@@ -170,7 +170,7 @@ def merge_findings(of_log: Iterable[Finding], of_recording: Iterable[Finding]) -
     """Findings of a log and of a recording: one for each transaction.
 
     Where both have a transaction, the log's times and amounts win, if it has them (`Finding.merged`); which verdict it
-    has is decided on both (`decision.decide.TWO_SOURCE_RULES`). The recording's verdict becomes evidence if the
+    has is decided on both (`decision.decide.decide`). The recording's verdict becomes evidence if the
     transaction is over.
     `of_log`: from `toolkit.analysis.history.hold_findings.held_findings`, or from the running cluster.
     `of_recording`: from `over_time`.
