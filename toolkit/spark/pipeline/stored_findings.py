@@ -96,7 +96,7 @@ def holds_of(states: Iterable[StoredState], *, min_held_ms: int) -> list[LsoHold
 def near_transaction_history(holds: Sequence[LsoHold], transaction_history: DataFrame) -> list[PastTransaction]:
     """History that may belong to a hold by producer id and time, and the rows directly before and after.
 
-    `history.attribution` selects among them. A producer id may have millions of other rows.
+    `history.hold_findings.attribute` selects among them. A producer id may have millions of other rows.
 
     `holds`: the holds.
     `transaction_history`: rows of ``schema.TRANSACTION_HISTORY``.
