@@ -112,7 +112,7 @@ def close_by_observation(findings: Iterable[Finding], later: Iterable[Finding]) 
     present = set(map(transaction_key, later))
     found = []
     for each in findings:
-        seen = [other for other in later if other.tp == each.tp]
+        seen = [other for other in later if (other.topic, other.partition) == (each.topic, each.partition)]
         has_been_read = bool(seen) and not unread(seen) and seen[0].observed_at > each.observed_at
         is_gone = has_been_read and is_open(each) and transaction_key(each) not in present
         found.append(_gone(each, seen[0].observed_at) if is_gone else each)
