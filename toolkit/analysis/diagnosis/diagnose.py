@@ -32,6 +32,7 @@ from toolkit.analysis.diagnosis.observation import (
     observed_between,
 )
 from toolkit.formats.flink_checkpoint import FlinkCheckpoint
+from toolkit.schema.durations import elapsed_ms
 from toolkit.schema.live import FINDINGS, EvidenceEntry, Finding, Partition
 from toolkit.schema.recorded import LateTransaction
 from toolkit.schema.table import TopicPartition, TransactionKey
@@ -46,8 +47,14 @@ def transaction_key(finding: Finding | LateTransaction) -> TransactionKey:
 def explained_by(finding: Finding, known: Finding) -> Finding:
     """The finding with what the logs showed of its transaction when they were read for another finding of it.
 
-    With the impact and the times of the hold; and with cause and evidence if the verdict is the same.
+    With the times of the hold; with the impact, its amounts only while the LSO and the high watermark are the same; and
+    with cause and evidence if the verdict is the same.
     """
+    if (finding.last_stable_offset, finding.high_watermark) != (known.last_stable_offset, known.high_watermark):
+        known = replace(known, records_held=None, bytes_held=None)
+    is_later = finding.observed_at != known.observed_at
+    if is_later and known.held_ms is not None and known.held_to is None:
+        known = replace(known, held_ms=elapsed_ms(known.held_from, finding.brokers_time))
     unexplained: dict[str, Any] = {"cause": None, "opened_at": None, "opened_at_clock": None, "evidence": ()}
     if finding.verdict == known.verdict:
         return replace(finding, **unexplained).merged(known)
